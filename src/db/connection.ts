@@ -1,0 +1,65 @@
+import postgres from 'postgres'
+
+/** The embedded database's socket: a Unix socket, or a TCP port where there are none. */
+export type EmbeddedConnection =
+  | { readonly kind: 'embedded'; readonly path: string }
+  | { readonly kind: 'embedded'; readonly host: string; readonly port: number }
+
+/** A PostgreSQL server; `url` is a postgres:// URL and holds a password. */
+export interface ServerConnection {
+  readonly kind: 'server'
+  readonly url: string
+}
+
+export type ConnectionOptions = EmbeddedConnection | ServerConnection
+
+type DriverOptions = postgres.Options<Record<string, postgres.PostgresType>>
+
+const common = {
+  fetch_types: false,
+  prepare: true,
+  onnotice: () => {},
+  // The driver would let a statement wait for up to 20 seconds before it tries to connect again.
+  backoff: () => 0,
+} as const
+
+/**
+ * Options for postgres.js (its times are seconds). A server's URL is not among them: it is the driver's
+ * first argument.
+ */
+export function postgresOptions(connection: ConnectionOptions): DriverOptions {
+  return connection.kind === 'server' ? serverOptions() : embeddedOptions(connection)
+}
+
+/** A postgres.js client, which connects at its first query; `overrides` go before the usual options. */
+export function createClient(connection: ConnectionOptions, overrides: DriverOptions = {}): postgres.Sql {
+  const options = { ...postgresOptions(connection), ...overrides }
+  return connection.kind === 'server' ? postgres(connection.url, options) : postgres(options)
+}
+
+function serverOptions(): DriverOptions {
+  return {
+    ...common,
+    max: 10,
+    connect_timeout: 10,
+    idle_timeout: 300,
+    connection: { application_name: 'taskwright', statement_timeout: 10_000, timezone: 'UTC' },
+  }
+}
+
+// The embedded database has one session: a second connection would break into the first one's statements, and
+// each new connection would leave the prepared statements of the last behind.
+function embeddedOptions(connection: EmbeddedConnection): DriverOptions {
+  const { kind: _, ...address } = connection
+  return {
+    ...common,
+    ...address,
+    user: 'postgres',
+    database: 'postgres',
+    ssl: false,
+    max: 1,
+    connect_timeout: 10,
+    idle_timeout: 0,
+    max_lifetime: null,
+  }
+}

@@ -1,0 +1,176 @@
+import { once } from 'node:events'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Worker } from 'node:worker_threads'
+import lockfile from 'proper-lockfile'
+import type { EmbeddedConnection } from './connection.ts'
+import type { WorkerInput, WorkerMessage, WorkerReady } from './embedded-worker.ts'
+
+export interface EmbeddedOptions {
+  /** Absolute path; made when missing. PostgreSQL's files go into its subfolder `postgres`. */
+  readonly dataDir: string
+  readonly log: { info(message: string): void; warn(message: string): void }
+  /**
+   * Called at most once, when the started database is lost; the process should end, since it cannot be
+   * mended.
+   */
+  readonly onFailure: (error: Error) => void
+}
+
+export interface EmbeddedDatabase {
+  readonly connection: EmbeddedConnection
+  /** Ends open connections, writes a checkpoint, stops PostgreSQL and gives dataDir free. */
+  close(): Promise<void>
+}
+
+/** Another process has the folder. */
+export class FolderInUse extends Error {
+  override readonly name = 'FolderInUse'
+
+  constructor(dataDir: string, options?: ErrorOptions) {
+    super(`DATA_DIR ${dataDir} is in use by another Taskwright process`, options)
+  }
+}
+
+// All in milliseconds. A killed process's lock expires after lockStale, and a start waits a little longer
+// than that.
+const lockStale = 5_000
+const lockUpdate = 1_000
+const lockPoll = 500
+const closeDeadline = 20_000
+
+// In bytes; systems allow 104 to 108.
+const longestSocketPath = 100
+
+/**
+ * Starts a PostgreSQL inside this process, in a thread of its own, which accepts one connection at a time.
+ * Rejects when another process uses dataDir (after waiting for the lock of a killed one to expire), or when
+ * PostgreSQL does not start.
+ */
+export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions): Promise<EmbeddedDatabase> {
+  const failure = failOnce(onFailure)
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  const release = await lockFolder(dataDir, log, failure.report)
+  const socket = await prepareSocket(dataDir)
+  const cleanUp = async () => {
+    await socket?.remove()
+    await release()
+  }
+  try {
+    const worker = startWorker({ directory: join(dataDir, 'postgres'), socketPath: socket?.path ?? null })
+    const { port } = await firstMessage(worker)
+    watch(worker, failure.report)
+    return {
+      connection: socket
+        ? { kind: 'embedded', path: socket.path }
+        : { kind: 'embedded', host: '127.0.0.1', port },
+      close: async () => {
+        failure.disarm()
+        await stopWorker(worker, log).finally(cleanUp)
+      },
+    }
+  } catch (error) {
+    await cleanUp()
+    throw error
+  }
+}
+
+interface Failure {
+  readonly report: (error: Error) => void
+  readonly disarm: () => void
+}
+
+function failOnce(onFailure: (error: Error) => void): Failure {
+  let armed = true
+  const disarm = () => {
+    armed = false
+  }
+  const report = (error: Error) => {
+    if (!armed) return
+    disarm()
+    onFailure(error)
+  }
+  return { report, disarm }
+}
+
+async function lockFolder(
+  dataDir: string,
+  log: EmbeddedOptions['log'],
+  onCompromised: (error: Error) => void,
+): Promise<() => Promise<void>> {
+  const options = { lockfilePath: join(dataDir, 'lock'), stale: lockStale, update: lockUpdate, onCompromised }
+  const retries = { retries: lockStale / lockPoll + 2, factor: 1, minTimeout: lockPoll, maxTimeout: lockPoll }
+  try {
+    const release = await lockfile.lock(dataDir, options).catch((error: unknown) => {
+      if (!hasCode(error, 'ELOCKED')) throw error
+      log.info(
+        `DATA_DIR ${dataDir} is locked; waiting for its process to stop or, if it was killed, its lock to expire`,
+      )
+      return lockfile.lock(dataDir, { ...options, retries })
+    })
+    return () => release().catch(ignoreReleased)
+  } catch (error) {
+    if (!hasCode(error, 'ELOCKED')) throw error
+    throw new FolderInUse(dataDir, { cause: error })
+  }
+}
+
+// A lock that another process took over, because this one had not refreshed it for too long, is not ours to
+// release.
+function ignoreReleased(error: unknown): void {
+  if (!hasCode(error, 'ERELEASED')) throw error
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code
+}
+
+interface Socket {
+  readonly path: string
+  remove(): Promise<void>
+}
+
+// The lock is held by now, so a socket file that is already there was left by a crash.
+async function prepareSocket(dataDir: string): Promise<Socket | null> {
+  if (process.platform === 'win32') return null
+  const path = join(dataDir, 'postgres.sock')
+  if (Buffer.byteLength(path) > longestSocketPath) return prepareTemporarySocket()
+  await rm(path, { force: true })
+  return { path, remove: () => rm(path, { force: true }) }
+}
+
+async function prepareTemporarySocket(): Promise<Socket> {
+  const folder = await mkdtemp(join(tmpdir(), 'taskwright-'))
+  return { path: join(folder, 'postgres.sock'), remove: () => rm(folder, { recursive: true, force: true }) }
+}
+
+function startWorker(input: WorkerInput): Worker {
+  return new Worker(new URL('embedded-worker.ts', import.meta.url), { workerData: input })
+}
+
+function firstMessage(worker: Worker): Promise<WorkerReady> {
+  const { promise, resolve, reject } = Promise.withResolvers<WorkerReady>()
+  const onMessage = (message: WorkerMessage) =>
+    message instanceof Error ? reject(message) : resolve(message)
+  const onExit = () => reject(new Error('The embedded database stopped while it started'))
+  worker.once('message', onMessage).once('error', reject).once('exit', onExit)
+  return promise.finally(() => worker.off('message', onMessage).off('error', reject).off('exit', onExit))
+}
+
+function watch(worker: Worker, report: (error: Error) => void): void {
+  worker.on('message', (message: WorkerMessage) => message instanceof Error && report(message))
+  worker.on('error', (error) => report(error instanceof Error ? error : new Error(String(error))))
+  worker.on('exit', () => report(new Error('The embedded database stopped by itself')))
+}
+
+async function stopWorker(worker: Worker, log: EmbeddedOptions['log']): Promise<void> {
+  if (worker.threadId === -1) return
+  const exited = once(worker, 'exit')
+  const deadline = setTimeout(() => {
+    log.warn('The embedded database did not stop in time and was ended; it will recover at the next start')
+    void worker.terminate()
+  }, closeDeadline)
+  worker.postMessage('close')
+  await exited.finally(() => clearTimeout(deadline))
+}

@@ -1,0 +1,48 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { allowsUser, type CallerPlaceholders } from './permissions.ts'
+
+/**
+ * The read schemas of the contract, as JSON text that PostgreSQL builds: each takes the name of a row of its table and
+ * yields a text expression. Columns stand in the contract's order.
+ */
+
+/** RFC 3339 in UTC with milliseconds, as all times of the contract are. */
+export const instantText = (column: SQL): SQL =>
+  sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+const object = (fields: SQL): SQL => sql`(select row_to_json(fields)::text from (select ${fields}) fields)`
+
+/** The items of an aggregated list, as one JSON array. */
+const array = (item: SQL, from: SQL, order: SQL): SQL =>
+  sql`(select '[' || coalesce(string_agg(${item}, ',' order by ${order}), '') || ']' from ${from})`
+
+/** A user as the caller sees it: without the address unless they may see it. */
+export const userJson = (user: SQL, caller: CallerPlaceholders): SQL =>
+  object(sql`
+    ${user}.id, ${user}.username, ${user}.display_name,
+    case when ${allowsUser('user.see_email', caller, user)} then ${user}.email end as email,
+    ${user}.role, ${instantText(sql`${user}.created_at`)} as created_at,
+    ${instantText(sql`${user}.updated_at`)} as updated_at, ${user}.version`)
+
+export const tagJson = (tag: SQL): SQL =>
+  object(sql`
+    ${tag}.id, ${tag}.name, ${tag}.color, ${tag}.owner_id, ${instantText(sql`${tag}.created_at`)} as created_at`)
+
+/** `carried` names what is joined as `tag`: by default the rows that the statement sees in task_tags. */
+export const taskJson = (task: SQL, carried: SQL = carriedTags(task)): SQL =>
+  object(sql`
+    ${task}.id, ${task}.title, ${task}.description, ${task}.status, ${task}.priority,
+    ${instantText(sql`${task}.start_at`)} as start_at, ${instantText(sql`${task}.due_at`)} as due_at,
+    ${instantText(sql`${task}.completed_at`)} as completed_at, ${task}.owner_id, ${task}.assignee_id,
+    ${array(tagJson(sql`tag`), carried, sql`tag.name_folded, tag.id`)}::json as tags,
+    ${task}.attachment_count, ${task}.version,
+    ${instantText(sql`${task}.created_at`)} as created_at, ${instantText(sql`${task}.updated_at`)} as updated_at`)
+
+const carriedTags = (task: SQL): SQL =>
+  sql`task_tags link join tags tag on tag.id = link.tag_id where link.task_id = ${task}.id`
+
+export const attachmentJson = (attachment: SQL): SQL =>
+  object(sql`
+    ${attachment}.id, ${attachment}.task_id, ${attachment}.file_name, ${attachment}.content_type,
+    ${attachment}.size, ${attachment}.sha256, ${attachment}.uploaded_by,
+    ${instantText(sql`${attachment}.created_at`)} as created_at`)

@@ -1,0 +1,26 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { done, missing, type Outcome, type Refusal } from '../domain/outcome.ts'
+
+/** The parameter of a statement that honours If-Match: the ETags that will do, null when any will. */
+export const ifMatchParameter = { if_match: 'text[]?' } as const
+
+/**
+ * The outcome of the checks on a row that the caller sees, in the order that the contract promises. `otherwise` holds
+ * further refusals, as WHEN branches.
+ */
+export const checkedOutcome = (allowed: SQL, etag: SQL, ifMatch: SQL, otherwise: SQL = sql``): SQL => sql`case
+  when not (${allowed}) then 'forbidden'
+  when ${ifMatch} is not null and not (${etag} = any(${ifMatch})) then 'stale'
+  ${otherwise}
+  else 'done' end`
+
+/** Reads a row's `outcome`; no row means that there is nothing, or nothing that the caller sees. */
+export const readOutcome = <R extends { readonly outcome: string }>(row: R | null): Outcome<R> => {
+  if (row === null) return missing
+  if (row.outcome === 'done') return done(row)
+  if (isRefusal(row.outcome)) return { outcome: row.outcome }
+  throw new TypeError(`There is no outcome ${row.outcome}`)
+}
+
+const isRefusal = (outcome: string): outcome is Refusal['outcome'] =>
+  outcome === 'missing' || outcome === 'forbidden' || outcome === 'stale' || outcome === 'last_admin'

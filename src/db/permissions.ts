@@ -1,0 +1,75 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { type Permission, permissions, type Principal } from '../domain/permissions.ts'
+import type { Placeholders } from './statement.ts'
+
+/** The parameters that every statement with a permission in it takes. */
+export const callerParameters = { caller: 'uuid', is_admin: 'bool' } as const
+
+export type CallerPlaceholders = Placeholders<typeof callerParameters>
+
+/** Values for `callerParameters`. */
+export const callerOf = (principal: Principal) => ({
+  caller: principal.userId,
+  is_admin: principal.role === 'admin',
+})
+
+type Relations = Readonly<Record<string, SQL>>
+
+/** A condition that holds when the caller has one of the permission's relations. */
+const allowed = (permission: Permission, relations: Relations): SQL => {
+  const conditions = permissions[permission].map((relation) => {
+    const condition = relations[relation]
+    if (condition === undefined) throw new Error(`${permission} has no ${relation} here`)
+    return condition
+  })
+  return sql`(${sql.join(conditions, sql` or `)})`
+}
+
+/** May the caller do this to the user in row `user`? */
+export const allowsUser = (permission: Permission, caller: CallerPlaceholders, user: SQL): SQL =>
+  allowed(permission, {
+    signed_in: sql`true`,
+    self: sql`${user}.id = ${caller.caller}`,
+    admin: caller.is_admin,
+  })
+
+/** May the caller do this to the task in row `task`? The fragment for "visible tasks" is that of `task.see`. */
+export const allowsTask = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
+  allowed(permission, {
+    owner: sql`${task}.owner_id = ${caller.caller}`,
+    assignee: sql`${task}.assignee_id = ${caller.caller}`,
+    admin: caller.is_admin,
+  })
+
+/** May the caller do this to the attachment in row `attachment` of the task in row `task`? */
+export const allowsAttachment = (
+  permission: Permission,
+  caller: CallerPlaceholders,
+  attachment: SQL,
+  task: SQL,
+): SQL =>
+  allowed(permission, {
+    ...tasksRelations(caller, task),
+    uploader: sql`${attachment}.uploaded_by = ${caller.caller}`,
+    task_owner: sql`${task}.owner_id = ${caller.caller}`,
+    admin: caller.is_admin,
+  })
+
+/** May the caller do this to the tags of the task in row `task`? */
+export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
+  allowed(permission, tasksRelations(caller, task))
+
+/** May the caller do this to the tag in row `tag`? */
+export const allowsTag = (permission: Permission, caller: CallerPlaceholders, tag: SQL): SQL =>
+  allowed(permission, {
+    owner: sql`${tag}.owner_id = ${caller.caller}`,
+    sees_carrier: sql`exists (
+      select from task_tags carried join tasks carrier on carrier.id = carried.task_id
+      where carried.tag_id = ${tag}.id and ${allowsTask('task.see', caller, sql`carrier`)})`,
+    admin: caller.is_admin,
+  })
+
+const tasksRelations = (caller: CallerPlaceholders, task: SQL): Relations => ({
+  sees_task: allowsTask('task.see', caller, task),
+  changes_task: allowsTask('task.change', caller, task),
+})

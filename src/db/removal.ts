@@ -1,0 +1,45 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { Outcome } from '../domain/outcome.ts'
+import type { Permission, Principal } from '../domain/permissions.ts'
+import type { Database } from './client.ts'
+import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
+import { callerOf, callerParameters, type CallerPlaceholders } from './permissions.ts'
+import { onlyRow, statement } from './statement.ts'
+
+/** Deletes one row, if the principal may and it still has one of the ETags in `ifMatch`; null stands for any. */
+export type Removal = (
+  db: Database,
+  principal: Principal,
+  id: string,
+  ifMatch: readonly string[] | null,
+) => Promise<Outcome<unknown>>
+
+interface Removable {
+  readonly table: 'tasks' | 'tags'
+  readonly see: Permission
+  readonly remove: Permission
+  readonly allows: (permission: Permission, caller: CallerPlaceholders, row: SQL) => SQL
+  /** A row's entity tag, without its quotes. */
+  readonly etag: (row: SQL) => SQL
+}
+
+/** Prepares the deletion of a table's rows. What belongs to a row follows by its foreign keys and triggers. */
+export const prepareRemoval = ({ table, see, remove, allows, etag }: Removable): Removal => {
+  const name = sql.raw(table)
+  const target = sql`target`
+  const run = statement(
+    { id: 'uuid', ...callerParameters, ...ifMatchParameter },
+    { outcome: 'text' },
+    (p) => sql`
+      with target as (
+        select * from ${name} target where id = ${p.id} and ${allows(see, p, target)} for update
+      ), checked as (
+        select id, ${checkedOutcome(allows(remove, p, target), etag(target), p.if_match)} as outcome from target
+      ), removed as (
+        delete from ${name} using checked where ${name}.id = checked.id and checked.outcome = 'done'
+      )
+      select outcome from checked`,
+  )
+  return async (db, principal, id, ifMatch) =>
+    readOutcome(onlyRow(await run(db, { id, ...callerOf(principal), if_match: ifMatch })))
+}

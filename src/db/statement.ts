@@ -1,0 +1,155 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { PgDialect } from 'drizzle-orm/pg-core'
+import { fillPlaceholders } from 'drizzle-orm'
+import type { Database } from './client.ts'
+
+interface ParameterTypes {
+  uuid: string
+  text: string
+  'text?': string | null
+  int: number
+  int8: number
+  bool: boolean
+  instant: string
+  bytes: Buffer
+  json: object
+  'uuid[]': readonly string[]
+  'text[]': readonly string[]
+  'text[]?': readonly string[] | null
+}
+
+interface ColumnTypes {
+  text: string
+  'text?': string | null
+  int: number
+  int8: number
+  'int?': number | null
+  bool: boolean
+}
+
+type ParameterType = keyof ParameterTypes
+export type Parameters = Readonly<Record<string, ParameterType>>
+export type Columns = Readonly<Record<string, keyof ColumnTypes>>
+
+/** Values for a statement's parameters. None can be undefined: that would hang the driver. */
+export type Values<P extends Parameters> = { readonly [Name in keyof P]: ParameterTypes[P[Name]] }
+export type Row<C extends Columns> = { readonly [Name in keyof C]: ColumnTypes[C[Name]] }
+
+/** A statement's parameters as pieces of SQL, each with its cast. */
+export type Placeholders<P extends Parameters> = { readonly [Name in keyof P]: SQL }
+
+/** A prepared statement: runs with named values and answers with typed rows. */
+export type Statement<P extends Parameters, C extends Columns> = (
+  db: Database,
+  values: Values<P>,
+) => Promise<Row<C>[]>
+
+const postgresTypes: Record<ParameterType, string> = {
+  uuid: 'uuid',
+  text: 'text',
+  'text?': 'text',
+  int: 'int',
+  int8: 'bigint',
+  bool: 'bool',
+  instant: 'timestamptz',
+  bytes: 'bytea',
+  json: 'jsonb',
+  'uuid[]': 'uuid[]',
+  'text[]': 'text[]',
+  'text[]?': 'text[]',
+}
+
+const dialect = new PgDialect()
+
+/** The text of a statement, and its values with placeholders where they are to be filled in. */
+export interface Compiled {
+  readonly text: string
+  readonly params: unknown[]
+}
+
+/**
+ * A statement that is compiled once, so that running it only binds values. postgres.js prepares it on each connection
+ * at its first use.
+ */
+export const statement = <P extends Parameters, C extends Columns>(
+  parameters: P,
+  columns: C,
+  build: (placeholders: Placeholders<P>) => SQL,
+): Statement<P, C> => {
+  const compiled = compile(parameters, build)
+  return (db, values) => runCompiled(db, compiled, columns, values)
+}
+
+/** Compiles a statement whose shape is known at run time only; whoever does so bounds how many there are. */
+export const compile = <P extends Parameters>(
+  parameters: P,
+  build: (placeholders: Placeholders<P>) => SQL,
+): Compiled => {
+  const { sql: text, params } = dialect.sqlToQuery(build(placeholdersFor(parameters)))
+  return { text, params }
+}
+
+/** Runs a compiled statement; rows are checked against `columns` on the way out. */
+export const runCompiled = async <C extends Columns>(
+  db: Database,
+  { text, params }: Compiled,
+  columns: C,
+  values: Readonly<Record<string, unknown>>,
+): Promise<Row<C>[]> => {
+  const rows = await db.run(text, fillPlaceholders(params, encode(values)))
+  return rows.map((row) => parseRow(columns, row))
+}
+
+/** The only row of a statement that answers with at most one. */
+export const onlyRow = <R>(rows: readonly R[]): R | null => rows[0] ?? null
+
+const placeholdersFor = <P extends Parameters>(parameters: P): Placeholders<P> =>
+  mapRecord(
+    parameters,
+    (type, name) => sql`${sql.placeholder(name)}::${sql.raw(postgresTypes[type])}`,
+  ) as Placeholders<P>
+
+const encode = (values: Readonly<Record<string, unknown>>): Record<string, unknown> =>
+  mapRecord(values, (value, name) => {
+    if (value === undefined) throw new TypeError(`The statement's parameter ${name} is undefined`)
+    return Array.isArray(value) ? arrayLiteral(value) : value
+  })
+
+/** PostgreSQL's text form of an array, since the driver is told not to fetch the types that it would need for one. */
+const arrayLiteral = (items: readonly unknown[]): string =>
+  `{${items.map((item) => `"${String(item).replace(/["\\]/g, (character) => `\\${character}`)}"`).join(',')}}`
+
+const parseRow = <C extends Columns>(columns: C, row: Readonly<Record<string, unknown>>): Row<C> =>
+  mapRecord(columns, (type, name) => parseColumn(type, row[name], name)) as Row<C>
+
+const parseColumn = (type: keyof ColumnTypes, value: unknown, name: string): unknown => {
+  // The driver gives a bigint as text.
+  const parsed = type === 'int8' ? Number(value) : value
+  if (!isOfType(parsed, type)) throw new TypeError(`The column ${name} is not ${type}`)
+  return parsed
+}
+
+const isOfType = (value: unknown, type: keyof ColumnTypes): boolean => {
+  switch (type) {
+    case 'text':
+      return typeof value === 'string'
+    case 'text?':
+      return value === null || typeof value === 'string'
+    case 'int':
+    case 'int8':
+      return Number.isSafeInteger(value)
+    case 'int?':
+      return value === null || Number.isSafeInteger(value)
+    case 'bool':
+      return typeof value === 'boolean'
+  }
+}
+
+const mapRecord = <K extends string, V, W>(
+  record: Readonly<Record<K, V>>,
+  map: (value: V, key: K) => W,
+): Record<K, W> => {
+  const result: Partial<Record<K, W>> = {}
+  for (const key in record) result[key] = map(record[key], key)
+  return result as Record<K, W>
+}

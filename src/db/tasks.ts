@@ -1,0 +1,293 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { done, missing, type Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { TaskFilter } from '../domain/task-filter.ts'
+import { escapeLike, foldText } from '../domain/text.ts'
+import type { Database } from './client.ts'
+import {
+  type Created,
+  createOnce,
+  type Idempotency,
+  idempotencyParameters,
+  idempotencyValues,
+  keepAnswer,
+} from './idempotency.ts'
+import { newId } from './ids.ts'
+import { taskJson } from './json.ts'
+import { type Page, type PageRequest, selectPage } from './list.ts'
+import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
+import { allowsTag, allowsTask, callerOf, callerParameters } from './permissions.ts'
+import { prepareRemoval } from './removal.ts'
+import { onlyRow, type Placeholders, statement } from './statement.ts'
+
+/** A task as it is answered with: its JSON text and the version that this text shows. */
+export interface TaskRow {
+  readonly json: string
+  readonly version: number
+}
+
+/** The fields of a new task; instants are RFC 3339. */
+export interface NewTask {
+  readonly title: string
+  readonly description: string
+  readonly status: string
+  readonly priority: string
+  readonly start_at?: string | null
+  readonly due_at?: string | null
+  readonly owner_id?: string
+  readonly assignee_id?: string | null
+  readonly tag_ids?: readonly string[]
+}
+
+/** The fields of a task that change; those that are left out stay. */
+export type TaskChange = Partial<Omit<NewTask, 'tag_ids'>>
+
+const taskColumns = { json: 'text', version: 'int' } as const
+
+const task = sql.raw('task')
+const etagOf = (row: SQL): SQL => sql`${row}.version::text`
+
+const selectVisible = statement(
+  { id: 'uuid', ...callerParameters },
+  taskColumns,
+  (p) => sql`
+    select ${taskJson(task)} as json, version from tasks task
+    where id = ${p.id} and ${allowsTask('task.see', p, task)}`,
+)
+
+/** One task, if the principal sees it. */
+export const selectTask = async (
+  db: Database,
+  principal: Principal,
+  id: string,
+): Promise<Outcome<TaskRow>> => {
+  const row = onlyRow(await selectVisible(db, { id, ...callerOf(principal) }))
+  return row === null ? missing : done(row)
+}
+
+const selectUnchecked = statement(
+  { id: 'uuid' },
+  taskColumns,
+  (p) => sql`select ${taskJson(task)} as json, version from tasks task where id = ${p.id}`,
+)
+
+const insert = statement(
+  {
+    id: 'uuid',
+    fields: 'json',
+    title_folded: 'text',
+    owner_id: 'uuid',
+    tag_ids: 'uuid[]',
+    ...callerParameters,
+    ...idempotencyParameters,
+  },
+  { outcome: 'text', unknown_tag: 'text?', json: 'text?' },
+  (p) => sql`
+    with named as (
+      select distinct id from unnest(${p.tag_ids}) as id
+    ), seen as (
+      select tag.* from tags tag join named using (id) where ${allowsTag('tag.see', p, sql`tag`)}
+      for key share of tag
+    ), checked as (
+      select
+        case
+          when ${p.owner_id} <> ${p.caller} and not ${allowsTask('task.create_for_another', p, sql`task`)} then 'forbidden'
+          when (select count(*) from named) > (select count(*) from seen) then 'unknown_tag'
+          else 'done'
+        end as outcome,
+        (select named.id::text from named where id not in (select id from seen) limit 1) as unknown_tag
+    ), task as (
+      insert into tasks (
+        id, title, title_folded, description, status, priority, start_at, due_at, completed_at, owner_id, assignee_id)
+      select
+        ${p.id}, f ->> 'title', ${p.title_folded}, f ->> 'description', f ->> 'status', f ->> 'priority',
+        (f ->> 'start_at')::timestamptz, (f ->> 'due_at')::timestamptz,
+        case when f ->> 'status' = 'done' then now() end, ${p.owner_id}, (f ->> 'assignee_id')::uuid
+      from checked, (select ${p.fields} as f) fields where checked.outcome = 'done'
+      returning *
+    ), linked as (
+      insert into task_tags (task_id, tag_id) select task.id, seen.id from task, seen
+    ), created as (
+      select task.id, ${taskJson(task, sql`seen tag`)} as json from task
+    ), kept as (
+      ${keepAnswer(p, sql`created`)}
+    )
+    select outcome, unknown_tag, created.json from checked left join created on true`,
+)
+
+/** How a creation ended. */
+export type Creation =
+  | { readonly outcome: 'done'; readonly value: Created }
+  | { readonly outcome: 'forbidden' }
+  | { readonly outcome: 'unknown_tag'; readonly tagId: string }
+
+/**
+ * Creates a task with its tags; all or nothing. Unknown users break the constraints that are named for them. The tags
+ * are locked, so that one that is being deleted is an unknown one and not a broken constraint.
+ */
+export const insertTask = (
+  db: Database,
+  principal: Principal,
+  task: NewTask,
+  idempotency: Idempotency | null,
+): Promise<Creation> => {
+  const { owner_id = principal.userId, tag_ids = [], ...fields } = task
+  const create = async (): Promise<Creation> => {
+    const id = newId()
+    const rows = await insert(db, {
+      id,
+      fields,
+      title_folded: foldText(task.title),
+      owner_id,
+      tag_ids,
+      ...callerOf(principal),
+      ...idempotencyValues(idempotency),
+    })
+    return readCreation(id, onlyRow(rows))
+  }
+  return createOnce(db, idempotency, create, (value) => ({ outcome: 'done', value }))
+}
+
+const readCreation = (
+  id: string,
+  row: { outcome: string; unknown_tag: string | null; json: string | null } | null,
+): Creation => {
+  if (row?.outcome === 'forbidden') return { outcome: 'forbidden' }
+  if (row?.unknown_tag != null) return { outcome: 'unknown_tag', tagId: row.unknown_tag }
+  if (row?.json == null) throw new Error('A creation answers with a row')
+  return { outcome: 'done', value: { id, json: row.json, replayed: false } }
+}
+
+/** What a patch sets a column to: its value in there, or what the column holds. */
+const patched = (patch: SQL, column: string, type: string): SQL => {
+  const name = sql.raw(`'${column}'`)
+  return sql`case when ${patch} ? ${name} then (${patch} ->> ${name})::${sql.raw(type)} else task.${sql.raw(column)} end`
+}
+
+const update = statement(
+  { id: 'uuid', patch: 'json', ...callerParameters, ...ifMatchParameter },
+  { outcome: 'text', json: 'text?', version: 'int?', is_current: 'bool' },
+  (p) => sql`
+    with before as (
+      select version from tasks where id = ${p.id}
+    ), target as (
+      select * from tasks task where id = ${p.id} and ${allowsTask('task.see', p, task)} for no key update
+    ), checked as (
+      select target.id, target.version, ${checkedOutcome(
+        sql`${allowsTask('task.change', p, sql`target`)} and (
+          coalesce((${p.patch} ->> 'owner_id')::uuid = target.owner_id, true)
+          or ${allowsTask('task.transfer', p, sql`target`)})`,
+        etagOf(sql`target`),
+        p.if_match,
+      )} as outcome
+      from target
+    ), changed as (
+      update tasks task set
+        title = ${patched(p.patch, 'title', 'text')},
+        title_folded = ${patched(p.patch, 'title_folded', 'text')},
+        description = ${patched(p.patch, 'description', 'text')},
+        status = ${patched(p.patch, 'status', 'text')},
+        priority = ${patched(p.patch, 'priority', 'text')},
+        start_at = ${patched(p.patch, 'start_at', 'timestamptz')},
+        due_at = ${patched(p.patch, 'due_at', 'timestamptz')},
+        owner_id = ${patched(p.patch, 'owner_id', 'uuid')},
+        assignee_id = ${patched(p.patch, 'assignee_id', 'uuid')},
+        completed_at = case when ${patched(p.patch, 'status', 'text')} = 'done'
+          then coalesce(task.completed_at, clock_timestamp()) end
+      from checked where task.id = checked.id and checked.outcome = 'done'
+      returning task.*
+    )
+    select outcome, ${taskJson(sql`changed`)} as json, changed.version, checked.version = before.version as is_current
+    from checked left join changed on true, before`,
+)
+
+/**
+ * Changes a task. `ifMatch` holds the ETags that will do, null for any.
+ *
+ * A statement that had to wait for another one changes the newest row but sees other tables as they were when it
+ * began; its text may then show tags that are gone. So it is read again.
+ */
+export const updateTask = async (
+  db: Database,
+  principal: Principal,
+  id: string,
+  change: TaskChange,
+  ifMatch: readonly string[] | null,
+): Promise<Outcome<TaskRow>> => {
+  const patch = change.title === undefined ? change : { ...change, title_folded: foldText(change.title) }
+  const result = readOutcome(
+    onlyRow(await update(db, { id, patch, ...callerOf(principal), if_match: ifMatch })),
+  )
+  if (result.outcome !== 'done') return result
+  const { json, version, is_current } = result.value
+  if (json === null || version === null) return missing
+  const newest = is_current ? null : onlyRow(await selectUnchecked(db, { id }))
+  return done(newest ?? { json, version })
+}
+
+/** Deletes a task with what belongs to it; its files follow through the outbox. */
+export const deleteTask = prepareRemoval({
+  table: 'tasks',
+  see: 'task.see',
+  remove: 'task.delete',
+  allows: allowsTask,
+  etag: etagOf,
+})
+
+const filterParameters = {
+  user_id: 'uuid',
+  status: 'text[]',
+  priority: 'text[]',
+  assignee_id: 'uuid[]',
+  tag_id: 'uuid[]',
+  title: 'text',
+} as const
+
+type FilterPlaceholders = Placeholders<typeof filterParameters>
+
+const filterConditions: Record<keyof TaskFilter, (p: FilterPlaceholders) => SQL> = {
+  userId: (p) => sql`(item.owner_id = ${p.user_id} or item.assignee_id = ${p.user_id})`,
+  status: (p) => sql`item.status = any(${p.status})`,
+  priority: (p) => sql`item.priority = any(${p.priority})`,
+  assigneeId: (p) => sql`item.assignee_id = any(${p.assignee_id})`,
+  tagId: (p) =>
+    sql`exists (select from task_tags where task_tags.task_id = item.id and task_tags.tag_id = any(${p.tag_id}))`,
+  title: (p) => sql`item.title_folded like ${p.title} escape '\\'`,
+}
+
+const isFilter = (name: string): name is keyof TaskFilter => Object.hasOwn(filterConditions, name)
+
+const noUser = '00000000-0000-0000-0000-000000000000'
+
+/** A page of the tasks that the principal sees and that pass the filter. */
+export const selectTasks = (
+  db: Database,
+  principal: Principal,
+  filter: TaskFilter,
+  page: PageRequest,
+): Promise<Page> => {
+  const filters = Object.keys(filter).filter(isFilter).toSorted()
+  return selectPage(
+    db,
+    {
+      shape: `tasks ${filters.join()}`,
+      parameters: filterParameters,
+      values: {
+        user_id: filter.userId ?? noUser,
+        status: filter.status ?? [],
+        priority: filter.priority ?? [],
+        assignee_id: filter.assigneeId ?? [],
+        tag_id: filter.tagId ?? [],
+        title: `%${escapeLike(foldText(filter.title ?? ''))}%`,
+      },
+      from: sql`tasks item`,
+      where: (p, caller) => [
+        allowsTask('task.see', caller, sql`item`),
+        ...filters.map((name) => filterConditions[name](p)),
+      ],
+      json: (row) => taskJson(row),
+    },
+    principal,
+    page,
+  )
+}

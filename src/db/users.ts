@@ -1,0 +1,222 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { done, missing, type Outcome } from '../domain/outcome.ts'
+import type { Principal, Role } from '../domain/permissions.ts'
+import type { Database } from './client.ts'
+import {
+  type Created,
+  createOnce,
+  type Idempotency,
+  idempotencyParameters,
+  idempotencyValues,
+  keepAnswer,
+} from './idempotency.ts'
+import { newId } from './ids.ts'
+import { userJson } from './json.ts'
+import { type Page, type PageRequest, selectPage } from './list.ts'
+import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
+import { allowsUser, callerOf, callerParameters } from './permissions.ts'
+import { onlyRow, statement } from './statement.ts'
+
+/** A user as one caller sees it: the JSON text, its version, and whether the address is in it. */
+export interface UserRow {
+  readonly json: string
+  readonly version: number
+  readonly shows_email: boolean
+}
+
+/** The fields of a new user; the address is in canonical form. */
+export interface NewUser {
+  readonly username: string
+  readonly email: string
+  readonly displayName: string
+  readonly passwordHash: string
+}
+
+/** The fields of a user that change; those that are left out stay. */
+export interface UserChange {
+  readonly username?: string
+  readonly email?: string
+  readonly display_name?: string
+  readonly role?: Role
+}
+
+const user = sql.raw('person')
+
+const selectVisible = statement(
+  { id: 'uuid', ...callerParameters },
+  { json: 'text', version: 'int', shows_email: 'bool' },
+  (p) => sql`
+    select ${userJson(user, p)} as json, version, ${allowsUser('user.see_email', p, user)} as shows_email
+    from users person where id = ${p.id} and ${allowsUser('user.see', p, user)}`,
+)
+
+/** One user, as the principal sees it. */
+export const selectUser = async (
+  db: Database,
+  principal: Principal,
+  id: string,
+): Promise<Outcome<UserRow>> => {
+  const row = onlyRow(await selectVisible(db, { id, ...callerOf(principal) }))
+  return row === null ? missing : done(row)
+}
+
+const insert = statement(
+  {
+    id: 'uuid',
+    username: 'text',
+    email: 'text',
+    display_name: 'text',
+    role: 'text',
+    password_hash: 'text',
+    ...callerParameters,
+    ...idempotencyParameters,
+  },
+  { json: 'text' },
+  (p) => sql`
+    with person as (
+      insert into users (id, username, email, display_name, role, password_hash)
+      values (${p.id}, ${p.username}, ${p.email}, ${p.display_name}, ${p.role}, ${p.password_hash}) returning *
+    ), created as (
+      select id, ${userJson(user, p)} as json from person
+    ), kept as (
+      ${keepAnswer(p, sql`created`)}
+    )
+    select json from created`,
+)
+
+/**
+ * Creates a user. `newUser` is called only if it has to be, since hashing a password is costly. A name or address that
+ * is taken breaks users_username_unique or users_email_unique.
+ */
+export const insertUser = (
+  db: Database,
+  principal: Principal,
+  newUser: () => Promise<NewUser & { readonly role: Role }>,
+  idempotency: Idempotency | null,
+): Promise<Created> =>
+  createOnce(
+    db,
+    idempotency,
+    async () => create(db, principal, await newUser(), idempotency),
+    (earlier) => earlier,
+  )
+
+const create = async (
+  db: Database,
+  principal: Principal,
+  { username, email, displayName, role, passwordHash }: NewUser & { readonly role: Role },
+  idempotency: Idempotency | null,
+): Promise<Created> => {
+  const id = newId()
+  const values = { id, username, email, display_name: displayName, role, password_hash: passwordHash }
+  const rows = await insert(db, { ...values, ...callerOf(principal), ...idempotencyValues(idempotency) })
+  const row = onlyRow(rows)
+  if (row === null) throw new Error('A creation answers with a row')
+  return { id, json: row.json, replayed: false }
+}
+
+/**
+ * Locks every administrator, in one order, when one of them may be about to go: two who remove each other at once then
+ * come one after the other, and the second sees that it would be the last.
+ */
+const lockedAdmins = (isNeeded: SQL): SQL =>
+  sql`select id from users where role = 'admin' and ${isNeeded} order by id for update`
+
+const whenLastAdmin = sql`when target.role = 'admin' and not exists (select from admins where admins.id <> target.id)`
+
+const update = statement(
+  { id: 'uuid', patch: 'json', demotes: 'bool', ...callerParameters, ...ifMatchParameter },
+  { outcome: 'text', json: 'text?', version: 'int?', shows_email: 'bool' },
+  (p) => sql`
+    with admins as materialized (
+      ${lockedAdmins(p.demotes)}
+    ), target as (
+      select * from users person
+      where id = ${p.id} and ${allowsUser('user.see', p, user)} and (select count(*) from admins) is not null
+      for no key update
+    ), checked as (
+      select id, ${checkedOutcome(
+        sql`${allowsUser('user.change', p, sql`target`)} and (
+          coalesce(${p.patch} ->> 'role' = target.role, true) or ${allowsUser('user.change_role', p, sql`target`)})`,
+        sql`target.version::text`,
+        p.if_match,
+        sql`${whenLastAdmin} and ${p.demotes} then 'last_admin'`,
+      )} as outcome
+      from target
+    ), changed as (
+      update users person set
+        username = coalesce(${p.patch} ->> 'username', person.username),
+        email = coalesce(${p.patch} ->> 'email', person.email),
+        display_name = coalesce(${p.patch} ->> 'display_name', person.display_name),
+        role = coalesce(${p.patch} ->> 'role', person.role)
+      from checked where person.id = checked.id and checked.outcome = 'done'
+      returning person.*
+    )
+    select outcome, ${userJson(sql`changed`, p)} as json, changed.version,
+      coalesce(${allowsUser('user.see_email', p, sql`changed`)}, false) as shows_email
+    from checked left join changed on true`,
+)
+
+/** Changes a user. `ifMatch` holds the ETags that will do, null for any. */
+export const updateUser = async (
+  db: Database,
+  principal: Principal,
+  id: string,
+  change: UserChange,
+  ifMatch: readonly string[] | null,
+): Promise<Outcome<UserRow>> => {
+  const values = { id, patch: change, demotes: change.role === 'member', if_match: ifMatch }
+  const result = readOutcome(onlyRow(await update(db, { ...values, ...callerOf(principal) })))
+  if (result.outcome !== 'done') return result
+  const { json, version, shows_email } = result.value
+  return json === null || version === null ? missing : done({ json, version, shows_email })
+}
+
+const remove = statement(
+  { id: 'uuid', ...callerParameters, ...ifMatchParameter },
+  { outcome: 'text' },
+  (p) => sql`
+    with admins as materialized (
+      ${lockedAdmins(sql`exists (select from users person where person.id = ${p.id} and person.role = 'admin')`)}
+    ), target as (
+      select * from users person
+      where id = ${p.id} and ${allowsUser('user.see', p, user)} and (select count(*) from admins) is not null
+      for update
+    ), checked as (
+      select id, ${checkedOutcome(
+        allowsUser('user.delete', p, sql`target`),
+        sql`target.version::text`,
+        p.if_match,
+        sql`${whenLastAdmin} then 'last_admin'`,
+      )} as outcome
+      from target
+    ), removed as (
+      delete from users using checked where users.id = checked.id and checked.outcome = 'done'
+    )
+    select outcome from checked`,
+)
+
+/** Deletes a user with their tasks, tags and sessions; files follow through the outbox. */
+export const deleteUser = async (
+  db: Database,
+  principal: Principal,
+  id: string,
+  ifMatch: readonly string[] | null,
+): Promise<Outcome<unknown>> =>
+  readOutcome(onlyRow(await remove(db, { id, ...callerOf(principal), if_match: ifMatch })))
+
+/** A page of the users, as the principal sees them. */
+export const selectUsers = (db: Database, principal: Principal, page: PageRequest): Promise<Page> =>
+  selectPage(
+    db,
+    {
+      shape: 'users',
+      parameters: {},
+      values: {},
+      from: sql`users item`,
+      where: (_p, caller) => [allowsUser('user.see', caller, sql`item`)],
+      json: userJson,
+    },
+    principal,
+    page,
+  )

@@ -1,0 +1,57 @@
+/** An entity tag of a request (RFC 9110 §8.8.3). `opaque` includes its double quotes. */
+export type RequestedETag = { weak: boolean; opaque: string }
+
+/** The value of If-Match or If-None-Match. `*` stands for any current representation. */
+export type ETagList = '*' | RequestedETag[]
+
+/**
+ * Parses If-Match or If-None-Match (RFC 9110 §13.1.1, §13.1.2). Empty list elements are skipped (§5.6.1.2), so an empty
+ * header is an empty list. Null when the header is malformed.
+ */
+export function parseETagList(header: string): ETagList | null {
+  if (/^[\t ]*\*[\t ]*$/.test(header)) return '*'
+
+  const tags: RequestedETag[] = []
+  let position = skipSeparators(header, 0)
+  while (position < header.length) {
+    const element = entityTagAt(header, position)
+    if (!element) return null
+    tags.push(element.tag)
+    position = skipSeparators(header, element.end)
+  }
+  return tags
+}
+
+/**
+ * Strong comparison, for If-Match: a weak tag never matches (RFC 9110 §8.8.3.2).
+ *
+ * @param etag the current, strong entity tag with its double quotes
+ */
+export function matchesStrongly(list: ETagList, etag: string): boolean {
+  return list === '*' || list.some(({ weak, opaque }) => !weak && opaque === etag)
+}
+
+/**
+ * Weak comparison, for If-None-Match: weakness is ignored (RFC 9110 §8.8.3.2).
+ *
+ * @param etag the current, strong entity tag with its double quotes
+ */
+export function matchesWeakly(list: ETagList, etag: string): boolean {
+  return list === '*' || list.some(({ opaque }) => opaque === etag)
+}
+
+/** Sticky, and each part excludes what follows it: nothing is tried twice, so the time is linear. */
+function entityTagAt(header: string, start: number): { tag: RequestedETag; end: number } | null {
+  const entityTag = /(W\/)?("[\x21\x23-\x7e\x80-\xff]*")[\t ]*(?:,|$)/y
+  entityTag.lastIndex = start
+  const match = entityTag.exec(header)
+  const opaque = match?.[2]
+  if (opaque === undefined) return null
+  return { tag: { weak: match?.[1] !== undefined, opaque }, end: entityTag.lastIndex }
+}
+
+function skipSeparators(header: string, start: number): number {
+  let position = start
+  while (position < header.length && '\t ,'.includes(header.charAt(position))) position += 1
+  return position
+}

@@ -1,0 +1,14 @@
+/**
+ * How a statement on one resource ended: it was done, or the first check that failed in the order that the contract
+ * promises: not there (or not to be seen), not allowed, not the version that the caller expected.
+ */
+export type Outcome<T> = { readonly outcome: 'done'; readonly value: T } | Refusal
+
+export interface Refusal {
+  readonly outcome: 'missing' | 'forbidden' | 'stale' | 'last_admin'
+}
+
+export const missing: Refusal = { outcome: 'missing' }
+
+/** Wraps a value that was found or changed. */
+export const done = <T>(value: T): Outcome<T> => ({ outcome: 'done', value })

@@ -1,0 +1,8 @@
+/**
+ * Folds text so that two spellings that differ in case or compatibility form only are equal on every database. The
+ * lower case of a sigma depends on whether a word ends there, which a part of a text does not know.
+ */
+export const foldText = (text: string): string => text.normalize('NFKC').toLowerCase().replaceAll('ς', 'σ')
+
+/** Escapes what has a meaning in a LIKE pattern, for a pattern that uses the backslash as its escape. */
+export const escapeLike = (text: string): string => text.replace(/[\\%_]/g, (character) => `\\${character}`)
