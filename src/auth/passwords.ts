@@ -1,0 +1,117 @@
+import { argon2id, hash, needsRehash, verify } from 'argon2'
+import { randomBytes } from 'node:crypto'
+
+/** Argon2id parameters (RFC 9106). */
+export type HashParameters = {
+  /** KiB. */
+  memoryCost: number
+  /** Passes over the memory. */
+  timeCost: number
+  /** Lanes. */
+  parallelism: number
+}
+
+export type PasswordHasherOptions = {
+  parameters?: HashParameters
+  /** How many hashes are computed at a time. They occupy the threads that file operations need too. */
+  concurrency?: number
+  /** How many more may wait for their turn. */
+  maxQueue?: number
+}
+
+export type PasswordHasher = {
+  /**
+   * The encoded hash (PHC string) of a password.
+   *
+   * @throws HashQueueFull
+   */
+  hash(password: string): Promise<string>
+
+  /**
+   * Compares a password with an encoded hash. A null hash stands for an unknown user: it takes as long as any other and
+   * is never valid. `rehash` is true for a valid password whose hash was made with other parameters.
+   *
+   * @throws HashQueueFull
+   */
+  verify(encoded: string | null, password: string): Promise<{ valid: boolean; rehash: boolean }>
+}
+
+const defaultParameters: HashParameters = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
+
+/** At 25 to 50 ms for a hash a full queue of the default length takes one to two seconds. */
+const retryAfterSeconds = 2
+
+/** More hashes were asked for than the queue may hold. */
+export class HashQueueFull extends Error {
+  override readonly name = 'HashQueueFull'
+  readonly retryAfterSeconds = retryAfterSeconds
+
+  constructor() {
+    super('Too many passwords are being hashed')
+  }
+}
+
+/**
+ * Hashes and verifies passwords with argon2id, in NFC, a bounded number at a time and the others first come, first
+ * served. Limits count per hasher: a process needs exactly one.
+ */
+export function passwordHasher({
+  parameters = defaultParameters,
+  concurrency = 2,
+  maxQueue = 64,
+}: PasswordHasherOptions = {}): PasswordHasher {
+  const inTurn = boundedQueue(concurrency, maxQueue)
+  const unknownUser = unmatchableHash(parameters)
+
+  return {
+    hash(password) {
+      return inTurn(() => hash(password.normalize('NFC'), { ...parameters, type: argon2id }))
+    },
+
+    async verify(encoded, password) {
+      const matches = await inTurn(() => verify(encoded ?? unknownUser, password.normalize('NFC')))
+      const valid = encoded !== null && matches
+      return { valid, rehash: valid && needsRehash(encoded, parameters) }
+    },
+  }
+}
+
+/** Well-formed and as costly to verify as a real one, but random where the digest of a password would be. */
+function unmatchableHash({ memoryCost, timeCost, parallelism }: HashParameters): string {
+  const [salt, digest] = [randomBytes(16), randomBytes(32)].map(unpaddedBase64)
+  return `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$${salt}$${digest}`
+}
+
+function unpaddedBase64(bytes: Buffer): string {
+  return bytes.toString('base64').replaceAll('=', '')
+}
+
+/** Runs at most `concurrency` tasks at a time; a finished one hands its place to the longest waiting. */
+function boundedQueue(concurrency: number, maxQueue: number) {
+  const waiting: (() => void)[] = []
+  let running = 0
+
+  const enter = async (): Promise<void> => {
+    if (running < concurrency) {
+      running += 1
+      return
+    }
+    if (waiting.length >= maxQueue) throw new HashQueueFull()
+    await new Promise<void>((resolve) => waiting.push(resolve))
+  }
+
+  const leave = (): void => {
+    const next = waiting.shift()
+    if (next) next()
+    else running -= 1
+  }
+
+  return async <T>(task: () => Promise<T>): Promise<T> => {
+    await enter()
+    try {
+      return await task()
+    } finally {
+      leave()
+    }
+  }
+}

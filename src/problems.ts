@@ -1,0 +1,363 @@
+import { HashQueueFull } from './auth/passwords.ts'
+import { ConstraintViolation, DatabaseUnavailable } from './db/errors.ts'
+import { IdempotencyKeyReused } from './db/idempotency.ts'
+import type { Outcome, Refusal } from './domain/outcome.ts'
+import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage/storage.ts'
+
+/** One thing that was wrong, and where: a JSON Pointer (RFC 6901) into the body, or `/name` of a parameter. */
+export interface ProblemError {
+  readonly pointer: string
+  readonly detail: string
+}
+
+interface ProblemType {
+  readonly status: number
+  readonly title: string
+  /** What it means and what to do about it, for the page that explains it. */
+  readonly explanation: string
+}
+
+/** Every kind of problem (RFC 9457) that the service answers with, by its code. */
+export const problemTypes = {
+  invalid_request: {
+    status: 400,
+    title: 'The request is not valid',
+    explanation:
+      'Something in the request is not as the contract describes it. Each entry of errors points at a field of the body (a JSON Pointer) or names a parameter or header behind a slash, and says what would be right.',
+  },
+  unauthorized: {
+    status: 401,
+    title: 'Sign in first',
+    explanation:
+      'There is no access token, or it is malformed, expired or revoked. Refresh the session or sign in again, and send the token as "Authorization: Bearer <token>".',
+  },
+  invalid_credentials: {
+    status: 401,
+    title: 'The credentials are not valid',
+    explanation:
+      'The address or the password is wrong, or the refresh token is unknown, expired or spent. Which of them is not told.',
+  },
+  forbidden: {
+    status: 403,
+    title: 'You may not do that',
+    explanation: 'You may see the resource, but not do that with it. Its owner or an administrator may.',
+  },
+  registration_closed: {
+    status: 403,
+    title: 'Registration is closed',
+    explanation: 'This installation takes no new accounts by registration. Ask an administrator for one.',
+  },
+  not_found: {
+    status: 404,
+    title: 'Not found',
+    explanation:
+      'There is no such resource, or you may not see it; the two are not told apart. A path that the contract does not have is answered like this too.',
+  },
+  method_not_allowed: {
+    status: 405,
+    title: 'The method is not allowed here',
+    explanation:
+      'The path exists, but does not take this method. The Allow header lists those that it takes.',
+  },
+  request_timeout: {
+    status: 408,
+    title: 'The request took too long to arrive',
+    explanation: 'The connection was closed because the request did not arrive in time. Send it again.',
+  },
+  username_taken: {
+    status: 409,
+    title: 'The username is taken',
+    explanation: 'Another account has this username. Choose another.',
+  },
+  email_taken: {
+    status: 409,
+    title: 'The email address is taken',
+    explanation: 'Another account has this email address. Addresses are compared without regard to case.',
+  },
+  tag_exists: {
+    status: 409,
+    title: 'The tag exists',
+    explanation: 'You already have a tag of that name. Names are compared without regard to case.',
+  },
+  last_admin: {
+    status: 409,
+    title: 'The last administrator stays',
+    explanation:
+      'An installation always has an administrator. Make somebody else one before this one is demoted or deleted.',
+  },
+  file_lost: {
+    status: 410,
+    title: 'The file is lost',
+    explanation: 'The attachment is known, but its file is no longer in the storage. Tell the operator.',
+  },
+  precondition_failed: {
+    status: 412,
+    title: 'It has changed since you read it',
+    explanation:
+      'The current ETag is not one of those in If-Match, so nothing was done. Read the resource again and decide anew.',
+  },
+  content_too_large: {
+    status: 413,
+    title: 'The content is too large',
+    explanation: 'The body, or a file in it, is larger than is taken here. Nothing was stored.',
+  },
+  uri_too_long: {
+    status: 414,
+    title: 'The URL is too long',
+    explanation: 'A part of the path is longer than any that could exist.',
+  },
+  unsupported_media_type: {
+    status: 415,
+    title: 'The media type is not supported',
+    explanation:
+      'The Content-Type is missing or is not one that the operation takes. The detail names those it takes.',
+  },
+  range_not_satisfiable: {
+    status: 416,
+    title: 'The file has no such bytes',
+    explanation: 'The range begins behind the end of the file. Content-Range says how long the file is.',
+  },
+  unknown_reference: {
+    status: 422,
+    title: 'Something that the body names does not exist',
+    explanation: 'The body names a user or tag that does not exist or that you may not see.',
+  },
+  idempotency_key_reused: {
+    status: 422,
+    title: 'The idempotency key was used with another request',
+    explanation: 'An Idempotency-Key belongs to one request for 24 hours. Use a new one for a new request.',
+  },
+  too_many_requests: {
+    status: 429,
+    title: 'Too many requests',
+    explanation: 'Too much was asked at once. Try again after the seconds in Retry-After.',
+  },
+  header_fields_too_large: {
+    status: 431,
+    title: 'The header is too large',
+    explanation: 'The header of the request is larger than is taken. Send fewer or shorter fields.',
+  },
+  internal_error: {
+    status: 500,
+    title: 'Something went wrong here',
+    explanation: 'This is a fault of the service. Its log has more under the request_id.',
+  },
+  service_unavailable: {
+    status: 503,
+    title: 'The service is not available right now',
+    explanation:
+      'The database or the file storage cannot be used right now, or the service is stopping. Nothing was done; try again after the seconds in Retry-After.',
+  },
+  insufficient_storage: {
+    status: 507,
+    title: 'The storage is full',
+    explanation: 'There is no room for the file. Nothing was stored. Tell the operator.',
+  },
+} as const satisfies Readonly<Record<string, ProblemType>>
+
+export type ProblemCode = keyof typeof problemTypes
+
+export const isProblemCode = (code: string): code is ProblemCode => Object.hasOwn(problemTypes, code)
+
+interface ProblemOptions {
+  readonly errors?: readonly ProblemError[]
+  readonly headers?: Readonly<Record<string, string>>
+  readonly cause?: unknown
+}
+
+/** A failure that is told to the client: `message` is the problem's detail and holds nothing internal. */
+export class Problem extends Error {
+  override readonly name = 'Problem'
+  readonly code: ProblemCode
+  readonly status: number
+  readonly title: string
+  readonly errors: readonly ProblemError[] | null
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(code: ProblemCode, detail: string, { errors, headers, cause }: ProblemOptions = {}) {
+    super(detail, { cause })
+    this.code = code
+    this.status = problemTypes[code].status
+    this.title = problemTypes[code].title
+    this.errors = errors ?? null
+    this.headers = headers ?? {}
+  }
+}
+
+const at = (pointer: string, detail: string) => ({ errors: [{ pointer, detail }] })
+
+const challenge = (error?: string) => ({
+  headers: {
+    'www-authenticate': `Bearer realm="taskwright"${error === undefined ? '' : `, error="${error}"`}`,
+  },
+})
+
+/** Every problem, by name. The functions return it; the caller throws it. */
+export const problems = {
+  invalidRequest: (detail: string, errors: readonly ProblemError[] = []) =>
+    new Problem('invalid_request', detail, errors.length > 0 ? { errors } : {}),
+  invalidField: (pointer: string, detail: string) =>
+    new Problem('invalid_request', `${pointer.slice(1)} ${detail}.`, at(pointer, detail)),
+  dueBeforeStart: () =>
+    new Problem(
+      'invalid_request',
+      'due_at must not be before start_at.',
+      at('/due_at', 'must not be before start_at'),
+    ),
+  cursorWithOffset: () =>
+    new Problem(
+      'invalid_request',
+      'cursor and offset cannot be combined: a cursor already says where to go on.',
+      at('/offset', 'cannot be combined with cursor'),
+    ),
+  invalidCursor: () =>
+    new Problem(
+      'invalid_request',
+      'The cursor was not made for this list: pass next_cursor as it was given, with the same filters.',
+      at('/cursor', 'is not a next_cursor of this list'),
+    ),
+  noToken: () =>
+    new Problem('unauthorized', 'Send an access token as "Authorization: Bearer <token>".', challenge()),
+  invalidToken: () =>
+    new Problem(
+      'unauthorized',
+      'The access token is malformed, expired or revoked. Refresh the session or sign in again.',
+      challenge('invalid_token'),
+    ),
+  wrongPassword: () =>
+    new Problem('invalid_credentials', 'The email address or the password is wrong.', challenge()),
+  invalidRefreshToken: () =>
+    new Problem(
+      'invalid_credentials',
+      'The refresh token is unknown, expired or spent. Sign in again.',
+      challenge('invalid_token'),
+    ),
+  forbidden: () => new Problem('forbidden', 'You may see this resource, but not do that with it.'),
+  registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
+  notFound: () => new Problem('not_found', 'There is nothing here, or nothing that you may see.'),
+  methodNotAllowed: (method: string, allow: string) =>
+    new Problem('method_not_allowed', `${method} is not allowed here; ${allow} is.`, { headers: { allow } }),
+  requestTimeout: () => new Problem('request_timeout', 'The request did not arrive in time.'),
+  usernameTaken: () =>
+    new Problem('username_taken', 'Another account has this username.', at('/username', 'is taken')),
+  emailTaken: () =>
+    new Problem('email_taken', 'Another account has this email address.', at('/email', 'is taken')),
+  tagExists: () => new Problem('tag_exists', 'You already have a tag of that name.', at('/name', 'is taken')),
+  lastAdmin: () => new Problem('last_admin', 'Make somebody else an administrator first.'),
+  fileLost: (cause?: unknown) =>
+    new Problem('file_lost', 'The attachment is known, but its file is no longer in the storage.', { cause }),
+  preconditionFailed: () =>
+    new Problem(
+      'precondition_failed',
+      'The current ETag is not in If-Match. Read it again, and decide anew.',
+    ),
+  contentTooLarge: (maxBytes: number) =>
+    new Problem('content_too_large', `At most ${maxBytes} bytes are taken here.`),
+  uriTooLong: () => new Problem('uri_too_long', 'A part of the path is too long.'),
+  unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>> = {}) =>
+    new Problem('unsupported_media_type', `Send the body with "Content-Type: ${accepted.join('" or "')}".`, {
+      headers,
+    }),
+  rangeNotSatisfiable: (size: number) =>
+    new Problem('range_not_satisfiable', `The file has ${size} bytes.`, {
+      headers: { 'content-range': `bytes */${size}` },
+    }),
+  unknownReference: (pointer: string, kind: string) =>
+    new Problem('unknown_reference', `There is no such ${kind}.`, at(pointer, 'does not exist')),
+  idempotencyKeyReused: () =>
+    new Problem(
+      'idempotency_key_reused',
+      'This Idempotency-Key was used with another request; use a new one.',
+    ),
+  tooManyHashes: (seconds: number) =>
+    new Problem(
+      'too_many_requests',
+      `Too many passwords are being checked at once. Try again in ${seconds} seconds.`,
+      { headers: { 'retry-after': String(seconds) } },
+    ),
+  headerFieldsTooLarge: () =>
+    new Problem('header_fields_too_large', 'The header of the request is too large.'),
+  internalError: (cause: unknown) =>
+    new Problem('internal_error', 'The service failed. Its log has more under this request_id.', { cause }),
+  serviceUnavailable: (detail: string, cause?: unknown) =>
+    new Problem('service_unavailable', detail, { headers: { 'retry-after': '2' }, cause }),
+  insufficientStorage: (cause: unknown) =>
+    new Problem('insufficient_storage', 'There is no room for this file.', { cause }),
+} as const
+
+const refusals: Record<Refusal['outcome'], () => Problem> = {
+  missing: problems.notFound,
+  forbidden: problems.forbidden,
+  stale: problems.preconditionFailed,
+  last_admin: problems.lastAdmin,
+}
+
+/** The value of an outcome, or its refusal thrown as a problem. */
+export const expectDone = <T>(result: Outcome<T>): T => {
+  if (result.outcome === 'done') return result.value
+  throw refusals[result.outcome]()
+}
+
+/** What a violated constraint of the schema means to the client who caused it. */
+const constraintProblems: Readonly<Record<string, () => Problem>> = {
+  users_username_unique: problems.usernameTaken,
+  users_email_unique: problems.emailTaken,
+  tags_owner_name_unique: problems.tagExists,
+  tasks_due_not_before_start: problems.dueBeforeStart,
+  tasks_owner_id_users_id_fk: () => problems.unknownReference('/owner_id', 'user'),
+  tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
+  // What a request was about has been deleted while it ran.
+  task_tags_task_id_tasks_id_fk: problems.notFound,
+  task_tags_tag_id_tags_id_fk: problems.notFound,
+  attachments_task_id_tasks_id_fk: problems.notFound,
+  attachments_uploaded_by_users_id_fk: problems.invalidToken,
+  tags_owner_id_users_id_fk: problems.invalidToken,
+  idempotency_keys_principal_id_users_id_fk: problems.invalidToken,
+  sessions_user_id_users_id_fk: problems.wrongPassword,
+  refresh_tokens_session_id_sessions_id_fk: problems.invalidRefreshToken,
+}
+
+/** The problem that an error is to a client. One that nobody foresaw is an internal error; it is logged, not shown. */
+export const problemOf = (error: unknown): Problem => {
+  if (error instanceof Problem) return error
+  if (error instanceof ConstraintViolation)
+    return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
+  if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
+  if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
+  if (error instanceof FileTooLarge) return problems.contentTooLarge(error.maxBytes)
+  if (error instanceof FileMissing) return problems.fileLost(error)
+  if (error instanceof StorageFull) return problems.insufficientStorage(error)
+  if (error instanceof StorageUnavailable) {
+    return problems.serviceUnavailable('The file storage cannot be used. Try again in a few seconds.', error)
+  }
+  if (error instanceof DatabaseUnavailable) {
+    return problems.serviceUnavailable('The database cannot be reached. Try again in a few seconds.', error)
+  }
+  return problemOfFramework(error)
+}
+
+/** Fastify's own errors, by their codes and statuses. */
+const problemOfFramework = (error: unknown): Problem => {
+  if (!(error instanceof Error) || !('statusCode' in error)) return problems.internalError(error)
+  switch (error.statusCode) {
+    case 400:
+      return problems.invalidRequest('The request is malformed.')
+    // 403: a path that leads out of the folder of the documentation.
+    case 403:
+    case 404:
+      return problems.notFound()
+    case 408:
+      return problems.requestTimeout()
+    case 413:
+      return problems.contentTooLarge(largestBody)
+    case 414:
+      return problems.uriTooLong()
+    case 503:
+      return problems.serviceUnavailable('The service is stopping. Try again in a few seconds.', error)
+    default:
+      return problems.internalError(error)
+  }
+}
+
+/** The largest body of a request without a file, in bytes. */
+export const largestBody = 1_048_576

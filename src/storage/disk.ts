@@ -1,0 +1,241 @@
+import { createHash } from 'node:crypto'
+import { lstat, mkdir, open, opendir, rename, rm } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { Readable } from 'node:stream'
+import { v7 } from 'uuid'
+import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
+import type { Storage, StoredFile } from './storage.ts'
+
+const folderMode = 0o700
+const fileMode = 0o600
+const keyPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+const shards = Array.from({ length: 256 }, (_, index) => index.toString(16).padStart(2, '0'))
+const incomingFolder = 'incoming'
+
+/**
+ * Files in a folder of the local file system, which is made if need be. A file is written to `incoming/` and moved to
+ * `<shard>/<key>` when it is complete and synced. The key is a UUIDv7; the shard its last two characters, which are
+ * random, unlike its first.
+ *
+ * @throws StorageFull, StorageUnavailable when the folders cannot be made
+ */
+export async function diskStorage(folder: string): Promise<Storage> {
+  const root = resolve(folder)
+  const incoming = join(root, incomingFolder)
+  await onDisk(() => makeFolders(root))
+
+  return {
+    async put(source, { maxBytes }) {
+      const key = v7()
+      const temporary = join(incoming, key)
+      const path = pathOf(root, key)
+      holdErrors(source)
+      try {
+        const written = await writeFile(temporary, source, maxBytes)
+        await onDisk(() => moveDurably(temporary, path))
+        return { key, ...written }
+      } catch (error) {
+        destroy(source)
+        await discard(temporary, path)
+        throw error
+      }
+    },
+
+    async open(key, range) {
+      const handle = await openStored(key, pathOf(root, key))
+      return handle.createReadStream(range)
+    },
+
+    async remove(key) {
+      const path = pathOf(root, key)
+      await onDisk(() => rm(path, { force: true }))
+    },
+
+    async *list() {
+      for (const shard of shards) {
+        for await (const { name, modifiedAt } of filesIn(join(root, shard))) {
+          if (keyPattern.test(name)) yield { key: name, modifiedAt }
+        }
+      }
+    },
+
+    async removeAbandoned(before) {
+      let removed = 0
+      for await (const { name, modifiedAt } of filesIn(incoming)) {
+        if (modifiedAt >= before) continue
+        await onDisk(() => rm(join(incoming, name), { force: true }))
+        removed += 1
+      }
+      return removed
+    },
+
+    async check() {
+      const probe = join(incoming, v7())
+      try {
+        await onDisk(() => writeProbe(probe))
+      } finally {
+        await discard(probe)
+      }
+    },
+  }
+}
+
+/** The shape of a key is checked here, so no other string can become a path. */
+function pathOf(root: string, key: string): string {
+  if (!keyPattern.test(key)) throw new TypeError('Not a key of the disk storage')
+  return join(root, key.slice(-2), key)
+}
+
+/**
+ * All shards are made and synced at the start: made on demand, an upload could be acknowledged while the new folder
+ * that another one had just made for it was not durable yet.
+ */
+async function makeFolders(root: string): Promise<void> {
+  const firstMade = await mkdir(root, { recursive: true, mode: folderMode })
+  await Promise.all([incomingFolder, ...shards].map((name) => makeFolder(join(root, name))))
+  await syncFolder(root)
+  if (firstMade !== undefined) await syncParents(root, dirname(resolve(firstMade)))
+}
+
+async function makeFolder(path: string): Promise<void> {
+  await mkdir(path, { recursive: true, mode: folderMode })
+}
+
+async function syncParents(folder: string, last: string): Promise<void> {
+  const parent = dirname(folder)
+  await syncFolder(parent)
+  if (parent !== last && parent !== folder) await syncParents(parent, last)
+}
+
+async function writeFile(
+  path: string,
+  source: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+): Promise<Pick<StoredFile, 'size' | 'sha256'>> {
+  const handle = await onDisk(() => open(path, 'wx', fileMode))
+  try {
+    const written = await copy(source, handle, maxBytes)
+    await onDisk(() => handle.sync())
+    return written
+  } finally {
+    await onDisk(() => handle.close())
+  }
+}
+
+/** The next chunk is asked for when the last has been written: a slow disk holds the source back. */
+async function copy(source: AsyncIterable<Uint8Array>, handle: FileHandle, maxBytes: number) {
+  const hash = createHash('sha256')
+  let size = 0
+  for await (const chunk of source) {
+    size += chunk.byteLength
+    if (size > maxBytes) throw new FileTooLarge(maxBytes)
+    hash.update(chunk)
+    await onDisk(() => handle.writeFile(chunk))
+  }
+  return { size, sha256: hash.digest('hex') }
+}
+
+/**
+ * A stream may fail before anyone reads it. Unheard, its error would end the process; merely emitted, without the stream
+ * being destroyed, it would be lost and the reader wait for ever.
+ */
+function holdErrors(source: AsyncIterable<Uint8Array>): void {
+  if (source instanceof Readable) source.on('error', (error) => source.destroy(error))
+}
+
+function destroy(source: AsyncIterable<Uint8Array>): void {
+  if (source instanceof Readable) source.destroy()
+}
+
+async function moveDurably(from: string, to: string): Promise<void> {
+  await rename(from, to)
+  await syncFolder(dirname(to))
+}
+
+async function openStored(key: string, path: string): Promise<FileHandle> {
+  return onDisk(async () => {
+    try {
+      return await open(path, 'r')
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') throw new FileMissing(key, { cause: error })
+      throw error
+    }
+  })
+}
+
+/** One byte, since an empty file can be made on a disk that is full. */
+async function writeProbe(path: string): Promise<void> {
+  const handle = await open(path, 'wx', fileMode)
+  try {
+    await handle.writeFile('.')
+  } finally {
+    await handle.close()
+  }
+}
+
+async function* filesIn(folder: string): AsyncGenerator<{ name: string; modifiedAt: Date }> {
+  const entries = await onDisk(() => opendir(folder))
+  try {
+    for (let entry = await onDisk(() => entries.read()); entry; entry = await onDisk(() => entries.read())) {
+      const { name } = entry
+      const modifiedAt = await onDisk(() => modificationTime(join(folder, name)))
+      if (modifiedAt) yield { name, modifiedAt }
+    }
+  } finally {
+    await entries.close()
+  }
+}
+
+/** Null for what is not a file, or was removed after its folder was read. */
+async function modificationTime(path: string): Promise<Date | null> {
+  try {
+    const found = await lstat(path)
+    return found.isFile() ? found.mtime : null
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return null
+    throw error
+  }
+}
+
+/** Without this a crash can undo a rename or a mkdir although the file itself was synced. */
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r')
+  try {
+    await handle.sync()
+  } catch (error) {
+    if (!isUnsupportedSync(error)) throw error
+  } finally {
+    await handle.close()
+  }
+}
+
+/** Windows answers EPERM and some network file systems EINVAL: they cannot sync a folder at all. */
+function isUnsupportedSync(error: unknown): boolean {
+  const code = codeOf(error)
+  return code === 'EPERM' || code === 'EINVAL'
+}
+
+/** The failure that led here is the one to report; what cannot be removed now is left to the sweeper. */
+async function discard(...paths: string[]): Promise<void> {
+  await Promise.allSettled(paths.map((path) => rm(path, { force: true })))
+}
+
+/** Every file operation goes through here, so that its errors are never taken for those of the source. */
+async function onDisk<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    throw error instanceof FileMissing ? error : storageError(error)
+  }
+}
+
+function storageError(cause: unknown): StorageFull | StorageUnavailable {
+  const code = codeOf(cause)
+  const isFull = code === 'ENOSPC' || code === 'EDQUOT'
+  return isFull ? new StorageFull({ cause }) : new StorageUnavailable({ cause })
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined
+}
