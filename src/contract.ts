@@ -1,0 +1,111 @@
+import { readFileSync } from 'node:fs'
+import { parse } from 'yaml'
+import type { operations } from '../generated/openapi.ts'
+import { isPermission, type Permission } from './domain/permissions.ts'
+
+export type OperationId = keyof operations
+
+/** What the service reads from the contract about one operation, beside the schemas that the glue compiles. */
+export interface ContractOperation {
+  readonly id: string
+  readonly method: string
+  /** With `{parameters}` in braces. */
+  readonly path: string
+  /** Whether it needs no access token. */
+  readonly isOpen: boolean
+  readonly permission: Permission
+  /** Media types of its body; none when it takes no body. */
+  readonly mediaTypes: readonly string[]
+  readonly takesIfMatch: boolean
+  readonly takesIdempotencyKey: boolean
+  /** By status: headers that are always there and have but one value. */
+  readonly constantHeaders: Readonly<Record<string, Readonly<Record<string, string>>>>
+}
+
+export interface Contract {
+  /** The file, byte for byte. */
+  readonly yaml: Buffer
+  readonly json: string
+  readonly document: Readonly<Record<string, unknown>>
+  readonly operations: ReadonlyMap<string, ContractOperation>
+}
+
+type Json = Readonly<Record<string, unknown>>
+
+const methods = new Set(['get', 'put', 'post', 'patch', 'delete'])
+
+/**
+ * Reads openapi.yaml.
+ *
+ * @throws Error when an operation lacks what the service enforces from it
+ */
+export const loadContract = (): Contract => {
+  const yaml = readFileSync(new URL('../openapi.yaml', import.meta.url))
+  const document = asObject(parse(yaml.toString()))
+  const found = Object.entries(asObject(document.paths)).flatMap(([path, item]) =>
+    Object.entries(asObject(item))
+      .filter(([method]) => methods.has(method))
+      .map(([method, operation]) => readOperation(document, path, method, asObject(operation))),
+  )
+  const byId = new Map(found.map((operation) => [operation.id, operation]))
+  return { yaml, json: JSON.stringify(document), document, operations: byId }
+}
+
+const readOperation = (document: Json, path: string, method: string, operation: Json): ContractOperation => {
+  const id = String(operation.operationId)
+  const permission = operation['x-permission']
+  const isOpen = Array.isArray(operation.security) && operation.security.length === 0
+  if (!isPermission(permission)) throw new Error(`${id} has no known x-permission in openapi.yaml`)
+  if (isOpen !== (permission === 'anyone'))
+    throw new Error(`${id}: security and x-permission disagree in openapi.yaml`)
+  const parameters = new Set(
+    asArray(operation.parameters ?? []).map((parameter) => resolve(document, parameter).name),
+  )
+  return {
+    id,
+    method: method.toUpperCase(),
+    path,
+    isOpen,
+    permission,
+    mediaTypes: Object.keys(asObject(asObject(operation.requestBody ?? {}).content ?? {})),
+    takesIfMatch: parameters.has('If-Match'),
+    takesIdempotencyKey: parameters.has('Idempotency-Key'),
+    constantHeaders: mapValues(asObject(operation.responses), (response) =>
+      constantHeaders(document, resolve(document, response)),
+    ),
+  }
+}
+
+const constantHeaders = (document: Json, response: Json): Readonly<Record<string, string>> => {
+  const entries = Object.entries(asObject(response.headers ?? {})).flatMap(([name, reference]) => {
+    const header = resolve(document, reference)
+    const values = asArray(asObject(header.schema).enum ?? [])
+    return header.required === true && values.length === 1
+      ? [[name.toLowerCase(), String(values[0])] as const]
+      : []
+  })
+  return Object.fromEntries<string>(entries)
+}
+
+/** Follows a local `$ref`. */
+const resolve = (document: Json, node: unknown): Json => {
+  const { $ref } = asObject(node)
+  if (typeof $ref !== 'string') return asObject(node)
+  return $ref
+    .split('/')
+    .slice(1)
+    .reduce<Json>((parent, name) => asObject(parent[name]), document)
+}
+
+const mapValues = <W>(record: Json, map: (value: unknown) => W): Record<string, W> =>
+  Object.fromEntries(Object.entries(record).map(([key, value]) => [key, map(value)]))
+
+const asObject = (value: unknown): Json => {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Json
+  throw new TypeError('openapi.yaml does not have an object where one is expected')
+}
+
+const asArray = (value: unknown): readonly unknown[] => {
+  if (Array.isArray(value)) return value as readonly unknown[]
+  throw new TypeError('openapi.yaml does not have a list where one is expected')
+}

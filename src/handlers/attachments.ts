@@ -1,0 +1,105 @@
+import { create as createDisposition } from 'content-disposition'
+import type { components } from '../../generated/openapi.ts'
+import {
+  type AttachmentFile,
+  checkMayAttach,
+  deleteAttachment,
+  insertAttachment,
+  selectAttachment,
+  selectTaskAttachments,
+} from '../db/attachments.ts'
+import type { Database } from '../db/client.ts'
+import { DatabaseUnavailable } from '../db/errors.ts'
+import { jsonText } from '../domain/json-text.ts'
+import { selectRange } from '../domain/ranges.ts'
+import { type Handlers, quoteETag } from '../operation.ts'
+import type { Paging } from '../http/paging.ts'
+import { expectDone, problems } from '../problems.ts'
+import type { Storage, StoredFile } from '../storage/storage.ts'
+import type { Sweeper } from '../sweeper.ts'
+
+interface Deps {
+  readonly db: Database
+  readonly paging: Paging
+  readonly storage: Storage
+  readonly sweeper: Sweeper
+  readonly attachmentMaxBytes: number
+}
+
+/** The operations of the contract's tag `attachments`. An attachment's ETag is the digest of its file. */
+export const attachmentHandlers = ({ db, paging, storage, sweeper, attachmentMaxBytes }: Deps) =>
+  ({
+    async listTaskAttachments({ path, params, principal, query }) {
+      const { request, answer } = paging(path, principal, query)
+      return answer(expectDone(await selectTaskAttachments(db, principal, params.task_id, request)))
+    },
+
+    async addTaskAttachment({ params, body, principal }) {
+      expectDone(await checkMayAttach(db, principal, params.task_id))
+      const { fileName, contentType, stored } = await body.receive(
+        (content) => storage.put(content, { maxBytes: attachmentMaxBytes }),
+        (file) => storage.remove(file.key),
+      )
+      const { key: storageKey, size, sha256 } = stored
+      const attachment = { taskId: params.task_id, fileName, contentType, size, sha256, storageKey }
+      const { id, json } = await keepFile(storage, stored, async () =>
+        expectDone(await insertAttachment(db, principal, attachment)),
+      )
+      const headers = { location: `/attachments/${id}`, etag: quoteETag(sha256) }
+      return { status: 201, headers, body: jsonText<components['schemas']['Attachment']>(json) }
+    },
+
+    async downloadAttachment({ params, principal, headers }) {
+      const file = expectDone(await selectAttachment(db, principal, params.attach_id))
+      const etag = quoteETag(file.sha256)
+      const isCurrent = headers['if-range'] === undefined || headers['if-range'] === etag
+      const range = selectRange(isCurrent ? headers.range : undefined, file.size)
+      const common = fileHeaders(file, etag)
+      const contentType = file.content_type
+      switch (range.kind) {
+        // Refused when the file would be sent, since If-None-Match comes before Range (RFC 9110 §13.2.2).
+        case 'unsatisfiable': {
+          const body = { open: () => Promise.reject(problems.rangeNotSatisfiable(file.size)) }
+          return { status: 200, headers: { ...common, 'content-length': file.size }, contentType, body }
+        }
+        case 'whole': {
+          const body = { open: () => storage.open(file.storage_key) }
+          return { status: 200, headers: { ...common, 'content-length': file.size }, contentType, body }
+        }
+        case 'part': {
+          const { start, end } = range
+          const body = { open: () => storage.open(file.storage_key, { start, end }) }
+          const part = {
+            'content-length': end - start + 1,
+            'content-range': `bytes ${start}-${end}/${file.size}`,
+          }
+          return { status: 206, headers: { ...common, ...part }, contentType, body }
+        }
+      }
+    },
+
+    async deleteAttachment({ params, principal, ifMatch }) {
+      expectDone(await deleteAttachment(db, principal, params.attach_id, ifMatch))
+      sweeper.wake()
+      return { status: 204 }
+    },
+  }) satisfies Partial<Handlers>
+
+/** Removes a stored file whose row was refused. When that is not known the sweeper finds out later. */
+const keepFile = async <T>(storage: Storage, { key }: StoredFile, insert: () => Promise<T>): Promise<T> => {
+  try {
+    return await insert()
+  } catch (error) {
+    if (!(error instanceof DatabaseUnavailable)) await storage.remove(key)
+    throw error
+  }
+}
+
+/** What a browser gets with a file that somebody else chose: its name, and no way to run it here. */
+const fileHeaders = ({ file_name, sha256, created_at }: AttachmentFile, etag: string) => ({
+  etag,
+  'last-modified': new Date(created_at).toUTCString(),
+  'content-disposition': createDisposition(file_name),
+  'repr-digest': `sha-256=:${Buffer.from(sha256, 'hex').toString('base64')}:`,
+  'content-security-policy': "sandbox; default-src 'none'",
+})

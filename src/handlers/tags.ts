@@ -1,0 +1,35 @@
+import type { Database } from '../db/client.ts'
+import { deleteTag, insertTag, selectTag, selectTags } from '../db/tags.ts'
+import { jsonText } from '../domain/json-text.ts'
+import { created, type Handlers, quoteETag } from '../operation.ts'
+import type { Paging } from '../http/paging.ts'
+import { expectDone } from '../problems.ts'
+
+interface Deps {
+  readonly db: Database
+  readonly paging: Paging
+}
+
+/** The operations of the contract's tag `tags`. A tag never changes, so its ETag is its id. */
+export const tagHandlers = ({ db, paging }: Deps) =>
+  ({
+    async listTags({ path, principal, query }) {
+      const { request, answer } = paging(path, principal, query)
+      return answer(await selectTags(db, principal, request))
+    },
+
+    async createTag({ body, principal, idempotency }) {
+      const tag = await insertTag(db, principal, body, idempotency)
+      return created(`/tags/${tag.id}`, quoteETag(tag.id), tag)
+    },
+
+    async getTag({ params, principal }) {
+      const { json } = expectDone(await selectTag(db, principal, params.tag_id))
+      return { status: 200, headers: { etag: quoteETag(params.tag_id.toLowerCase()) }, body: jsonText(json) }
+    },
+
+    async deleteTag({ params, principal, ifMatch }) {
+      expectDone(await deleteTag(db, principal, params.tag_id, ifMatch))
+      return { status: 204 }
+    },
+  }) satisfies Partial<Handlers>

@@ -1,0 +1,66 @@
+import type { components } from '../../generated/openapi.ts'
+import type { Database } from '../db/client.ts'
+import { deleteTask, insertTask, selectTask, selectTasks, type TaskRow, updateTask } from '../db/tasks.ts'
+import { isDueBeforeStart } from '../domain/dates.ts'
+import { jsonText } from '../domain/json-text.ts'
+import { taskFilter } from '../domain/task-filter.ts'
+import { created, type Handlers, quoteETag } from '../operation.ts'
+import type { Paging } from '../http/paging.ts'
+import { expectDone, problems } from '../problems.ts'
+import type { Sweeper } from '../sweeper.ts'
+
+interface Deps {
+  readonly db: Database
+  readonly paging: Paging
+  readonly sweeper: Sweeper
+}
+
+type Task = components['schemas']['Task']
+
+/** The operations of the contract's tag `tasks`. */
+export const taskHandlers = ({ db, paging, sweeper }: Deps) =>
+  ({
+    async listTasks({ path, principal, query }) {
+      const { filter, request, answer } = paging(path, principal, query)
+      return answer(await selectTasks(db, principal, taskFilter(filter), request))
+    },
+
+    async createTask({ body, principal, idempotency }) {
+      if (isDueBeforeStart(body)) throw problems.dueBeforeStart()
+      const result = await insertTask(db, principal, body, idempotency)
+      if (result.outcome === 'unknown_tag')
+        throw problems.unknownReference(tagPointer(body, result.tagId), 'tag')
+      const task = expectDone(result)
+      return created<Task>(`/tasks/${task.id}`, quoteETag(1), task)
+    },
+
+    async getTask({ params, principal }) {
+      return taskAnswer(expectDone(await selectTask(db, principal, params.task_id)))
+    },
+
+    async replaceTask({ params, body, principal, ifMatch }) {
+      if (isDueBeforeStart(body)) throw problems.dueBeforeStart()
+      const replacement = { start_at: null, due_at: null, assignee_id: null, ...body }
+      return taskAnswer(expectDone(await updateTask(db, principal, params.task_id, replacement, ifMatch)))
+    },
+
+    async updateTask({ params, body, principal, ifMatch }) {
+      if (isDueBeforeStart(body)) throw problems.dueBeforeStart()
+      return taskAnswer(expectDone(await updateTask(db, principal, params.task_id, body, ifMatch)))
+    },
+
+    async deleteTask({ params, principal, ifMatch }) {
+      expectDone(await deleteTask(db, principal, params.task_id, ifMatch))
+      sweeper.wake()
+      return { status: 204 }
+    },
+  }) satisfies Partial<Handlers>
+
+const taskAnswer = ({ json, version }: TaskRow) => ({
+  status: 200 as const,
+  headers: { etag: quoteETag(version) },
+  body: jsonText<Task>(json),
+})
+
+const tagPointer = ({ tag_ids = [] }: { readonly tag_ids?: readonly string[] }, tagId: string): string =>
+  `/tag_ids/${tag_ids.findIndex((id) => id.toLowerCase() === tagId)}`

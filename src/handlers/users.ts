@@ -1,0 +1,87 @@
+import type { components } from '../../generated/openapi.ts'
+import type { PasswordHasher } from '../auth/passwords.ts'
+import type { Sessions } from '../auth/sessions.ts'
+import type { Database } from '../db/client.ts'
+import { selectTasks } from '../db/tasks.ts'
+import { deleteUser, insertUser, selectUser, selectUsers, updateUser, type UserRow } from '../db/users.ts'
+import { jsonText } from '../domain/json-text.ts'
+import { taskFilter } from '../domain/task-filter.ts'
+import { created, type Handlers, quoteETag } from '../operation.ts'
+import type { Paging } from '../http/paging.ts'
+import { expectDone, problems } from '../problems.ts'
+import type { Sweeper } from '../sweeper.ts'
+
+interface Deps {
+  readonly db: Database
+  readonly paging: Paging
+  readonly passwords: PasswordHasher
+  readonly sessions: Sessions
+  readonly sweeper: Sweeper
+}
+
+type User = components['schemas']['User']
+
+/** The operations of the contract's tag `users`. */
+export const userHandlers = ({ db, paging, passwords, sessions, sweeper }: Deps) =>
+  ({
+    async listUsers({ path, principal, query }) {
+      const { request, answer } = paging(path, principal, query)
+      return answer(await selectUsers(db, principal, request))
+    },
+
+    async createUser({ body, principal, idempotency }) {
+      const { username, email, password, display_name: displayName = username, role = 'member' } = body
+      const newUser = async () => ({
+        username,
+        email,
+        displayName,
+        role,
+        passwordHash: await passwords.hash(password),
+      })
+      const user = await insertUser(db, principal, newUser, idempotency)
+      return created<User>(`/users/${user.id}`, quoteETag(1), user)
+    },
+
+    async getUser({ params, principal }) {
+      return userAnswer(expectDone(await selectUser(db, principal, params.user_id)))
+    },
+
+    async replaceUser({ params, body, principal, ifMatch }) {
+      const user = expectDone(await updateUser(db, principal, params.user_id, body, ifMatch))
+      sessions.forgetUser(params.user_id.toLowerCase())
+      return userAnswer(user)
+    },
+
+    async updateUser({ params, body, principal, ifMatch }) {
+      const user = expectDone(await updateUser(db, principal, params.user_id, body, ifMatch))
+      sessions.forgetUser(params.user_id.toLowerCase())
+      return userAnswer(user)
+    },
+
+    async deleteUser({ params, principal, ifMatch }) {
+      expectDone(await deleteUser(db, principal, params.user_id, ifMatch))
+      sessions.forgetUser(params.user_id.toLowerCase())
+      sweeper.wake()
+      return { status: 204 }
+    },
+
+    async listUserTasks({ path, params, principal, query }) {
+      const { filter, request, answer } = paging(path, principal, query)
+      expectDone(await selectUser(db, principal, params.user_id))
+      return answer(await selectTasks(db, principal, taskFilter(filter, params.user_id), request))
+    },
+
+    async getCurrentUser({ principal }) {
+      const user = await selectUser(db, principal, principal.userId)
+      // Deleted after the token was checked, or by another instance a moment ago.
+      if (user.outcome === 'missing') throw problems.invalidToken()
+      return userAnswer(expectDone(user))
+    },
+  }) satisfies Partial<Handlers>
+
+/** Two callers may see different bytes of the same version, since not everybody sees the address. */
+const userAnswer = ({ json, version, shows_email }: UserRow) => ({
+  status: 200 as const,
+  headers: { etag: quoteETag(shows_email ? version : `${version}-public`) },
+  body: jsonText<User>(json),
+})

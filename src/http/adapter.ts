@@ -1,0 +1,203 @@
+import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
+import { createHmac } from 'node:crypto'
+import { Readable } from 'node:stream'
+import type { ContractOperation } from '../contract.ts'
+import type { Idempotency } from '../db/idempotency.ts'
+import { matchesWeakly, parseETagList } from '../domain/conditional.ts'
+import type { JsonText } from '../domain/json-text.ts'
+import { type Principal, roleRefuses } from '../domain/permissions.ts'
+import type { FileBody } from '../operation.ts'
+import { problems } from '../problems.ts'
+import { largestFormOverhead, readFileForm } from './upload.ts'
+import { pathOf } from './url.ts'
+
+/**
+ * Adapts operations to Fastify, and does once what is true of all of them: who asks, media types, conditional requests,
+ * idempotency, links.
+ */
+
+/** What the adapter needs of the service. */
+export interface AdapterDeps {
+  /** Finds out who asks, by the Authorization header; throws the problem when it is nobody. */
+  readonly authenticate: (authorization: string | undefined) => Promise<Principal>
+  readonly idempotencyKey: Buffer
+  /** In front of every Location; empty when PUBLIC_URL is unset. */
+  readonly publicUrl: string
+  readonly attachmentMaxBytes: number
+}
+
+/**
+ * A handler whose operation is not known to the compiler any more. The contract decides what it is given, and the
+ * generated types, which it was checked against, say the same.
+ */
+export type AnyHandler = (input: never) => Promise<PlainAnswer>
+
+/** An answer when its operation is not known to the compiler any more. */
+interface PlainAnswer {
+  readonly status: number
+  readonly headers?: Readonly<Record<string, string | number>>
+  readonly body?: unknown
+  readonly contentType?: string
+  readonly replayed?: boolean
+}
+
+/** The options of an operation's route: its hooks in the order of the checks, and its handler. */
+export const adaptOperation = (operation: ContractOperation, handle: AnyHandler, deps: AdapterDeps) => {
+  const principals = new WeakMap<FastifyRequest, Principal>()
+
+  return {
+    async onRequest(request: FastifyRequest): Promise<void> {
+      if (!operation.isOpen) principals.set(request, await deps.authenticate(request.headers.authorization))
+      // The type of no content says nothing. Without it the parser of bodies sees whatever comes all the same.
+      if (operation.mediaTypes.length === 0) delete request.headers['content-type']
+      checkMediaType(operation, request)
+      checkFormLength(operation, request, deps.attachmentMaxBytes)
+    },
+
+    async handler(request, reply) {
+      const principal = principals.get(request) ?? null
+      const ifMatch = operation.takesIfMatch ? readIfMatch(request.headers['if-match']) : null
+      if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
+      const answer = await handle({
+        params: request.params,
+        query: request.query,
+        body: isForm(operation) ? readFileForm(request, deps.attachmentMaxBytes) : request.body,
+        principal,
+        path: pathOf(request.url),
+        headers: conditionsOf(request),
+        ifMatch,
+        idempotency:
+          operation.takesIdempotencyKey && principal !== null
+            ? readIdempotency(operation, principal, request, deps)
+            : null,
+      } as never)
+
+      const notModified = isNotModified(answer, request)
+      // Before any header is set: a problem is not to be described like the file that could not be opened.
+      const file = notModified ? null : await openFile(answer, request)
+      setHeaders(operation, answer, reply, deps.publicUrl)
+      return notModified ? sendNotModified(reply) : send(answer, file, reply)
+    },
+  } satisfies { onRequest: unknown; handler: RouteHandlerMethod }
+}
+
+/** RFC 9110 §14.2: Range has a meaning for GET alone. */
+const conditionsOf = ({ method, headers }: FastifyRequest): FastifyRequest['headers'] => {
+  if (method !== 'HEAD') return headers
+  const { range: _, ...others } = headers
+  return others
+}
+
+const isForm = ({ mediaTypes }: ContractOperation): boolean => mediaTypes.includes('multipart/form-data')
+
+/** RFC 9110 §8.3: the type in front of the parameters, whatever its case; JSON in UTF-8 only. */
+const checkMediaType = ({ mediaTypes, method }: ContractOperation, { headers }: FastifyRequest): void => {
+  if (mediaTypes.length === 0) return
+  const [type = '', ...parameters] = (headers['content-type'] ?? '')
+    .toLowerCase()
+    .split(';')
+    .map((part) => part.trim())
+  const charset = parameters.find((parameter) => parameter.startsWith('charset='))?.slice('charset='.length)
+  const isUtf8 = charset === undefined || /^"?utf-?8"?$/.test(charset)
+  if (mediaTypes.includes(type) && isUtf8) return
+  throw problems.unsupportedMediaType(
+    mediaTypes,
+    method === 'PATCH' ? { 'accept-patch': mediaTypes.join(', ') } : {},
+  )
+}
+
+/** A form that cannot fit is refused before it is read. */
+const checkFormLength = (
+  operation: ContractOperation,
+  { headers }: FastifyRequest,
+  maxBytes: number,
+): void => {
+  if (isForm(operation) && Number(headers['content-length'] ?? 0) > maxBytes + largestFormOverhead) {
+    throw problems.contentTooLarge(maxBytes)
+  }
+}
+
+const readETags = (name: string, value: string | undefined) => {
+  if (value === undefined) return null
+  const list = parseETagList(value)
+  if (list === null)
+    throw problems.invalidField(`/${name}`, 'must be * or a list of entity tags in double quotes')
+  return list
+}
+
+/** If-Match compares strongly, so weak tags never match (RFC 9110 §13.1.1). */
+const readIfMatch = (value: string | undefined): readonly string[] | null => {
+  const list = readETags('If-Match', value)
+  if (list === null || list === '*') return null
+  return list.filter(({ weak }) => !weak).map(({ opaque }) => opaque.slice(1, -1))
+}
+
+/** RFC 9110 §13.1.2: only reads are answered 304, and the comparison is weak. */
+const isNotModified = ({ headers }: PlainAnswer, request: FastifyRequest): boolean => {
+  if (request.method !== 'GET' && request.method !== 'HEAD') return false
+  const list = readETags('If-None-Match', request.headers['if-none-match'])
+  return list !== null && typeof headers?.etag === 'string' && matchesWeakly(list, headers.etag)
+}
+
+const sendNotModified = (reply: FastifyReply): FastifyReply =>
+  reply.code(304).removeHeader('content-length').removeHeader('content-range').send()
+
+const readIdempotency = (
+  operation: ContractOperation,
+  principal: Principal,
+  request: FastifyRequest,
+  { idempotencyKey }: AdapterDeps,
+): Idempotency | null => {
+  const key = request.headers['idempotency-key']
+  if (typeof key !== 'string') return null
+  const fingerprint = createHmac('sha256', idempotencyKey)
+    .update(JSON.stringify([operation.id, principal.userId, canonical(request.body)]))
+    .digest('base64url')
+  return { principalId: principal.userId, operation: operation.id, key, fingerprint }
+}
+
+/** The same body whatever the order of its fields. */
+const canonical = (body: unknown): unknown =>
+  typeof body === 'object' && body !== null && !Array.isArray(body)
+    ? Object.entries(body).toSorted(([a], [b]) => (a < b ? -1 : 1))
+    : body
+
+const setHeaders = (
+  operation: ContractOperation,
+  answer: PlainAnswer,
+  reply: FastifyReply,
+  publicUrl: string,
+): void => {
+  reply.headers(operation.constantHeaders[answer.status] ?? {})
+  const { location, ...headers } = answer.headers ?? {}
+  reply.headers(headers)
+  if (location !== undefined) reply.header('location', `${publicUrl}${location}`)
+  if (answer.replayed === true) reply.header('idempotency-replayed', 'true')
+}
+
+/** The bytes of a file. HEAD opens it too, for the status that GET would have, and keeps the length of what it does not send. */
+const openFile = async ({ body }: PlainAnswer, { method }: FastifyRequest): Promise<Readable | null> => {
+  if (!isFile(body)) return null
+  const content = await body.open()
+  if (method !== 'HEAD') return content
+  content.destroy()
+  return Readable.from([])
+}
+
+const send = (answer: PlainAnswer, file: Readable | null, reply: FastifyReply): FastifyReply => {
+  const { body } = answer
+  reply.code(answer.status)
+  if (body === undefined) return reply.send()
+  if (file !== null) return reply.type(answer.contentType ?? 'application/octet-stream').send(file)
+  if (typeof body === 'string' || Buffer.isBuffer(body))
+    return reply.type(answer.contentType ?? 'text/plain').send(body)
+  return reply
+    .type('application/json; charset=utf-8')
+    .send(isJsonText(body) ? body.json : JSON.stringify(body))
+}
+
+const isFile = (body: unknown): body is FileBody =>
+  typeof body === 'object' && body !== null && 'open' in body && typeof body.open === 'function'
+
+const isJsonText = (body: unknown): body is JsonText<unknown> =>
+  typeof body === 'object' && body !== null && 'json' in body && typeof body.json === 'string'

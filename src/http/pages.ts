@@ -1,0 +1,155 @@
+import fastifyStatic from '@fastify/static'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { createRequire } from 'node:module'
+import { dirname } from 'node:path'
+import { isProblemCode, problemTypes, problems, type ProblemCode } from '../problems.ts'
+
+/**
+ * The pages for people: where they are, Swagger UI, and what each problem means; and for programs, where the contract is.
+ * `base` is the path of PUBLIC_URL.
+ */
+export const registerPages = async (
+  app: FastifyInstance,
+  { base, publicUrl }: { readonly base: string; readonly publicUrl: string },
+): Promise<void> => {
+  app.get('/', (_request, reply) => sendPage(reply.header('link', rootLinks(publicUrl)), rootPage(base)))
+  // As bytes, to whose type no charset is added: the media type has none.
+  const catalog = Buffer.from(linkSet(publicUrl))
+  app.get(catalogPath, (_request, reply) =>
+    reply.header('link', catalogLink(publicUrl)).type(catalogType).send(catalog),
+  )
+  app.get('/docs', (_request, reply) => sendPage(reply, docsPage(base), docsPolicy))
+  app.get('/docs/', (_request, reply) => reply.redirect(`${base}/docs`, 308))
+  app.get('/docs/initializer.js', (_request, reply) =>
+    reply.type('text/javascript; charset=utf-8').send(initializer(base)),
+  )
+  await app.register(fastifyStatic, {
+    root: dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json')),
+    prefix: '/docs/',
+    index: false,
+    decorateReply: false,
+    allowedPath: (path) => /^\/(swagger-ui(-bundle)?\.(css|js)|favicon-\d+x\d+\.png)$/.test(path),
+  })
+  app.get<{ Params: { code: string } }>('/problems/:code', (request, reply) => {
+    const { code } = request.params
+    if (!isProblemCode(code)) throw problems.notFound()
+    const wantsPage = (request.headers.accept ?? '').includes('text/html')
+    reply.header('vary', 'Accept')
+    return wantsPage ? sendPage(reply, problemPage(base, code)) : reply.send({ code, ...problemTypes[code] })
+  })
+}
+
+const catalogPath = '/.well-known/api-catalog'
+
+const catalogLink = (publicUrl: string): string => `<${publicUrl}${catalogPath}>; rel="api-catalog"`
+
+const rootLinks = (publicUrl: string): string =>
+  [
+    `<${publicUrl}/openapi.yaml>; rel="service-desc"`,
+    `<${publicUrl}/docs>; rel="service-doc"`,
+    catalogLink(publicUrl),
+  ].join(', ')
+
+/** RFC 9727, section 4.2. */
+const catalogType = 'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"'
+
+/** A link set (RFC 9264) of the one API here, with the relations of RFC 8631. */
+const linkSet = (publicUrl: string): string =>
+  JSON.stringify({
+    linkset: [
+      { anchor: `${publicUrl}${catalogPath}`, item: [{ href: `${publicUrl}/` }] },
+      {
+        anchor: `${publicUrl}/`,
+        'service-desc': [
+          { href: `${publicUrl}/openapi.yaml`, type: 'application/yaml' },
+          { href: `${publicUrl}/openapi.json`, type: 'application/json' },
+        ],
+        'service-doc': [{ href: `${publicUrl}/docs`, type: 'text/html' }],
+        status: [{ href: `${publicUrl}/health/ready`, type: 'application/json' }],
+      },
+    ],
+  })
+
+// The icon is an empty one, so that a browser does not ask for one.
+const pagePolicy =
+  "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+// Swagger UI sets style attributes and shows small images that it has inside itself.
+const docsPolicy =
+  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+const sendPage = (reply: FastifyReply, html: string, policy = pagePolicy): FastifyReply =>
+  reply.header('content-security-policy', policy).type('text/html; charset=utf-8').send(html)
+
+const page = (title: string, body: string): string => `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${escapeHtml(title)}</title>
+<link rel="icon" href="data:,">
+<style>
+  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 42rem; margin: 3rem auto; padding: 0 1rem; }
+  code { font-size: 0.95em; }
+  li { margin: 0.5rem 0; }
+</style>
+${body}
+</html>
+`
+
+const rootPage = (base: string): string =>
+  page(
+    'Taskwright',
+    `<h1>Taskwright</h1>
+<p>This address is the HTTP API of a Taskwright service, which keeps tasks with their attachments and tags. There is no
+application to look at here; this is for programs, and for those who write them.</p>
+<ul>
+  <li><a href="${escapeHtml(base)}/docs">Try the API in Swagger UI</a></li>
+  <li>Read the contract <a href="${escapeHtml(base)}/openapi.yaml">as YAML</a> or <a href="${escapeHtml(base)}/openapi.json">as JSON</a></li>
+  <li><a href="${escapeHtml(base)}/health/ready">Is the service ready?</a></li>
+</ul>`,
+  )
+
+const problemPage = (base: string, code: ProblemCode): string => {
+  const { status, title, explanation } = problemTypes[code]
+  return page(
+    title,
+    `<h1>${escapeHtml(title)}</h1>
+<p><code>${code}</code>, answered with status ${status}.</p>
+<p>${escapeHtml(explanation)}</p>
+<p><a href="${escapeHtml(base)}/">Taskwright</a></p>`,
+  )
+}
+
+const docsPage = (base: string): string => `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Taskwright API</title>
+<link rel="stylesheet" href="${escapeHtml(base)}/docs/swagger-ui.css">
+<link rel="icon" type="image/png" href="${escapeHtml(base)}/docs/favicon-32x32.png" sizes="32x32">
+<style>
+  /* On a phone these would push the page to the side; the contract has no links between operations. */
+  @media (max-width: 640px) {
+    .swagger-ui .response-col_links { display: none; }
+    .swagger-ui .btn.try-out__btn { margin-left: 0.5rem; padding: 5px 10px; }
+  }
+</style>
+<div id="swagger-ui"></div>
+<script src="${escapeHtml(base)}/docs/swagger-ui-bundle.js"></script>
+<script src="${escapeHtml(base)}/docs/initializer.js"></script>
+</html>
+`
+
+const initializer = (base: string): string => `window.ui = SwaggerUIBundle({
+  url: ${JSON.stringify(`${base}/openapi.yaml`)},
+  dom_id: '#swagger-ui',
+  deepLinking: true,
+  persistAuthorization: true,
+  tryItOutEnabled: true,
+  displayRequestDuration: true,
+})
+`
+
+const escapeHtml = (text: string): string =>
+  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')

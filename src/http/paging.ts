@@ -1,0 +1,92 @@
+import type { JsonText } from '../domain/json-text.ts'
+import { jsonText } from '../domain/json-text.ts'
+import { type CursorScope, decodeCursor, encodeCursor, type Position } from '../domain/cursors.ts'
+import type { Page, PageRequest } from '../db/list.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { problems } from '../problems.ts'
+
+/** The query parameters that every list takes. */
+export interface PageQuery {
+  readonly limit?: number
+  readonly offset?: number
+  readonly cursor?: string
+  readonly include_total?: boolean
+}
+
+/** A list request: what is asked of the database, and how its page is answered. */
+export interface PagedList<Filter> {
+  readonly filter: Filter
+  readonly request: PageRequest
+  readonly answer: <List>(page: Page) => ListAnswer<List>
+}
+
+export interface ListAnswer<List> {
+  readonly status: 200
+  readonly headers: { readonly link: string }
+  readonly body: JsonText<List>
+}
+
+/** Reads the query of the list at `path`; `page` holds what is left of it as the filter. */
+export type Paging = <Query extends PageQuery>(
+  path: string,
+  principal: Principal,
+  query: Query,
+) => PagedList<Omit<Query, keyof PageQuery>>
+
+const defaultLimit = 50
+
+/**
+ * Makes the reader of list queries. Cursors are sealed with `cursorKey`, for the principal, the path and the filter
+ * they were made for; links (RFC 8288) stand under `publicUrl`.
+ */
+export const createPaging =
+  (cursorKey: Buffer, publicUrl: string): Paging =>
+  (path, principal, query) => {
+    const { limit = defaultLimit, offset, cursor, include_total: includeTotal = false, ...filter } = query
+    const inOrder = Object.entries(filter).toSorted(([a], [b]) => (a < b ? -1 : 1))
+    const scope: CursorScope = { principalId: principal.userId, list: path, filter: inOrder }
+    if (cursor !== undefined && offset !== undefined) throw problems.cursorWithOffset()
+
+    const linkTo = (relation: string, more: Readonly<Record<string, string>>): string => {
+      const parameters = new URLSearchParams(
+        listEntries({ ...filter, limit, ...(includeTotal && { include_total: true }), ...more }),
+      )
+      return `<${publicUrl}${path}?${parameters.toString()}>; rel="${relation}"`
+    }
+
+    return {
+      filter,
+      request: {
+        limit,
+        offset: offset ?? 0,
+        after: cursor === undefined ? null : readCursor(cursorKey, scope, cursor),
+        includeTotal,
+      },
+      answer: ({ items, next, total }) => {
+        const nextCursor = next && encodeCursor(cursorKey, scope, next)
+        const links = [
+          linkTo('first', {}),
+          ...(nextCursor === null ? [] : [linkTo('next', { cursor: nextCursor })]),
+        ]
+        return {
+          status: 200,
+          headers: { link: links.join(', ') },
+          body: jsonText(
+            `{"items":${items},"next_cursor":${JSON.stringify(nextCursor)},"total":${JSON.stringify(total)}}`,
+          ),
+        }
+      },
+    }
+  }
+
+const readCursor = (key: Buffer, scope: CursorScope, cursor: string): Position => {
+  const position = decodeCursor(key, scope, cursor)
+  if (position === null) throw problems.invalidCursor()
+  return position
+}
+
+/** A query's entries, a repeated one for each value of a list. */
+const listEntries = (query: Readonly<Record<string, unknown>>): [string, string][] =>
+  Object.entries(query).flatMap(([name, value]) =>
+    (Array.isArray(value) ? value : [value]).map((one): [string, string] => [name, String(one)]),
+  )

@@ -1,0 +1,75 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import { newId } from '../db/ids.ts'
+import { type Problem, problems } from '../problems.ts'
+import { pathOf } from './url.ts'
+
+const mediaType = 'application/problem+json; charset=utf-8'
+
+/** Answers with a problem (RFC 9457). A fault of the service goes to the log with its cause. */
+export const sendProblem = (
+  problem: Problem,
+  publicUrl: string,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply => {
+  if (problem.status >= 500) request.log.error({ err: problem.cause ?? problem }, problem.message)
+  // No hook has set nosniff yet when it is the URL that cannot be read.
+  return reply
+    .code(problem.status)
+    .removeHeader('content-length')
+    .headers({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff', ...problem.headers })
+    .type(mediaType)
+    .send(describe(problem, publicUrl, pathOf(request.url), request.id))
+}
+
+/** Answers on a connection whose bytes are no HTTP request, or came too slowly, and closes it. */
+export const refuseUnreadable = (
+  error: Error & { code?: string },
+  publicUrl: string,
+  socket: Socket,
+): void => {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const problem = problemOfParser(error.code)
+  const body = describe(problem, publicUrl, '/', newId())
+  socket.end(
+    [
+      `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
+      `content-type: ${mediaType}`,
+      `content-length: ${Buffer.byteLength(body)}`,
+      'cache-control: no-store',
+      'x-content-type-options: nosniff',
+      'connection: close',
+      '',
+      body,
+    ].join('\r\n'),
+  )
+}
+
+/** What the codes of Node's HTTP server mean. */
+const problemOfParser = (code = ''): Problem => {
+  switch (code) {
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return problems.requestTimeout()
+    case 'HPE_HEADER_OVERFLOW':
+      return problems.headerFieldsTooLarge()
+    default:
+      return problems.invalidRequest('The request is not valid HTTP.')
+  }
+}
+
+const describe = (problem: Problem, publicUrl: string, path: string, requestId: string): string =>
+  JSON.stringify({
+    type: `${publicUrl}/problems/${problem.code}`,
+    title: problem.title,
+    status: problem.status,
+    detail: problem.message,
+    instance: `${publicUrl}${path}`,
+    code: problem.code,
+    request_id: requestId,
+    ...(problem.errors !== null && { errors: problem.errors }),
+  })

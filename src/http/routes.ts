@@ -1,0 +1,127 @@
+import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify'
+import openapiGlue from 'fastify-openapi-glue'
+import findMyWay from 'find-my-way'
+import type { Contract, ContractOperation, OperationId } from '../contract.ts'
+import type { Handlers } from '../operation.ts'
+import { problems } from '../problems.ts'
+import { type AdapterDeps, adaptOperation, type AnyHandler } from './adapter.ts'
+import { pathOf } from './url.ts'
+import { checkQueryText, compileCheck, type ObjectSchema, parseJson, type Part } from './validation.ts'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** What the contract says of the route; absent on pages. */
+    operation?: ContractOperation
+  }
+}
+
+/** Registers every operation of the contract by its operationId, with its schemas and its hooks. */
+export const registerOperations = async (
+  app: FastifyInstance,
+  contract: Contract,
+  handlers: Handlers,
+  deps: AdapterDeps,
+): Promise<void> => {
+  const isImplemented = (id: string): id is OperationId => Object.hasOwn(handlers, id)
+  await app.register(async (api) => {
+    api.addHook('onRoute', prepareSchemas)
+    api.addHook('preValidation', async (request) => checkQueryText(request.raw.url ?? ''))
+    api.setValidatorCompiler(({ schema, httpPart }) => compileCheck(httpPart as Part, schema as ObjectSchema))
+    await api.register(openapiGlue, {
+      specification: withoutResponses(contract.document),
+      operationResolver(id: string) {
+        const operation = contract.operations.get(id)
+        if (operation === undefined || !isImplemented(id)) throw new Error(`${id} has no handler`)
+        return {
+          method: operation.method,
+          url: operation.path.replaceAll(/\{(\w+)\}/g, ':$1'),
+          config: { operation },
+          ...adaptOperation(operation, handlers[id] as AnyHandler, deps),
+        }
+      },
+    })
+  })
+}
+
+/**
+ * A copy of the contract for the glue, which resolves references in place. It needs no responses: answers are not
+ * serialized by schema, since that would hide what is wrong with them.
+ */
+const withoutResponses = (document: Contract['document']): object => {
+  const copy = structuredClone(document) as { paths: Record<string, Record<string, { responses?: object }>> }
+  for (const operation of Object.values(copy.paths).flatMap((item) => Object.values(item))) {
+    operation.responses = { default: { description: 'Left out.' } }
+  }
+  return copy
+}
+
+interface GlueSchema {
+  readonly body?: { readonly content?: Readonly<Record<string, { readonly schema?: unknown }>> }
+  readonly querystring?: ObjectSchema
+  readonly headers?: ObjectSchema
+}
+
+/**
+ * Makes of the glue's schemas what is to be checked: bodies whatever their media type (the adapter checks that first),
+ * unknown query parameters, headers under their names as Node gives them. Forms are read by hand.
+ */
+const prepareSchemas = (route: RouteOptions): void => {
+  const { body, querystring, headers, ...rest } = (route.schema ?? {}) as GlueSchema
+  const json = body?.content?.['application/json']?.schema
+  route.schema = {
+    ...rest,
+    ...(json !== undefined && { body: json }),
+    querystring: { type: 'object', properties: {}, ...querystring, additionalProperties: false },
+    ...(headers && { headers: headersOf(headers) }),
+  }
+}
+
+/** The adapter parses these itself, and says better what is wrong with them. */
+const entityTags = new Set(['If-Match', 'If-None-Match'])
+
+const headersOf = ({ properties = {}, ...rest }: ObjectSchema): object => ({
+  ...rest,
+  properties: Object.fromEntries(
+    Object.entries(properties)
+      .filter(([name]) => !entityTags.has(name))
+      .map(([name, schema]) => [name.toLowerCase(), { ...schema, 'x-name': name }]),
+  ),
+})
+
+/** One parser for every body that is not a form: JSON where the operation takes it, and nothing where it does not. */
+export const readBodies = (app: FastifyInstance): void => {
+  app.removeAllContentTypeParsers()
+  const parser = async (request: FastifyRequest, bytes: Buffer): Promise<unknown> => {
+    if ((request.routeOptions.config.operation?.mediaTypes.length ?? 0) > 0) return parseJson(bytes)
+    if (bytes.length > 0) throw problems.invalidRequest('This operation takes no body.')
+    return undefined
+  }
+  // The catch-all would do; the glue warns of media types that are not there by name.
+  app.addContentTypeParser(
+    ['application/json', 'application/merge-patch+json', '*'],
+    { parseAs: 'buffer' },
+    parser,
+  )
+}
+
+/** Answers a path without the method with 405 and Allow, and anything else that has no route with 404. */
+export const answerUnknownRoutes = (app: FastifyInstance): void => {
+  const paths = findMyWay({ maxParamLength: app.initialConfig.routerOptions?.maxParamLength ?? 100 })
+  const methodsByPath = new Map<string, Set<string>>()
+  app.addHook('onRoute', ({ method, url }) => {
+    const methods = methodsByPath.get(url) ?? new Set()
+    if (!methodsByPath.has(url)) paths.on('GET', url, () => {}, methods)
+    for (const one of [method].flat()) methods.add(one)
+    methodsByPath.set(url, methods)
+  })
+  const refuse = ({ method, url }: FastifyRequest): never => {
+    const methods: unknown = paths.find('GET', pathOf(url))?.store
+    if (!(methods instanceof Set) || methods.has(method)) throw problems.notFound()
+    throw problems.methodNotAllowed(method, [...methods].map(String).toSorted().join(', '))
+  }
+  // Before a body is read, since that can only find another fault.
+  app.addHook('onRequest', async (request) => {
+    if (request.is404) refuse(request)
+  })
+  app.setNotFoundHandler(refuse)
+}

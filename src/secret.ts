@@ -1,0 +1,66 @@
+import { randomBytes } from 'node:crypto'
+import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Config } from './config.ts'
+
+const minimumBytes = 32
+
+/**
+ * The bytes that sign tokens, 32 or more: those of JWT_SECRET, or else those of the file jwt-secret in
+ * dataDir, which is made at the first call. The file's text can be moved into JWT_SECRET as it is. Rejects
+ * with the file system's error, or with an Error when the file is too short to be a secret.
+ */
+export async function loadSecret(config: Pick<Config, 'jwtSecret' | 'dataDir'>): Promise<Buffer> {
+  if (config.jwtSecret !== null) return Buffer.from(config.jwtSecret)
+  const path = join(config.dataDir, 'jwt-secret')
+  return (await readIfPresent(path)) ?? (await createSecret(config.dataDir, path))
+}
+
+async function createSecret(dataDir: string, path: string): Promise<Buffer> {
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  const temporary = `${path}.${randomBytes(8).toString('hex')}`
+  try {
+    await writeDurably(temporary, randomBytes(48).toString('base64url'))
+    await linkUnlessPresent(temporary, path)
+  } finally {
+    await rm(temporary, { force: true })
+  }
+  return readSecret(path)
+}
+
+async function writeDurably(path: string, text: string): Promise<void> {
+  await using file = await open(path, 'wx', 0o600)
+  await file.writeFile(text)
+  await file.sync()
+}
+
+// A link appears whole or not at all and never replaces: of two processes that start together, both read one
+// secret.
+async function linkUnlessPresent(existing: string, path: string): Promise<void> {
+  try {
+    await link(existing, path)
+  } catch (error) {
+    if (!hasCode(error, 'EEXIST')) throw error
+  }
+}
+
+async function readIfPresent(path: string): Promise<Buffer | null> {
+  try {
+    return await readSecret(path)
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return null
+    throw error
+  }
+}
+
+async function readSecret(path: string): Promise<Buffer> {
+  const secret = await readFile(path)
+  if (secret.length >= minimumBytes) return secret
+  throw new Error(
+    `${path} is damaged: it has ${secret.length} bytes of at least ${minimumBytes}; delete it to make another`,
+  )
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code
+}

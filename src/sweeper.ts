@@ -1,0 +1,96 @@
+import type { FastifyBaseLogger } from 'fastify'
+import type { Database } from './db/client.ts'
+import { deleteFileDeletions, selectFileDeletions, selectUnreferenced } from './db/files.ts'
+import { removeExpiredKeys } from './db/idempotency.ts'
+import { removeExpiredSessions } from './db/sessions.ts'
+import type { Storage } from './storage/storage.ts'
+
+/** Removes what nothing refers to any more: files of deleted attachments, leftovers of crashes, expired rows. */
+export interface Sweeper {
+  /** Removes the files of deleted attachments soon, without waiting for the next round. */
+  wake(): void
+  /** Resolves when a running round has ended; none begins after. */
+  close(): Promise<void>
+}
+
+interface SweeperDeps {
+  readonly db: Database
+  readonly storage: Storage
+  readonly log: FastifyBaseLogger
+}
+
+/** The longest time that a request may take to arrive, in milliseconds. */
+export const uploadTimeout = 600_000
+
+/** A file that is younger than this, in milliseconds, may still get its row. */
+const graceTime = 2 * uploadTimeout
+
+const batch = 500
+const roundEvery = 3_600_000
+
+/** Starts the sweeper with a full round, and another one every hour. */
+export const startSweeper = ({ db, storage, log }: SweeperDeps): Sweeper => {
+  let running: Promise<void> = Promise.resolve()
+  let closed = false
+
+  const enqueue = (work: () => Promise<void>): void => {
+    running = runAfter(running, work)
+  }
+
+  const runAfter = async (before: Promise<void>, work: () => Promise<void>): Promise<void> => {
+    await before
+    if (closed) return
+    try {
+      await work()
+    } catch (error) {
+      log.warn({ err: error }, 'The sweeper could not finish; it will try again')
+    }
+  }
+
+  enqueue(() => sweep(db, storage))
+  const timer = setInterval(() => enqueue(() => sweep(db, storage)), roundEvery)
+  timer.unref()
+
+  return {
+    wake: () => enqueue(() => removeDeletedFiles(db, storage)),
+    async close() {
+      closed = true
+      clearInterval(timer)
+      await running
+    },
+  }
+}
+
+/** One full round. */
+export const sweep = async (db: Database, storage: Storage): Promise<void> => {
+  await removeDeletedFiles(db, storage)
+  await removeOrphans(db, storage)
+  await storage.removeAbandoned(new Date(Date.now() - graceTime))
+  await removeExpiredSessions(db, {})
+  await removeExpiredKeys(db, {})
+}
+
+/** Empties the outbox: the file first, so that a crash in between only repeats its removal. */
+const removeDeletedFiles = async (db: Database, storage: Storage): Promise<void> => {
+  for (;;) {
+    const keys = await selectFileDeletions(db, batch)
+    if (keys.length === 0) return
+    for (const key of keys) await storage.remove(key)
+    await deleteFileDeletions(db, keys)
+  }
+}
+
+/** Removes files that never got a row. */
+const removeOrphans = async (db: Database, storage: Storage): Promise<void> => {
+  const youngest = Date.now() - graceTime
+  let keys: string[] = []
+  const removeBatch = async (): Promise<void> => {
+    for (const key of await selectUnreferenced(db, keys)) await storage.remove(key)
+    keys = []
+  }
+  for await (const { key, modifiedAt } of storage.list()) {
+    if (modifiedAt.getTime() < youngest) keys.push(key)
+    if (keys.length >= batch) await removeBatch()
+  }
+  await removeBatch()
+}
