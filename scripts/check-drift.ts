@@ -1,0 +1,24 @@
+import { execFileSync } from 'node:child_process'
+import { globSync, readFileSync } from 'node:fs'
+
+/** Fails when the generated types or the migrations are not those that openapi.yaml and schema.ts lead to. */
+
+const snapshot = (): ReadonlyMap<string, string> =>
+  new Map(
+    globSync(['generated/**/*.ts', 'src/db/migrations/**/*.{sql,json}']).map((path) => [
+      path,
+      readFileSync(path, 'utf8'),
+    ]),
+  )
+
+const before = snapshot()
+execFileSync('npm', ['run', '--silent', 'generate'], { stdio: ['ignore', 'ignore', 'inherit'] })
+const after = snapshot()
+const drifted = [...after].filter(([path, content]) => before.get(path) !== content).map(([path]) => path)
+
+if (drifted.length > 0) {
+  console.error(
+    `These had drifted and have been written anew; look at them and commit them:\n  ${drifted.join('\n  ')}`,
+  )
+  process.exitCode = 1
+}

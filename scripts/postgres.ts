@@ -1,0 +1,225 @@
+import { execFileSync, spawn, type ChildProcess, type SpawnOptions } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { accessSync, constants, globSync } from 'node:fs'
+import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { createInterface } from 'node:readline'
+
+/** The user to run the server as; empty unless this process is root, whom PostgreSQL refuses. */
+type Identity = Pick<SpawnOptions, 'uid' | 'gid'>
+
+interface Cluster {
+  readonly folder: string
+  readonly binaries: string
+  readonly identity: Identity
+  readonly password: string
+}
+
+interface Options {
+  /** Nothing is synced to the disk: faster, but not what a real server does. */
+  readonly fast?: boolean
+}
+
+/**
+ * Runs `use` with the postgres:// URL of a PostgreSQL server of its own, which listens on a loopback port and
+ * is stopped and removed afterwards. Rejects when PostgreSQL is not installed or does not start, and with
+ * what `use` rejects with.
+ */
+export async function withPostgres<T>(
+  use: (url: string) => T | Promise<T>,
+  options: Options = {},
+): Promise<T> {
+  const cluster = await prepareFolder()
+  try {
+    await initialize(cluster)
+    return await withServer(cluster, options, use)
+  } finally {
+    await rm(cluster.folder, { recursive: true, force: true })
+  }
+}
+
+async function prepareFolder(): Promise<Cluster> {
+  const binaries = findBinaries()
+  const identity = findIdentity()
+  const folder = await mkdtemp(join(tmpdir(), 'taskwright-postgres-'))
+  const { uid, gid } = identity
+  if (uid !== undefined && gid !== undefined) await chown(folder, uid, gid)
+  return { folder, binaries, identity, password: randomBytes(16).toString('hex') }
+}
+
+function findBinaries(): string {
+  const versions = globSync('/usr/lib/postgresql/*/bin').toSorted((a, b) =>
+    b.localeCompare(a, 'en', { numeric: true }),
+  )
+  const folders = [...(process.env.PATH ?? '').split(delimiter), ...versions]
+  const found = folders.find((folder) =>
+    ['initdb', 'postgres'].every((name) => isExecutable(join(folder, name))),
+  )
+  if (found !== undefined) return found
+  throw new Error(
+    'No PostgreSQL found: install its server, or put the folder with initdb and postgres on PATH',
+  )
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function findIdentity(): Identity {
+  if (process.getuid?.() !== 0) return {}
+  const identity = identityOf('postgres') ?? identityOf('nobody')
+  if (identity !== null) return identity
+  throw new Error('PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody')
+}
+
+function identityOf(user: string): Identity | null {
+  const ask = (flag: string) =>
+    Number(execFileSync('id', [flag, user], { stdio: ['ignore', 'pipe', 'ignore'] }))
+  try {
+    return { uid: ask('-u'), gid: ask('-g') }
+  } catch {
+    return null
+  }
+}
+
+async function initialize(cluster: Cluster): Promise<void> {
+  const { folder, binaries, identity, password } = cluster
+  const passwordFile = join(folder, 'password')
+  await writeFile(passwordFile, password, { mode: 0o600 })
+  if (identity.uid !== undefined && identity.gid !== undefined)
+    await chown(passwordFile, identity.uid, identity.gid)
+  const child = spawn(
+    join(binaries, 'initdb'),
+    [
+      `--pgdata=${join(folder, 'data')}`,
+      '--username=postgres',
+      `--pwfile=${passwordFile}`,
+      '--auth=scram-sha-256',
+      '--encoding=UTF8',
+      '--no-locale',
+      '--no-sync',
+      '--no-instructions',
+    ],
+    { ...identity, cwd: folder, stdio: ['ignore', 'ignore', 'inherit'] },
+  )
+  const code = await exitCode(child)
+  if (code !== 0) throw new Error(`initdb failed with exit code ${code}`)
+}
+
+async function withServer<T>(
+  cluster: Cluster,
+  options: Options,
+  use: (url: string) => T | Promise<T>,
+): Promise<T> {
+  const port = await freePort()
+  const server = startServer(cluster, port, options)
+  try {
+    await untilReady(server)
+    return await use(`postgres://postgres:${cluster.password}@127.0.0.1:${port}/postgres`)
+  } finally {
+    await stop(server)
+  }
+}
+
+function startServer({ folder, binaries, identity }: Cluster, port: number, { fast }: Options): ChildProcess {
+  const unsafe = fast ? ['--fsync=off', '--full_page_writes=off', '--synchronous_commit=off'] : []
+  return spawn(
+    join(binaries, 'postgres'),
+    [
+      '-D',
+      join(folder, 'data'),
+      '--listen_addresses=127.0.0.1',
+      `--port=${port}`,
+      '--unix_socket_directories=',
+      '--max_connections=200',
+      ...unsafe,
+    ],
+    { ...identity, cwd: folder, stdio: ['ignore', 'ignore', 'pipe'] },
+  )
+}
+
+// The log is read to its end, since a full pipe would stop the server.
+async function untilReady({ stderr }: ChildProcess): Promise<void> {
+  if (stderr === null) throw new Error('The log of PostgreSQL cannot be read')
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  const lines: string[] = []
+  let starting = true
+  const log = createInterface({ input: stderr })
+  log.on('line', (line) => {
+    if (!starting) return
+    lines.push(line)
+    if (!line.includes('ready to accept connections')) return
+    starting = false
+    resolve()
+  })
+  log.once('close', () => reject(new Error(`PostgreSQL did not start:\n${lines.join('\n')}`)))
+  await promise
+}
+
+// SIGINT asks PostgreSQL for a fast shutdown: clients are disconnected, and it ends.
+async function stop(server: ChildProcess): Promise<void> {
+  if (server.exitCode !== null || server.signalCode !== null) return
+  const exited = once(server, 'exit')
+  server.kill('SIGINT')
+  await exited
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1')
+  await once(probe, 'listening')
+  const address = probe.address()
+  probe.close()
+  if (address === null || typeof address === 'string') throw new Error('No TCP port is free')
+  return address.port
+}
+
+/** As a shell has it: 128 for a process that a signal ended. Rejects when the program cannot be started. */
+async function exitCode(child: ChildProcess): Promise<number> {
+  await once(child, 'exit')
+  return child.exitCode ?? 128
+}
+
+async function runCommand(command: string, parameters: readonly string[], url: string): Promise<number> {
+  const child = spawn(command, parameters, { stdio: 'inherit', env: { ...process.env, DATABASE_URL: url } })
+  const forward = (signal: NodeJS.Signals) => child.kill(signal)
+  process.on('SIGINT', forward).on('SIGTERM', forward)
+  return exitCode(child)
+}
+
+// A signal that nobody listens to would end this process before the server is stopped and removed.
+function noteSignals(): { readonly interrupted: boolean } {
+  const state = { interrupted: false }
+  const note = () => {
+    state.interrupted = true
+  }
+  process.on('SIGINT', note).on('SIGTERM', note)
+  return state
+}
+
+async function main(parameters: readonly string[]): Promise<number> {
+  const fast = parameters[0] === '--fast'
+  const rest = fast ? parameters.slice(1) : parameters
+  const [command, ...commandParameters] = rest[0] === '--' ? rest.slice(1) : rest
+  if (command === undefined) {
+    console.error('Usage: node scripts/postgres.ts [--fast] [--] <command> [parameter...]')
+    return 2
+  }
+  const signals = noteSignals()
+  const use = (url: string) => (signals.interrupted ? 128 : runCommand(command, commandParameters, url))
+  return withPostgres(use, { fast })
+}
+
+if (import.meta.main) {
+  process.exitCode = await main(process.argv.slice(2)).catch((error: unknown) => {
+    console.error(error instanceof Error ? error.message : error)
+    return 1
+  })
+}

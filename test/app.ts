@@ -1,0 +1,732 @@
+import { readFile } from 'node:fs/promises'
+import t, { type Test } from 'tap'
+import { parse as parseYaml } from 'yaml'
+import { newId } from '../src/db/ids.ts'
+import { largestBody, problemTypes } from '../src/problems.ts'
+import type { SeenResponse } from './fixture/contract-check.ts'
+import { eventually } from './fixture/eventually.ts'
+import { head, openRaw, sendRaw } from './fixture/raw.ts'
+import { operations, pathParameters, validRequest } from './fixture/requests.ts'
+import { type Account, type Reply, type Service, startService } from './fixture/service.ts'
+
+/** What is true of all operations, and of every path that is none. */
+
+const service = await startService(t)
+const admin = await service.register('admin')
+const ada = await service.register('ada')
+const { token } = ada
+
+const newTask = async ({ token }: Account, more: object = {}) =>
+  (await service.expect('createTask', 201, { token, body: { title: 'A task', ...more } })).body
+
+const leaks =
+  /\b(select|insert|returning|relation|constraint)\b|\bat .+:\d+:\d+|node_modules|\.ts\b|postgres/i
+
+/** Checks what every answer has to be, and gives it back. */
+const checked = <R extends SeenResponse>(t: Test, response: R, path?: string): R => {
+  const { status, headers, body } = response
+  t.equal(headers.get('x-content-type-options'), 'nosniff')
+  if (status < 400) return response
+  t.equal(headers.get('content-type'), 'application/problem+json; charset=utf-8')
+  t.equal(headers.get('cache-control'), 'no-store')
+  if (body !== null) {
+    t.match(body, {
+      type: /\/problems\/[a-z_]+$/,
+      title: String,
+      status,
+      detail: String,
+      request_id: /^[0-9a-f-]{36}$/,
+    })
+    if (path !== undefined) t.match(body, { instance: path.split('?', 1)[0] })
+    t.notMatch(JSON.stringify(body), leaks)
+  }
+  return response
+}
+
+/** Asks for any path, one of no operation too. */
+const ask = async (t: Test, path: string, init: RequestInit = {}, at: Service = service): Promise<Reply> => {
+  const response = await fetch(`${at.url}${path}`, { redirect: 'manual', ...init })
+  const text = await response.text()
+  const isJson = /^application\/(problem\+)?json/.test(response.headers.get('content-type') ?? '')
+  const body: unknown = text === '' ? null : isJson ? JSON.parse(text) : text
+  return checked(t, { status: response.status, headers: response.headers, body }, path)
+}
+
+const bearer = { authorization: `Bearer ${token}` }
+
+const raw = async (t: Test, ...lines: readonly string[]): Promise<SeenResponse> =>
+  checked(t, await sendRaw(t, service.url, head(...lines)))
+
+const allMethods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
+
+t.test('a path that is not there is 404, whatever the method and the body', async (t) => {
+  for (const path of ['/nope', '/Tasks', '//tasks', `/tasks/${newId()}/nope`, '/.env', '/tasks.json']) {
+    for (const method of allMethods) {
+      const { status, body } = await ask(t, path, { method })
+      t.equal(status, 404, `${method} ${path}`)
+      if (method !== 'HEAD') t.match(body, { code: 'not_found' })
+    }
+  }
+  const broken = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{' }
+  t.equal((await ask(t, '/nope', broken)).status, 404)
+})
+
+t.test('a method that a path does not take is 405 with Allow', async (t) => {
+  const methodsOf = (path: string): string[] => {
+    const methods = operations.filter((operation) => operation.path === path).map(({ method }) => method)
+    return methods.includes('GET') ? [...methods, 'HEAD'] : methods
+  }
+  const paths = new Map(operations.map(({ path }) => [path, methodsOf(path)]))
+  for (const page of ['/', '/docs', '/problems/not_found']) paths.set(page, ['GET', 'HEAD'])
+  for (const [path, methods] of paths) {
+    for (const method of allMethods.filter((method) => !methods.includes(method))) {
+      const { status, headers, body } = await ask(t, path.replaceAll(/\{\w+\}/g, newId()), { method })
+      t.equal(status, 405, `${method} ${path}`)
+      t.equal(headers.get('allow'), methods.toSorted().join(', '))
+      if (method !== 'HEAD') t.match(body, { code: 'method_not_allowed' })
+    }
+  }
+  const { status, headers } = await raw(t, 'TRACE /tasks HTTP/1.1', 'Host: x')
+  t.equal(status, 405)
+  t.equal(headers.get('allow'), 'GET, HEAD, POST')
+})
+
+t.test('HEAD is answered wherever GET is, without a body', async (t) => {
+  for (const path of [
+    '/',
+    '/docs',
+    '/docs/swagger-ui.css',
+    '/openapi.yaml',
+    '/openapi.json',
+    '/health/live',
+    '/tasks',
+    '/auth/me',
+  ]) {
+    const got = await ask(t, path, { headers: bearer })
+    const { status, headers, body } = await ask(t, path, { method: 'HEAD', headers: bearer })
+    t.equal(status, 200, path)
+    t.equal(body, null)
+    t.equal(headers.get('content-type'), got.headers.get('content-type'))
+    t.equal(headers.get('content-length'), got.headers.get('content-length'))
+    t.equal(headers.get('etag'), got.headers.get('etag'))
+  }
+})
+
+t.test('a URL that is not UTF-8 is 400', async (t) => {
+  for (const path of ['/%ff', '/tasks/%E0%A4%A', '/tasks/%', '/problems/%c0%af']) {
+    const { status, body } = await ask(t, path, { headers: bearer })
+    t.equal(status, 400, path)
+    t.match(body, { code: 'invalid_request' })
+  }
+  for (const query of ['q=%ff', 'q=%', 'q=%00', '%ff=1', 'q=a%00b']) {
+    const { status } = await ask(t, `/tasks?${query}`, { headers: bearer })
+    t.equal(status, 400, query)
+  }
+})
+
+t.test('an over-long path or URL is refused', async (t) => {
+  const { body } = await service.expect('getTask', 400, { token, params: { task_id: 'a'.repeat(1_024) } })
+  t.equal(body.errors?.[0]?.pointer, '/task_id')
+  const long = await ask(t, `/tasks/${'a'.repeat(1_025)}`, { headers: bearer })
+  t.equal(long.status, 414)
+  t.match(long.body, { code: 'uri_too_long' })
+  t.equal((await ask(t, `/${'a'.repeat(10_000)}`)).status, 404)
+  const longer = await raw(t, `GET /tasks?q=${'a'.repeat(20_000)} HTTP/1.1`, 'Host: x')
+  t.equal(longer.status, 431)
+})
+
+t.test('bytes that are no HTTP request are 400, and the connection is closed', async (t) => {
+  const requests = [
+    'NONSENSE\r\n\r\n',
+    'GET\r\n\r\n',
+    'GET / HTTP/9.9\r\n\r\n',
+    head('GET / HTTP/1.1', 'Host: x', 'no colon'),
+    head('GET / HTTP/1.1', 'Host: x', 'X-A: a\u0000b'),
+    head('POST /tasks HTTP/1.1', 'Host: x', 'Content-Length: -1'),
+    head('POST /tasks HTTP/1.1', 'Host: x', 'Content-Length: 3', 'Content-Length: 4'),
+    head('POST /tasks HTTP/1.1', 'Host: x', 'Content-Length: 3', 'Transfer-Encoding: chunked'),
+    head('GET / HTTP/1.1'),
+    '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03',
+  ]
+  for (const request of requests) {
+    await t.test(JSON.stringify(request), async (t) => {
+      const { socket, answer } = await openRaw(t, service.url)
+      const closed = new Promise((resolve) => socket.once('close', resolve))
+      socket.write(request, 'latin1')
+      const { status, headers, body } = checked(t, await answer())
+      t.equal(status, 400)
+      t.match(body, { code: 'invalid_request' })
+      t.equal(headers.get('connection'), 'close')
+      await closed
+    })
+  }
+  t.equal((await ask(t, '/health/live')).status, 200, 'the service lives on')
+})
+
+t.test('a broken chunk of a body is 400', async (t) => {
+  const lines = [
+    'POST /tasks HTTP/1.1',
+    'Host: x',
+    `Authorization: Bearer ${token}`,
+    'Content-Type: application/json',
+  ]
+  const { status } = await raw(t, ...lines, 'Transfer-Encoding: chunked', '', 'zz')
+  t.equal(status, 400)
+})
+
+t.test('a header that is too large is 431', async (t) => {
+  const { status, headers, body } = await raw(
+    t,
+    'GET / HTTP/1.1',
+    'Host: x',
+    `X-Large: ${'a'.repeat(20_000)}`,
+  )
+  t.equal(status, 431)
+  t.equal(headers.get('connection'), 'close')
+  t.match(body, { code: 'header_fields_too_large' })
+})
+
+t.test('an expectation that nobody can meet is 417', async (t) => {
+  const answer = await sendRaw(t, service.url, head('GET / HTTP/1.1', 'Host: x', 'Expect: miracles'))
+  t.equal(answer.status, 417)
+})
+
+t.test('a body over the limit is 413', async (t) => {
+  const json = { ...bearer, 'content-type': 'application/json' }
+  const bodyOf = (size: number) => `{"title":"${'x'.repeat(size - 12)}"}`
+  const atLimit = await ask(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(largestBody) })
+  t.equal(atLimit.status, 400, 'one at the limit is read')
+  t.match(atLimit.body, { errors: [{ pointer: '/title' }] })
+
+  const over = await ask(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(largestBody + 1) })
+  t.equal(over.status, 413)
+  t.match(over.body, { code: 'content_too_large', detail: new RegExp(String(largestBody)) })
+
+  const body = ReadableStream.from([bodyOf(largestBody + 1)].map((text) => Buffer.from(text)))
+  const chunked = await ask(t, '/tasks', { method: 'POST', headers: json, body, duplex: 'half' })
+  t.equal(chunked.status, 413, 'without a Content-Length too')
+
+  const announced = await raw(
+    t,
+    'POST /tasks HTTP/1.1',
+    'Host: x',
+    `Authorization: Bearer ${token}`,
+    'Content-Type: application/json',
+    'Content-Length: 99999999999',
+  )
+  t.equal(announced.status, 413, 'before it is sent')
+})
+
+t.test('a body that is not what JSON should be is 400', async (t) => {
+  const deep = 100_000
+  const bodies: readonly (string | Uint8Array)[] = [
+    '',
+    ' ',
+    '{',
+    '{"title":"a"}}',
+    '{"title":"a",}',
+    "{'title':'a'}",
+    'null',
+    '[]',
+    '"title"',
+    '1',
+    'NaN',
+    '{"title":'.concat('['.repeat(deep), ']'.repeat(deep), '}'),
+    '{"title":'.concat('['.repeat(deep)),
+    '{"a":'.repeat(deep).concat('1', '}'.repeat(deep)),
+    '{"title":"a","__proto__":{"polluted":true}}',
+    '{"title":"a","\\u005f_proto__":{"polluted":true}}',
+    '{"title":"a","constructor":{"prototype":{"polluted":true}}}',
+    '{"title":"a","toString":"b"}',
+    '{"title":"a\\u0000"}',
+    '{"title":"\\ud800"}',
+    '{"\\ud800":"a","title":"a"}',
+    Buffer.from('{"title":"\xff"}', 'latin1'),
+    Buffer.from('\uFEFF{"title":"a"}', 'utf16le'),
+  ]
+  for (const body of bodies) {
+    const { body: problem } = await service.expect('createTask', 400, {
+      token,
+      body,
+      headers: { 'content-type': 'application/json' },
+    })
+    t.equal(problem.code, 'invalid_request', String(body).slice(0, 40))
+    t.notMatch(JSON.stringify(problem), leaks)
+  }
+  t.notOk('polluted' in {}, 'prototypes are clean')
+  const { body } = await service.expect('listTasks', 200, { token, query: { include_total: true } })
+  t.equal(body.total, 0, 'and nothing was created')
+})
+
+/** Sends a body with a Content-Type exactly as it stands; none when it is null. */
+const send = async (t: Test, method: string, path: string, type: string | null, body: string) => {
+  const lines = [
+    `${method} ${path} HTTP/1.1`,
+    'Host: x',
+    `Authorization: Bearer ${token}`,
+    ...(type === null ? [] : [`Content-Type:${type}`]),
+    `Content-Length: ${Buffer.byteLength(body)}`,
+  ]
+  return checked(t, await sendRaw(t, service.url, `${head(...lines)}${body}`))
+}
+
+t.test('a body never reaches an operation unvalidated', async (t) => {
+  const taken = [
+    'application/json',
+    '  application/json',
+    '\tapplication/json',
+    'APPLICATION/JSON',
+    'Application/Json ; Charset=UTF-8',
+    'application/json;charset="utf-8"',
+    'application/json; charset=utf8',
+    'application/json; profile=x',
+  ]
+  const refused = [
+    null,
+    '',
+    ' ',
+    'text/plain',
+    'json',
+    'application/jsonx',
+    'application/json junk',
+    'application/json/x',
+    'application/json, text/plain',
+    'text/plain, application/json',
+    'text/plain; application/json',
+    'application/json; charset=latin1',
+    'application/json; charset=utf-16',
+    'application/problem+json',
+    'application/x-www-form-urlencoded',
+    'multipart/form-data; boundary=x',
+    'multipart/form-data',
+    '*/*',
+    '*',
+    'application/*',
+  ]
+  const unclear = [
+    'application/json;',
+    'application/json;;',
+    'application/json; charset',
+    'application/json; =',
+    'application/json;multipart/form-data',
+    'application/json; charset=utf-8; charset=latin1',
+  ]
+  for (const type of [...taken, ...refused, ...unclear]) {
+    const { status, body } = await send(t, 'POST', '/tasks', type, '{"title":"a","bogus":1}')
+    const isTaken = taken.some((one) => one === type)
+    if (isTaken) t.match(body, { status: 400, errors: [{ pointer: '/bogus' }] }, String(type))
+    else if (unclear.includes(String(type))) t.ok([400, 415].includes(status), `${type}: ${status}`)
+    else t.match(body, { status: 415, code: 'unsupported_media_type' }, String(type))
+  }
+  for (const type of taken)
+    t.equal((await send(t, 'POST', '/tasks', type, '{"title":"a"}')).status, 201, type)
+})
+
+t.test('a patch says which types it takes', async (t) => {
+  const task = await newTask(ada)
+  for (const type of ['text/plain', 'application/json-patch+json', null]) {
+    const { status, headers } = await send(t, 'PATCH', `/tasks/${task.id}`, type, '{"title":"b"}')
+    t.equal(status, 415)
+    t.equal(headers.get('accept-patch'), 'application/merge-patch+json, application/json')
+  }
+  for (const type of [
+    'application/merge-patch+json',
+    'Application/Merge-Patch+JSON; charset=utf-8',
+    'application/json',
+  ])
+    t.equal((await send(t, 'PATCH', `/tasks/${task.id}`, type, '{"bogus":"b"}')).status, 400, type)
+})
+
+t.test('an operation without a body takes an empty one, whatever its type', async (t) => {
+  const { body: tag } = await service.expect('createTag', 201, { token, body: { name: 'linked' } })
+  const types = [
+    null,
+    'application/json',
+    'text/plain',
+    'multipart/form-data; boundary=x',
+    'multipart/form-data',
+    'nonsense',
+    ';',
+    'a/b/c',
+    '',
+  ]
+  for (const type of types) {
+    const task = await newTask(ada)
+    const link = `/tasks/${task.id}/tags/${tag.id}`
+    t.equal((await send(t, 'POST', link, type, '')).status, 204, `POST ${type}`)
+    t.equal((await send(t, 'DELETE', link, type, '')).status, 204, `DELETE ${type}`)
+    const nothing = [`DELETE /tasks/${task.id} HTTP/1.1`, 'Host: x', `Authorization: Bearer ${token}`]
+    const chunked = [
+      ...nothing,
+      'Transfer-Encoding: chunked',
+      ...(type === null ? [] : [`Content-Type:${type}`]),
+    ]
+    const { status } = checked(t, await sendRaw(t, service.url, `${head(...chunked)}0\r\n\r\n`))
+    t.equal(status, 204, `DELETE ${type}, chunked`)
+  }
+})
+
+t.test('an operation without a body refuses one with 400', async (t) => {
+  const { body: tag } = await service.expect('createTag', 201, { token, body: { name: 'refused' } })
+  const task = await newTask(ada)
+  const link = `/tasks/${task.id}/tags/${tag.id}`
+  for (const type of [
+    'application/json',
+    'text/plain',
+    'multipart/form-data; boundary=x',
+    'nonsense',
+    null,
+  ]) {
+    for (const [method, path] of [
+      ['POST', link],
+      ['DELETE', `/tasks/${task.id}`],
+      ['POST', '/auth/logout'],
+    ] as const) {
+      const { status, body } = await send(t, method, path, type, '{}')
+      t.equal(status, 400, `${method} ${path} ${type}`)
+      t.match(body, { code: 'invalid_request' })
+    }
+  }
+  const after = await service.expect('getTask', 200, { token, params: { task_id: task.id } })
+  t.same(after.body, task, 'and does nothing')
+})
+
+t.test('checks have an order', async (t) => {
+  const patch = (body: string, headers: Record<string, string>, id: string = newId()) =>
+    ask(t, `/tasks/${id}`, {
+      method: 'PATCH',
+      body,
+      headers: { 'content-type': 'application/json', ...headers },
+    })
+  const stale = { 'if-match': '"0"' }
+  const stranger = await service.register('stranger')
+  const assignee = await service.register('assignee')
+  const task = await newTask(ada, { assignee_id: assignee.id })
+  const params = { task_id: task.id }
+  const unknown = { assignee_id: newId() }
+
+  t.test('401 before 415', async (t) => {
+    t.equal(
+      (await ask(t, '/tasks', { method: 'POST', body: '{', headers: { 'content-type': 'text/plain' } }))
+        .status,
+      401,
+    )
+  })
+
+  t.test('415 before 413', async (t) => {
+    const lines = [
+      'POST /tasks HTTP/1.1',
+      'Host: x',
+      `Authorization: Bearer ${token}`,
+      'Content-Length: 9999999',
+    ]
+    t.equal((await raw(t, ...lines, 'Content-Type: text/plain')).status, 415)
+    const form = [
+      `POST /tasks/${task.id}/attachments HTTP/1.1`,
+      ...lines.slice(1),
+      'Content-Type: text/plain',
+    ]
+    t.equal((await raw(t, ...form)).status, 415)
+  })
+
+  t.test('413 before 400', async (t) => {
+    t.equal((await patch('x'.repeat(largestBody + 1), bearer, 'not-an-id')).status, 413)
+  })
+
+  t.test('400 before 404', async (t) => {
+    t.equal((await patch('{"bogus":1}', bearer)).status, 400)
+    t.equal((await patch('{"title":"a"}', { ...bearer, 'if-match': 'no quotes' })).status, 400)
+    t.equal((await patch('{"title":"a"}', bearer)).status, 404)
+  })
+
+  t.test('400 before 403', async () => {
+    await service.expect('createUser', 400, { token, body: {} })
+    const user = { username: 'new', email: 'new@example.com', password: 'long enough' }
+    await service.expect('createUser', 403, { token, body: user })
+  })
+
+  t.test('404 before 403 and 412', async (t) => {
+    await service.expect('deleteTask', 404, { token: stranger.token, params, headers: stale })
+    const { status, body } = await patch('{"title":"a"}', { ...bearer, ...stale })
+    t.equal(status, 404)
+    t.match(body, { code: 'not_found' })
+  })
+
+  t.test('404 before 422', async (t) => {
+    t.equal((await patch(JSON.stringify(unknown), bearer)).status, 404)
+  })
+
+  t.test('403 before 412', async (t) => {
+    const { body } = await service.expect('deleteTask', 403, {
+      token: assignee.token,
+      params,
+      headers: stale,
+    })
+    t.equal(body.code, 'forbidden')
+  })
+
+  t.test('403 before 409', async () => {
+    const taken = { params: { user_id: ada.id }, body: { username: 'admin' } }
+    await service.expect('updateUser', 403, { token: stranger.token, ...taken })
+    await service.expect('updateUser', 409, { token, ...taken })
+  })
+
+  t.test('412 before 409', async () => {
+    const body = { username: 'admin' }
+    await service.expect('updateUser', 412, { token, params: { user_id: ada.id }, body, headers: stale })
+    const admins = { token: admin.token, params: { user_id: admin.id } }
+    await service.expect('deleteUser', 412, { ...admins, headers: stale })
+    await service.expect('deleteUser', 409, admins)
+  })
+
+  t.test('412 before 422', async () => {
+    await service.expect('updateTask', 412, { token, params, body: unknown, headers: stale })
+    await service.expect('updateTask', 422, { token, params, body: unknown })
+  })
+})
+
+for (const operation of operations.filter(({ isOpen }) => !isOpen)) {
+  t.test(`${operation.id} asks who it is before it reads anything`, async (t) => {
+    const malformed = { params: Object.fromEntries(pathParameters(operation).map((name) => [name, 'x'])) }
+    const bad = {
+      ...malformed,
+      query: 'bogus=%ff',
+      ...(operation.method !== 'GET' && { body: '{', headers: { 'content-type': 'text/nonsense' } }),
+    }
+    const none = await service.expect(operation.id, 401, bad)
+    t.equal(none.headers.get('www-authenticate'), 'Bearer realm="taskwright"')
+    const wrong = await service.expect(operation.id, 401, { ...bad, token: 'no.such.token' })
+    t.equal(wrong.headers.get('www-authenticate'), 'Bearer realm="taskwright", error="invalid_token"')
+  })
+}
+
+for (const operation of operations) {
+  t.test(`${operation.id} refuses a query parameter that it does not have`, async (t) => {
+    for (const name of ['bogus', '__proto__', 'toString', 'Limit', 'limit%20']) {
+      const request = { ...validRequest(operation, token), query: `${name}=1` }
+      const { status, body } = await service.call(operation.id, request)
+      t.equal(status, 400, name)
+      t.match(body, { code: 'invalid_request', errors: [{ pointer: `/${decodeURIComponent(name)}` }] })
+    }
+  })
+}
+
+for (const operation of operations.filter(({ path }) => path.includes('{'))) {
+  t.test(`${operation.id} refuses a malformed id`, async (t) => {
+    const valid = validRequest(operation, token)
+    for (const name of pathParameters(operation)) {
+      for (const id of [
+        'x',
+        '1',
+        newId().slice(1),
+        `${newId()}0`,
+        newId().replaceAll('-', ''),
+        `{${newId()}}`,
+        '..%2f',
+        '\0',
+        "' or 1=1 --",
+      ]) {
+        const { status, body } = await service.call(operation.id, {
+          ...valid,
+          params: { ...valid.params, [name]: id },
+        })
+        t.equal(status, 400, id)
+        t.match(body, { errors: [{ pointer: `/${name}` }] })
+      }
+    }
+  })
+}
+
+t.test('every kind of problem has a page', async (t) => {
+  for (const [code, { status, title, explanation }] of Object.entries(problemTypes)) {
+    const json = await ask(t, `/problems/${code}`)
+    t.equal(json.status, 200)
+    t.strictSame(json.body, { code, status, title, explanation })
+    t.equal(json.headers.get('vary'), 'Accept')
+    const html = await ask(t, `/problems/${code}`, { headers: { accept: 'text/html,*/*;q=0.8' } })
+    t.equal(html.headers.get('content-type'), 'text/html; charset=utf-8')
+    t.match(html.headers.get('content-security-policy'), "default-src 'none'")
+    t.match(html.body, title)
+    t.match(html.body, String(status))
+  }
+  for (const code of ['unknown', '__proto__', 'constructor', 'toString', '%3Cscript%3E'])
+    t.equal((await ask(t, `/problems/${code}`, { headers: { accept: 'text/html' } })).status, 404, code)
+})
+
+t.test('every problem that is answered has a type that explains it', async (t) => {
+  const { body } = await ask(t, '/nope')
+  const { type } = body as { type: string }
+  t.match((await ask(t, type)).body, { code: 'not_found', status: 404 })
+})
+
+const linksIn = (html: unknown): string[] =>
+  [...String(html).matchAll(/(?:href|src)="(?!data:)([^"]*)"/g)].map(([, link]) => link ?? '')
+
+t.test('the start page leads to everything', async (t) => {
+  const { status, headers, body } = await ask(t, '/')
+  t.equal(status, 200)
+  t.match(headers.get('content-security-policy'), /frame-ancestors 'none'/)
+  t.same(linksIn(body), ['/docs', '/openapi.yaml', '/openapi.json', '/health/ready'])
+  for (const link of linksIn(body)) t.equal((await ask(t, link)).status, 200, link)
+})
+
+t.test('Swagger UI has what it needs, and nothing else of its package is served', async (t) => {
+  const { headers, body } = await ask(t, '/docs')
+  const policy = headers.get('content-security-policy') ?? ''
+  t.match(policy, /default-src 'none'; script-src 'self';/)
+  t.match(policy, /frame-ancestors 'none'/)
+  t.notMatch(String(body), /<script>|\son\w+=/, 'no script of its own that the policy would stop')
+  const types = [
+    /^text\/css/,
+    /^image\/png/,
+    /^(text|application)\/javascript/,
+    /^(text|application)\/javascript/,
+  ]
+  const assets = linksIn(body)
+  t.equal(assets.length, types.length)
+  for (const [index, asset] of assets.entries()) {
+    const answer = await ask(t, asset)
+    t.equal(answer.status, 200, asset)
+    t.match(answer.headers.get('content-type'), types[index])
+  }
+  t.match((await ask(t, '/docs/initializer.js')).body, '"/openapi.yaml"')
+  const moved = await ask(t, '/docs/')
+  t.equal(moved.status, 308)
+  t.equal(moved.headers.get('location'), '/docs')
+  for (const path of [
+    '/docs/package.json',
+    '/docs/index.html',
+    '/docs/swagger-initializer.js',
+    '/docs/swagger-ui.css.map',
+  ])
+    t.equal((await ask(t, path)).status, 404, path)
+  for (const path of [
+    '/docs/../package.json',
+    '/docs/%2e%2e/package.json',
+    '/docs/..%2fpackage.json',
+    '/docs/%2e%2e%2f%2e%2e%2fpackage.json',
+  ])
+    t.equal((await raw(t, `GET ${path} HTTP/1.1`, 'Host: x')).status, 404, path)
+})
+
+t.test('the contract is served as it is', async (t) => {
+  const file = await readFile(new URL('../openapi.yaml', import.meta.url))
+  const yaml = await service.expect('getContract', 200)
+  t.ok(file.equals(yaml.body as unknown as Uint8Array), 'byte for byte')
+  t.match(yaml.headers.get('content-type'), /^application\/yaml/)
+  const json = await service.expect('getContractJson', 200)
+  t.strictSame(json.body, parseYaml(file.toString()), 'and the same as JSON')
+  for (const [operation, { headers }] of [
+    ['getContract', yaml],
+    ['getContractJson', json],
+  ] as const) {
+    const etag = headers.get('etag') ?? ''
+    t.match(etag, /^"[\w-]+"$/)
+    for (const list of [etag, `W/${etag}`, `"x", ${etag}`, '*']) {
+      const same = await service.expect(operation, 304, { headers: { 'if-none-match': list } })
+      t.equal(same.headers.get('etag'), etag)
+      t.equal(same.body, null)
+    }
+    await service.expect(operation, 200, { headers: { 'if-none-match': '"x"' } })
+    await service.expect(operation, 400, { headers: { 'if-none-match': 'x' } })
+  }
+  t.not(yaml.headers.get('etag'), json.headers.get('etag'))
+})
+
+t.test('a fault of the service tells nothing about it', async (t) => {
+  const { db } = service.deps
+  await db.run('alter table tags rename to hidden_tags', [])
+  t.teardown(() => db.run('alter table hidden_tags rename to tags', []))
+  const { status, body } = await ask(t, '/tags', { headers: bearer })
+  t.equal(status, 500)
+  t.match(body, { code: 'internal_error' })
+  t.notMatch(JSON.stringify(body), /hidden_tags|42P01|exist/)
+})
+
+t.test('under a prefix', async (t) => {
+  const publicUrl = 'https://tasks.example/api'
+  const proxied = await startService(t, { config: { publicUrl } })
+  const { token } = await proxied.register('ada')
+  const headers = { authorization: `Bearer ${token}` }
+
+  t.test('what is told of addresses is the public one', async (t) => {
+    const { body, headers } = await proxied.expect('createTask', 201, { token, body: { title: 'Far away' } })
+    t.equal(headers.get('location'), `${publicUrl}/tasks/${body.id}`)
+    await proxied.expect('createTask', 201, { token, body: { title: 'Another' } })
+    const list = await proxied.expect('listTasks', 200, { token, query: { limit: 1 } })
+    const link = list.headers.get('link') ?? ''
+    t.match(link, `<${publicUrl}/tasks?limit=1>; rel="first"`)
+    t.match(link, `<${publicUrl}/tasks?limit=1&cursor=`)
+    const missing = await proxied.expect('getTask', 404, { token, params: { task_id: newId() } })
+    t.equal(missing.body.type, `${publicUrl}/problems/not_found`)
+    const broken = checked(t, await sendRaw(t, proxied.url, 'NONSENSE\r\n\r\n'))
+    t.match(broken.body, { type: `${publicUrl}/problems/invalid_request` })
+  })
+
+  t.test('requests work with it and without', async (t) => {
+    for (const path of [
+      '/tasks',
+      '/',
+      '/docs',
+      '/docs/swagger-ui.css',
+      '/openapi.json',
+      '/problems/not_found',
+    ]) {
+      const without = await ask(t, path, { headers }, proxied)
+      const withIt = await ask(t, `/api${path}`, { headers }, proxied)
+      t.equal(without.status, 200, path)
+      t.same(withIt.body, without.body)
+    }
+    t.equal((await ask(t, '/api', {}, proxied)).status, 200, 'the prefix alone is the start page')
+    for (const path of ['/apitasks', '/api/api/tasks', '/API/tasks'])
+      t.equal((await fetch(`${proxied.url}${path}`, { headers })).status, 404, path)
+  })
+
+  t.test('links of the pages lead back into it', async (t) => {
+    for (const page of ['/api/', '/api/docs', '/api/problems/not_found']) {
+      const { body } = await ask(t, page, { headers: { accept: 'text/html' } }, proxied)
+      const links = linksIn(body)
+      t.ok(links.length > 0)
+      for (const link of links) {
+        t.ok(link.startsWith('/api/'), link)
+        t.equal((await ask(t, link, {}, proxied)).status, 200, link)
+      }
+    }
+    t.match((await ask(t, '/api/docs/initializer.js', {}, proxied)).body, '"/api/openapi.yaml"')
+    t.equal((await ask(t, '/api/docs/', {}, proxied)).headers.get('location'), '/api/docs')
+  })
+})
+
+t.test('a request that comes while the service stops is 503', async (t) => {
+  const stopping = await startService(t)
+  const { token } = await stopping.register('ada')
+  const begun = await openRaw(t, stopping.url)
+  const body = '{"title":"Begun before the stop"}'
+  const lines = [
+    'Host: x',
+    `Authorization: Bearer ${token}`,
+    'Content-Type: application/json',
+    'Expect: 100-continue',
+  ]
+  begun.socket.write(head('POST /tasks HTTP/1.1', ...lines, `Content-Length: ${body.length}`))
+  t.equal((await begun.answer()).status, 100, 'a request has begun')
+  const late = await openRaw(t, stopping.url)
+  // Half of a second request keeps the connection from being idle when the stop begins.
+  late.socket.write(`${head('GET /health/live HTTP/1.1', 'Host: x')}GET /tasks HTTP/1.1\r\nHost: x\r\n`)
+  t.equal((await late.answer()).status, 200)
+
+  const closed = stopping.app.close()
+  await eventually('it does not listen any more', async () => !stopping.app.server.listening)
+  late.socket.write('\r\n')
+  const refused = checked(t, await late.answer())
+  t.equal(refused.status, 503)
+  t.match(refused.body, { code: 'service_unavailable' })
+  t.equal(refused.headers.get('retry-after'), '2')
+  t.equal(refused.headers.get('connection'), 'close')
+
+  begun.socket.write(body)
+  const finished = await begun.answer()
+  t.equal(finished.status, 201, 'what has begun is finished')
+  t.equal(finished.headers.get('connection'), 'close')
+  await closed
+})

@@ -1,0 +1,452 @@
+import { createHmac, createSign, generateKeyPairSync, type KeyObject, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, request } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout } from 'node:timers/promises'
+import t from 'tap'
+import { cacheSessions } from '../../src/auth/sessions.ts'
+import { type Account, startService } from '../fixture/service.ts'
+
+/** Attacks on sessions: forged and odd access tokens, odd headers, stolen refresh tokens, changes that must act at once. */
+
+const service = await startService(t)
+const admin = await service.register('admin')
+const ada = await service.register('ada')
+
+type Fields = Readonly<Record<string, unknown>>
+
+const encode = (part: Fields): string => Buffer.from(JSON.stringify(part)).toString('base64url')
+
+const decode = (token: string, part: 0 | 1): Fields => {
+  const fields: unknown = JSON.parse(Buffer.from(token.split('.')[part] ?? '', 'base64url').toString())
+  return { ...(typeof fields === 'object' ? fields : null) }
+}
+
+const now = (): number => Math.floor(Date.now() / 1000)
+
+/** What a token of the service holds, with some of it replaced; undefined leaves a claim out. */
+const claims = (replaced: Fields = {}): Fields => ({
+  ...decode(ada.token, 1),
+  jti: randomUUID(),
+  ...replaced,
+})
+
+const hmacs: Readonly<Record<string, string>> = { HS256: 'sha256', HS384: 'sha384', HS512: 'sha512' }
+
+const hmacToken = (header: Fields, payload: Fields, key: Buffer | string, algorithm = 'HS256'): string => {
+  const input = `${encode({ alg: algorithm, typ: 'JWT', ...header })}.${encode(payload)}`
+  return `${input}.${createHmac(hmacs[algorithm] ?? '', key)
+    .update(input)
+    .digest('base64url')}`
+}
+
+/** Made like those of the service, with its own secret. */
+const sign = (payload: Fields, header: Fields = {}): string => hmacToken(header, payload, service.deps.secret)
+
+const rsaToken = (header: Fields, key: KeyObject): string => {
+  const input = `${encode({ alg: 'RS256', typ: 'JWT', ...header })}.${encode(claims())}`
+  return `${input}.${createSign('sha256').update(input).sign(key, 'base64url')}`
+}
+
+const unsigned = (alg: string): string => `${encode({ alg, typ: 'JWT' })}.${encode(claims())}.`
+
+const statusOf = async (token: string): Promise<number> =>
+  (await service.call('getCurrentUser', { token })).status
+
+const answerTo = async (authorization: string): Promise<number> =>
+  (await service.call('getCurrentUser', { headers: { authorization } })).status
+
+const refused = { status: 401, body: { code: 'unauthorized' } }
+
+t.test('a token made by hand like those of the service is accepted', async (t) => {
+  t.strictSame(decode(ada.token, 0), { alg: 'HS256', typ: 'JWT' })
+  t.strictSame(Object.keys(decode(ada.token, 1)).toSorted(), [
+    'aud',
+    'exp',
+    'iat',
+    'iss',
+    'jti',
+    'sid',
+    'sub',
+  ])
+  t.equal(await statusOf(sign(claims())), 200, 'so that what is refused below is refused for its one fault')
+})
+
+t.test('every algorithm but HS256 is refused', async (t) => {
+  const { secret } = service.deps
+  const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 })
+  const publicPem = rsa.publicKey.export({ type: 'spki', format: 'pem' })
+  const [head = '', payload = '', signature = ''] = ada.token.split('.')
+  const signed = sign(claims()).split('.')
+  const tokens: Readonly<Record<string, string>> = {
+    none: unsigned('none'),
+    None: unsigned('None'),
+    NONE: unsigned('NONE'),
+    'none with a signature': `${unsigned('none')}${signature}`,
+    'HS256 without a signature': `${head}.${payload}.`,
+    'HS256 without its third part': `${head}.${payload}`,
+    HS384: hmacToken({}, claims(), secret, 'HS384'),
+    HS512: hmacToken({}, claims(), secret, 'HS512'),
+    'HS512 that says HS256': hmacToken({ alg: 'HS256' }, claims(), secret, 'HS512'),
+    'HS256 that says HS512': hmacToken({ alg: 'HS512' }, claims(), secret),
+    'HS256 in lower case': hmacToken({ alg: 'hs256' }, claims(), secret),
+    'a list of algorithms': hmacToken({ alg: ['HS256'] }, claims(), secret),
+    'no algorithm': hmacToken({ alg: undefined }, claims(), secret),
+    RS256: rsaToken({}, rsa.privateKey),
+    'HS256 by a public key': hmacToken({}, claims(), publicPem),
+    'an empty key': hmacToken({}, claims(), ''),
+    'a key of zeros': hmacToken({}, claims(), Buffer.alloc(32)),
+    'another key': hmacToken({}, claims(), Buffer.concat([secret, Buffer.from('x')])),
+    'the key in base64': hmacToken({}, claims(), secret.toString('base64')),
+    "another token's signature": [signed[0], payload, signed[2]].join('.'),
+    'a payload with one character more': `${head}.${payload}A.${signature}`,
+  }
+  for (const [fault, token] of Object.entries(tokens)) t.equal(await statusOf(token), 401, fault)
+})
+
+t.test('a key that the token brings or names is never used, nor fetched', async (t) => {
+  let fetches = 0
+  const listener = createServer((_request, response) => {
+    fetches += 1
+    response.end('{"keys":[]}')
+  })
+  listener.listen(0, '127.0.0.1')
+  await once(listener, 'listening')
+  t.teardown(() => new Promise<unknown>((resolve) => listener.close(resolve)))
+  const { port } = listener.address() as AddressInfo
+  const url = `http://127.0.0.1:${port}/keys.json`
+
+  const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 })
+  const ownSecret = Buffer.alloc(32, 'k')
+  const symmetric = { kty: 'oct', k: ownSecret.toString('base64url') }
+  const headers: readonly Fields[] = [
+    { kid: 'unknown' },
+    { kid: '../../../../dev/null' },
+    { kid: "' union select 'k" },
+    { jku: url },
+    { x5u: url },
+    { jwk: symmetric },
+    { jku: url, kid: 'k', jwk: symmetric },
+  ]
+  for (const header of headers) {
+    const name = Object.keys(header).join(' ')
+    t.equal(await statusOf(hmacToken(header, claims(), ownSecret)), 401, name)
+    t.equal(await statusOf(hmacToken(header, claims(), '')), 401, `${name}, with an empty key`)
+  }
+  const jwk = rsa.publicKey.export({ format: 'jwk' })
+  t.equal(await statusOf(rsaToken({ jwk, jku: url }, rsa.privateKey)), 401, 'an RSA key of its own')
+  t.equal(fetches, 0)
+})
+
+t.test('a critical extension is refused, since none is known', async (t) => {
+  for (const header of [
+    { crit: ['exp'] },
+    { crit: ['b64'], b64: false },
+    { crit: ['urn:example:x'], 'urn:example:x': true },
+    { crit: [] },
+    { crit: 'exp' },
+    { crit: ['alg'] },
+  ]) {
+    t.equal(await statusOf(sign(claims(), header)), 401, JSON.stringify(header))
+  }
+})
+
+t.test('times count, with 30 seconds of clock skew', async (t) => {
+  t.equal(await statusOf(sign(claims({ exp: now() - 20 }))), 200, 'expired, within the skew')
+  t.equal(await statusOf(sign(claims({ exp: now() - 35 }))), 401, 'expired, beyond it')
+  t.equal(await statusOf(sign(claims({ exp: 0 }))), 401, 'expired long ago')
+  t.equal(await statusOf(sign(claims({ nbf: now() + 20 }))), 200, 'not yet valid, within the skew')
+  t.equal(await statusOf(sign(claims({ nbf: now() + 60 }))), 401, 'not yet valid, beyond it')
+  for (const exp of [String(now() + 900), null, [now() + 900], true]) {
+    t.equal(await statusOf(sign(claims({ exp }))), 401, `an expiry of ${JSON.stringify(exp)}`)
+  }
+})
+
+t.test('a token that was accepted expires all the same', async (t) => {
+  const exp = now() - 28
+  const token = sign(claims({ exp }))
+  t.equal(await statusOf(token), 200)
+  while ((await statusOf(token)) === 200 && now() < exp + 40) await setTimeout(20)
+  t.ok(now() >= exp + 30, 'not too early')
+  t.ok(now() <= exp + 32, 'and not too late')
+  t.equal(await statusOf(token), 401)
+})
+
+t.test('every claim is needed, and has to be right', async (t) => {
+  for (const name of ['sub', 'sid', 'iss', 'aud', 'exp', 'iat', 'jti']) {
+    t.equal(await statusOf(sign(claims({ [name]: undefined }))), 401, `no ${name}`)
+  }
+  const { sub, sid } = decode(ada.token, 1)
+  const wrong: readonly Fields[] = [
+    { iss: 'another' },
+    { iss: 'Taskwright' },
+    { iss: '' },
+    { iss: ['taskwright'] },
+    { aud: 'another' },
+    { aud: 'taskwright-api2' },
+    { aud: ['taskwright-api'] },
+    { aud: ['another', 'taskwright-api'] },
+    { sub: [sub] },
+    { sub: null },
+    { sub: '' },
+    { sub: "' or true --" },
+    { sub: String(sub).toUpperCase() },
+    { sub: randomUUID() },
+    { sub: admin.id },
+    { sid: [sid] },
+    { sid: null },
+    { sid: randomUUID() },
+    { sid: decode(admin.token, 1).sid },
+  ]
+  t.equal(await statusOf(admin.token), 200, 'the other session is known')
+  for (const replaced of wrong) t.equal(await statusOf(sign(claims(replaced))), 401, JSON.stringify(replaced))
+})
+
+t.test('a claim of a role is nothing', async (t) => {
+  const token = sign(claims({ role: 'admin', admin: true, scope: '*' }))
+  t.match(await service.call('createUser', { token, body: someone('forged') }), { status: 403 })
+})
+
+t.test('a token of one kind is not taken for the other', async (t) => {
+  t.match(await service.call('getCurrentUser', { token: ada.refreshToken }), refused)
+  t.match(await service.call('refreshToken', { body: { refresh_token: ada.token } }), {
+    status: 401,
+    body: { code: 'invalid_credentials' },
+  })
+  const dressed = sign({ ...claims(), refresh_token: ada.refreshToken })
+  t.match(await service.call('refreshToken', { body: { refresh_token: dressed } }), { status: 401 })
+})
+
+t.test('a header that is not exactly one bearer token is refused', async (t) => {
+  const { token } = ada
+  const credentials = Buffer.from(`${ada.email}:${ada.password}`).toString('base64')
+  const [head = '', payload = '', signature = ''] = token.split('.')
+  for (const authorization of [
+    '',
+    'Bearer',
+    'Bearer ',
+    token,
+    `Bearer${token}`,
+    `Bearer ${token} x`,
+    `Bearer ${token} ${token}`,
+    `Bearer ${token},${token}`,
+    `Bearer ${token}, Bearer ${token}`,
+    `Bearer Bearer ${token}`,
+    `Bearer\t${token}`,
+    `Bearer \t${token}`,
+    `Bearer ${token}\tx`,
+    `Bearer ${token}\u00a0`,
+    `Bearer "${token}"`,
+    `Bearer ${token}=`,
+    `Bearer ${token}.`,
+    `Bearer ${token}.e30`,
+    `Bearer .${payload}.${signature}`,
+    `Bearer ${head}.${payload}`,
+    `Bearer ${head} .${payload}.${signature}`,
+    `Basic ${token}`,
+    `Basic ${credentials}`,
+    `Basic ${credentials}, Bearer ${token}`,
+    `Token ${token}`,
+    `JWT ${token}`,
+    `Bearer ${'a'.repeat(8_000)}`,
+    `Bearer ${'a.'.repeat(4_000)}`,
+  ]) {
+    t.equal(await answerTo(authorization), 401, JSON.stringify(authorization.slice(0, 40)))
+  }
+  for (const scheme of ['Bearer', 'bearer', 'BEARER', 'Bearer  ']) {
+    t.equal(await answerTo(`${scheme} ${token}`), 200, `${scheme}, since the scheme has no case`)
+  }
+})
+
+t.test('two Authorization headers are refused, whichever comes first', async (t) => {
+  const good = `Bearer ${ada.token}`
+  for (const values of [
+    [good, good],
+    [good, `Bearer ${admin.token}`],
+    [good, 'Basic eDp5'],
+    ['Basic eDp5', good],
+  ]) {
+    const sent = request(`${service.url}/auth/me`, {
+      headers: ['host', new URL(service.url).host, ...values.flatMap((value) => ['authorization', value])],
+    }).end()
+    const [response] = (await once(sent, 'response')) as [{ statusCode: number; resume(): void }]
+    response.resume()
+    t.equal(response.statusCode, 401, values.map((value) => value.slice(0, 8)).join(' and '))
+  }
+})
+
+t.test('a token anywhere but in the header is nothing', async (t) => {
+  const query = { access_token: ada.token }
+  t.match(await service.call('getCurrentUser', { query }), refused)
+  const headers = { cookie: `access_token=${ada.token}; token=${ada.token}`, 'x-access-token': ada.token }
+  t.match(await service.call('getCurrentUser', { headers }), refused)
+})
+
+const someone = (username: string) => ({
+  username,
+  email: `${username}@example.com`,
+  password: 'correct horse battery',
+})
+
+const refresh = (refreshToken: string) =>
+  service.call('refreshToken', { body: { refresh_token: refreshToken } })
+
+/** Swaps a refresh token that is expected to be good. */
+const swap = async (refreshToken: string) => {
+  const { body } = await service.expect('refreshToken', 200, { body: { refresh_token: refreshToken } })
+  return { token: body.access_token, refreshToken: body.refresh_token }
+}
+
+t.test('of 20 refreshes at once with one token at most one has a live successor', async (t) => {
+  for (const round of [1, 2, 3]) {
+    const account = await service.register(`racer${round}`)
+    const replies = await Promise.all(Array.from({ length: 20 }, () => refresh(account.refreshToken)))
+    const won = replies.filter(({ status }) => status === 200)
+    t.equal(won.length, 1)
+    t.equal(replies.filter(({ status }) => status === 401).length, 19)
+    t.match(won, [{ body: { refresh_token: String, access_token: String } }])
+    t.equal(await statusOf(account.token), 401, 'the others showed a spent token: the session is over')
+    for (const { body } of won) {
+      const { refresh_token, access_token } = body as { refresh_token: string; access_token: string }
+      t.match(await refresh(refresh_token), { status: 401 })
+      t.equal(await statusOf(access_token), 401)
+    }
+  }
+})
+
+t.test('a spent refresh token ends its session at once', async (t) => {
+  const account = await service.register('stolen')
+  const { body: other } = await service.expect('login', 200, {
+    body: { email: account.email, password: account.password },
+  })
+  const second = await swap(account.refreshToken)
+  t.equal(await statusOf(second.token), 200)
+  const reused = await refresh(account.refreshToken)
+  t.match(reused, { status: 401, body: { code: 'invalid_credentials' } })
+  t.equal(await statusOf(second.token), 401)
+  t.equal(await statusOf(account.token), 401)
+  t.match(await refresh(second.refreshToken), { status: 401 })
+  t.equal(await statusOf(other.access_token), 200, 'the other session goes on')
+  await swap(other.refresh_token)
+})
+
+t.test('so does the grandparent of the current one', async (t) => {
+  const account = await service.register('ancestor')
+  const second = await swap(account.refreshToken)
+  const third = await swap(second.refreshToken)
+  const fourth = await swap(third.refreshToken)
+  t.equal(await statusOf(fourth.token), 200)
+  t.match(await refresh(second.refreshToken), { status: 401 })
+  for (const { token, refreshToken } of [account, second, third, fourth]) {
+    t.equal(await statusOf(token), 401)
+    t.match(await refresh(refreshToken), { status: 401 })
+  }
+})
+
+t.test('logout kills access and refresh at once, and may be repeated', async (t) => {
+  const account = await service.register('leaver')
+  const { token, refreshToken } = await swap(account.refreshToken)
+  t.equal(await statusOf(account.token), 200)
+  await service.expect('logout', 204, { token })
+  t.equal(await statusOf(token), 401)
+  t.equal(await statusOf(account.token), 401, 'the older access token of the session too')
+  t.match(await refresh(refreshToken), { status: 401 })
+  t.match(await service.call('logout', { token }), refused)
+})
+
+t.test('a refresh beside a logout leaves nothing alive', async (t) => {
+  for (const round of [1, 2, 3, 4, 5, 6]) {
+    const account = await service.register(`undecided${round}`)
+    const calls = [
+      () => refresh(account.refreshToken),
+      () => service.call('logout', { token: account.token }),
+    ]
+    const [first, second] = await Promise.all(
+      (round % 2 === 0 ? calls : calls.toReversed()).map((call) => call()),
+    )
+    const refreshed = [first, second].find((reply) => reply?.status === 200)
+    t.ok([first, second].some((reply) => reply?.status === 204))
+    t.equal(await statusOf(account.token), 401)
+    if (refreshed === undefined) continue
+    const { refresh_token, access_token } = refreshed.body as { refresh_token: string; access_token: string }
+    t.equal(await statusOf(access_token), 401)
+    t.match(await refresh(refresh_token), { status: 401 })
+  }
+})
+
+t.test('ten logouts at once are no failure', async (t) => {
+  const account = await service.register('hasty')
+  const replies = await Promise.all(
+    Array.from({ length: 10 }, () => service.call('logout', { token: account.token })),
+  )
+  t.ok(replies.some(({ status }) => status === 204))
+  t.ok(replies.every(({ status }) => status === 204 || status === 401))
+  t.equal(await statusOf(account.token), 401)
+})
+
+const setRole = (account: Account, role: 'admin' | 'member') =>
+  service.expect('updateUser', 200, {
+    token: admin.token,
+    params: { user_id: account.id.toUpperCase() },
+    body: { role },
+  })
+
+t.test('promotion and demotion act on the next request', async (t) => {
+  const account = await service.register('rising')
+  const create = (username: string) =>
+    service.call('createUser', { token: account.token, body: someone(username) })
+  t.match(await create('rising-1'), { status: 403 })
+  await setRole(account, 'admin')
+  t.match(await create('rising-2'), { status: 201 })
+  await setRole(account, 'member')
+  t.match(await create('rising-3'), { status: 403 })
+  const { body } = await service.expect('getUser', 200, {
+    token: account.token,
+    params: { user_id: ada.id },
+  })
+  t.equal(body.email, null)
+})
+
+t.test('deletion acts on the next request', async (t) => {
+  const account = await service.register('doomed')
+  const { body: other } = await service.expect('login', 200, {
+    body: { email: account.email, password: account.password },
+  })
+  for (const token of [account.token, other.access_token]) t.equal(await statusOf(token), 200)
+  const params = { user_id: account.id.toUpperCase() }
+  await service.expect('deleteUser', 204, { token: admin.token, params })
+  for (const token of [account.token, other.access_token]) t.equal(await statusOf(token), 401)
+  t.match(await refresh(account.refreshToken), { status: 401 })
+  t.match(await refresh(other.refresh_token), { status: 401 })
+  const again = { body: { email: account.email, password: account.password } }
+  t.match(await service.call('login', again), { status: 401, body: { code: 'invalid_credentials' } })
+})
+
+t.test('sign-ins beside a deletion leave no live session', async (t) => {
+  const account = await service.register('gone')
+  const login = () => service.call('login', { body: { email: account.email, password: account.password } })
+  const replies = await Promise.all([
+    ...Array.from({ length: 4 }, login),
+    service.call('deleteUser', { token: admin.token, params: { user_id: account.id } }),
+    ...Array.from({ length: 4 }, login),
+  ])
+  t.ok(replies.every(({ status }) => [200, 204, 401].includes(status)))
+  for (const { status, body } of replies) {
+    if (status === 200) t.equal(await statusOf((body as { access_token: string }).access_token), 401)
+  }
+})
+
+t.test('another instance learns of it within 5 seconds', async (t) => {
+  const account = await service.register('elsewhere')
+  const { sub, sid } = decode(account.token, 1)
+  const elsewhere = cacheSessions(service.deps.db)
+  const roleThere = () => elsewhere.roleOf(String(sid), String(sub))
+  t.equal(await roleThere(), 'member')
+  const cached = performance.now()
+  await service.expect('logout', 204, { token: account.token })
+  while ((await roleThere()) !== null && performance.now() - cached < 10_000) {
+    await setTimeout(50)
+  }
+  t.equal(await roleThere(), null)
+  t.ok(performance.now() - cached < 5_500, `${Math.round(performance.now() - cached)} ms`)
+})

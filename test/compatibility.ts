@@ -1,0 +1,61 @@
+import t from 'tap'
+import { judge } from '../scripts/compatibility.ts'
+
+/** The rules of `npm run check:compatibility`; the tool that finds breaking changes is proved by each run of it. */
+
+const breaking = ['PUT /tasks/{task_id}: the response field due_at was removed']
+const changelogOf = (version: string): string =>
+  `# Changelog\n\n## ${version}\n\nWords.\n\n## 0.0.1 - 2020-01-01\n`
+
+const faultsOf = (released: string | null, version: string, changes: readonly string[] = []): string[] =>
+  judge({ version, released, breaking: changes, changelog: changelogOf(version) })
+
+t.test('a breaking change needs a version that says so', async (t) => {
+  const refused = [
+    ['0.1.0', '0.1.0', '0.2.0'],
+    ['0.1.0', '0.1.1', '0.2.0'],
+    ['1.2.3', '1.2.3', '2.0.0'],
+    ['1.2.3', '1.3.0', '2.0.0'],
+    ['1.9.9', '1.10.0', '2.0.0'],
+  ] as const
+  for (const [released, version, needed] of refused) {
+    const [verdict = '', ...changes] = faultsOf(released, version, breaking)
+    t.match(verdict, `info.version ${version} may not break clients of ${released}; make it ${needed}`)
+    t.strictSame(changes, [`  ${breaking[0]}`])
+  }
+  for (const [released, version] of [
+    ['0.1.0', '0.2.0'],
+    ['0.9.1', '0.10.0'],
+    ['0.1.0', '1.0.0'],
+    ['1.2.3', '2.0.0'],
+    ['9.0.0', '10.0.0'],
+  ] as const)
+    t.strictSame(faultsOf(released, version, breaking), [], `${released} to ${version}`)
+})
+
+t.test('any other change may have any version from the released one on', async (t) => {
+  for (const version of ['0.1.2', '0.1.3', '0.2.0', '1.0.0'])
+    t.strictSame(faultsOf('0.1.2', version), [], version)
+  for (const version of ['0.1.1', '0.0.9'])
+    t.match(faultsOf('0.1.2', version), [`info.version ${version} is older than the released 0.1.2`])
+})
+
+t.test('before the first release nothing can break', async (t) => {
+  t.strictSame(faultsOf(null, '0.1.0'), [])
+})
+
+t.test('CHANGELOG.md has an entry for the version, released or not', async (t) => {
+  const missing = ['CHANGELOG.md has no entry "## 0.1.0"']
+  for (const changelog of ['', '## 0.1.0-rc', '## 0.1.01', '## 0.1', 'About ## 0.1.0', '### 0.1.0']) {
+    for (const released of [null, '0.1.0'])
+      t.strictSame(judge({ version: '0.1.0', released, breaking: [], changelog }), missing, changelog)
+  }
+  const dated = '## 0.1.0 - 2027-01-04'
+  t.strictSame(judge({ version: '0.1.0', released: null, breaking: [], changelog: dated }), [])
+})
+
+t.test('what is not a version is refused', async (t) => {
+  for (const version of ['', '1', '1.0', 'v1.0.0', '1.0.0-rc.1', '01.0.0', '1.0.0 '])
+    t.match(faultsOf(null, version), [/is not a version/], version)
+  t.match(faultsOf('latest', '1.0.0'), [/released info.version latest is not a version/])
+})

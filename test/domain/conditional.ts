@@ -1,0 +1,89 @@
+import t from 'tap'
+import { matchesStrongly, matchesWeakly, parseETagList } from '../../src/domain/conditional.ts'
+
+const strong = (opaque: string) => ({ weak: false, opaque })
+const weak = (opaque: string) => ({ weak: true, opaque })
+
+t.test('a star stands alone', async (t) => {
+  t.equal(parseETagList('*'), '*')
+  t.equal(parseETagList(' \t* '), '*')
+  for (const header of ['**', '*,', '*, "a"', '"a", *', 'W/*']) t.equal(parseETagList(header), null, header)
+})
+
+t.test('entity tags are read in order', async (t) => {
+  t.same(parseETagList('"a"'), [strong('"a"')])
+  t.same(parseETagList('W/"a"'), [weak('"a"')])
+  t.same(parseETagList('"a",W/"b" ,\t"c"'), [strong('"a"'), weak('"b"'), strong('"c"')])
+  t.same(parseETagList('""'), [strong('""')], 'the empty tag is one')
+  t.same(parseETagList('"a,b", "W/", "\\", "*"'), ['"a,b"', '"W/"', '"\\"', '"*"'].map(strong))
+  t.same(parseETagList('"\x80\xff!#~"'), [strong('"\x80\xff!#~"')])
+})
+
+t.test('empty list elements are skipped', async (t) => {
+  t.same(parseETagList(', "a",, \t,"b" ,'), [strong('"a"'), strong('"b"')])
+  t.same(parseETagList(''), [])
+  t.same(parseETagList(' , '), [])
+})
+
+t.test('malformed headers', async (t) => {
+  const malformed = [
+    'a',
+    '"a',
+    'a"',
+    '"',
+    '"a" "b"',
+    '"a""b"',
+    '"a";q=1',
+    'w/"a"',
+    'W/ "a"',
+    'W /"a"',
+    'W/',
+    'W/a',
+    '"a b"',
+    '"a\tb"',
+    '"a\x7f"',
+    '"a\x00"',
+    '"a\u0100"',
+    '"a"\n',
+    "'a'",
+    '"a", b',
+  ]
+  for (const header of malformed) t.equal(parseETagList(header), null, JSON.stringify(header))
+})
+
+t.test('long headers take linear time', async (t) => {
+  const length = 8192
+  const valid = Array.from({ length: length / 4 }, () => '""').join(', ')
+  t.equal(parseETagList(valid)?.length, length / 4)
+  const started = performance.now()
+  for (const unit of [',', ' ', '"', '"",', 'W/', '"" ', 'W/"', '" ']) {
+    parseETagList(unit.repeat(length / unit.length))
+    parseETagList(`"${unit.repeat(length / unit.length)}`)
+    parseETagList(`${unit.repeat(length / unit.length)}x`)
+  }
+  t.ok(performance.now() - started < 1000, 'a quadratic or worse parser would take longer')
+})
+
+t.test('comparison', async (t) => {
+  const list = [strong('"a"'), weak('"b"')]
+
+  t.test('strong: a weak tag matches nothing', async (t) => {
+    t.equal(matchesStrongly(list, '"a"'), true)
+    t.equal(matchesStrongly(list, '"b"'), false)
+    t.equal(matchesStrongly(list, '"A"'), false)
+    t.equal(matchesStrongly(list, '"c"'), false)
+  })
+
+  t.test('weak: weakness does not matter', async (t) => {
+    t.equal(matchesWeakly(list, '"a"'), true)
+    t.equal(matchesWeakly(list, '"b"'), true)
+    t.equal(matchesWeakly(list, '"c"'), false)
+  })
+
+  t.test('a star matches, an empty list does not', async (t) => {
+    t.equal(matchesStrongly('*', '"a"'), true)
+    t.equal(matchesWeakly('*', '"a"'), true)
+    t.equal(matchesStrongly([], '"a"'), false)
+    t.equal(matchesWeakly([], '"a"'), false)
+  })
+})

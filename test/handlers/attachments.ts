@@ -1,0 +1,876 @@
+import { parse as parseDisposition } from 'content-disposition'
+import { createHash, randomBytes } from 'node:crypto'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { request } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { newId } from '../../src/db/ids.ts'
+import { diskStorage } from '../../src/storage/disk.ts'
+import { type Storage, StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { head, openRaw, sendRaw } from '../fixture/raw.ts'
+import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
+
+type Schemas = components['schemas']
+
+const maxBytes = 100_000
+const folder = await mkdtemp(join(tmpdir(), 'taskwright-attachments-'))
+const incoming = join(folder, 'incoming')
+const disk = await diskStorage(folder)
+
+/** What the disk is to fail with; null while it works. */
+let fault: Error | null = null
+
+/** A real disk that fails when some bytes of a file have been written, or when a file is opened. */
+const storage: Storage = {
+  ...disk,
+  put: (source, options) => disk.put(fault === null ? source : interrupted(source), options),
+  open: async (key, range) => {
+    if (fault !== null) throw fault
+    return disk.open(key, range)
+  },
+}
+
+async function* interrupted(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  for await (const chunk of source) {
+    yield chunk.subarray(0, 1)
+    if (fault !== null) throw fault
+  }
+}
+
+const service = await startService(t, { storage, config: { attachmentMaxBytes: maxBytes } })
+t.teardown(() => rm(folder, { recursive: true, force: true }))
+const admin = await service.register('admin')
+
+let count = 0
+const register = (): Promise<Account> => service.register(`user${(count += 1)}`)
+
+const newTask = async ({ token }: Account, more: object = {}): Promise<Schemas['Task']> =>
+  (await service.expect('createTask', 201, { token, body: { title: 'With files', ...more } })).body
+
+/** A user with a task of their own. */
+const newOwner = async () => {
+  const owner = await register()
+  return { owner, task: await newTask(owner) }
+}
+
+const attach = async ({ token }: Account, task: Schemas['Task'], form = fileForm('First release.')) =>
+  service.expect('addTaskAttachment', 201, { token, params: { task_id: task.id }, body: form })
+
+const download = async ({ token }: Account, attachment: Schemas['Attachment'], more: Call = {}) =>
+  service.call('downloadAttachment', { token, params: { attach_id: attachment.id }, ...more })
+
+const text = (body: unknown): string => Buffer.from((body ?? []) as Uint8Array).toString()
+
+/** Every file in the storage, unfinished ones included. */
+const filesOnDisk = async (): Promise<string[]> => {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .toSorted()
+}
+
+/** The file that `action` leaves behind. */
+const fileMadeBy = async <T>(action: () => Promise<T>): Promise<{ result: T; path: string }> => {
+  const before = new Set(await filesOnDisk())
+  const result = await action()
+  const [path, ...more] = (await filesOnDisk()).filter((file) => !before.has(file))
+  if (path === undefined || more.length > 0) throw new Error('Exactly one new file was expected')
+  return { result, path }
+}
+
+const isGone = (path: string) => async () => !(await filesOnDisk()).includes(path)
+
+/** Runs `action`, which is to fail, and checks that neither a row nor a file is left. */
+const leavesNothing = async (
+  t: Test,
+  owner: Account,
+  task: Schemas['Task'],
+  action: () => Promise<unknown>,
+) => {
+  const before = await filesOnDisk()
+  await action()
+  const params = { task_id: task.id }
+  const { body } = await service.expect('listTaskAttachments', 200, { token: owner.token, params })
+  t.same(body.items, [], 'no row is left')
+  await eventually('no file is left', async () => String(await filesOnDisk()) === String(before))
+}
+
+/** A form as it is on the wire, for what FormData does not send. */
+const rawForm = (...parts: readonly { readonly head: string; readonly content: string | Uint8Array }[]) => {
+  const pieces = parts.flatMap((part) => [`--limit\r\n${part.head}\r\n\r\n`, part.content, '\r\n'])
+  return Buffer.concat([...pieces, '--limit--\r\n'].map((piece) => Buffer.from(piece as string)))
+}
+
+const formType = { 'content-type': 'multipart/form-data; boundary=limit' }
+const partHead = (parameters: string) => `Content-Disposition: form-data; ${parameters}`
+const fileHead = partHead('name="file"; filename="a.txt"')
+
+t.test('listTaskAttachments', async (t) => {
+  const { owner, task } = await newOwner()
+  const { token } = owner
+  const params = { task_id: task.id }
+  const attachments: Schemas['Attachment'][] = []
+  for (const name of ['one', 'two', 'three'])
+    attachments.push((await attach(owner, task, fileForm(name, name))).body)
+
+  t.test('200: the newest first, page by page', async (t) => {
+    const all = await service.expect('listTaskAttachments', 200, {
+      token,
+      params,
+      query: { include_total: true },
+    })
+    t.same(all.body, { items: attachments.toReversed(), next_cursor: null, total: 3 })
+    const query = { limit: 2 }
+    const first = await service.expect('listTaskAttachments', 200, { token, params, query })
+    t.same(first.body.items, attachments.toReversed().slice(0, 2))
+    const cursor = first.body.next_cursor ?? ''
+    t.match(first.headers.get('link'), `</tasks/${task.id}/attachments?limit=2&cursor=`)
+    const second = await service.expect('listTaskAttachments', 200, {
+      token,
+      params,
+      query: { ...query, cursor },
+    })
+    t.same(second.body, { items: attachments.toReversed().slice(2), next_cursor: null, total: null })
+  })
+
+  t.test('200: none', async (t) => {
+    const { owner, task } = await newOwner()
+    const { body } = await service.expect('listTaskAttachments', 200, {
+      token: owner.token,
+      params: { task_id: task.id },
+      query: { include_total: true },
+    })
+    t.same(body, { items: [], next_cursor: null, total: 0 })
+  })
+
+  t.test('400: a malformed id, a cursor of another list', async (t) => {
+    const malformed = await service.expect('listTaskAttachments', 400, { token, params: { task_id: '1' } })
+    t.same(malformed.body.errors, [{ pointer: '/task_id', detail: 'must be a UUID' }])
+    const page = await service.expect('listTaskAttachments', 200, { token, params, query: { limit: 1 } })
+    const other = await newTask(owner)
+    const foreign = await service.expect('listTaskAttachments', 400, {
+      token,
+      params: { task_id: other.id },
+      query: { cursor: page.body.next_cursor ?? '' },
+    })
+    t.equal(foreign.body.errors?.[0]?.pointer, '/cursor')
+  })
+
+  t.test('401', async (t) => {
+    const { body } = await service.expect('listTaskAttachments', 401, { params })
+    t.equal(body.code, 'unauthorized')
+  })
+
+  t.test('404: a task that is not there is like one that is not seen', async (t) => {
+    const stranger = await register()
+    const unseen = await service.expect('listTaskAttachments', 404, { token: stranger.token, params })
+    const missing = await service.expect('listTaskAttachments', 404, { token, params: { task_id: newId() } })
+    t.equal(unseen.body.detail, missing.body.detail)
+  })
+})
+
+t.test('addTaskAttachment', async (t) => {
+  t.test('201: says what was stored, and the task counts it', async (t) => {
+    const { owner, task } = await newOwner()
+    const content = 'First release.'
+    const { body, headers } = await attach(owner, task, fileForm(content, 'notes.md', 'text/markdown'))
+    const sha256 = createHash('sha256').update(content).digest('hex')
+    t.match(body, {
+      task_id: task.id,
+      file_name: 'notes.md',
+      content_type: 'text/markdown',
+      size: content.length,
+      sha256,
+      uploaded_by: owner.id,
+    })
+    t.equal(headers.get('location'), `/attachments/${body.id}`)
+    t.equal(headers.get('etag'), `"${sha256}"`)
+    const after = await service.expect('getTask', 200, { token: owner.token, params: { task_id: task.id } })
+    t.equal(after.body.attachment_count, 1)
+    t.ok(after.body.version > task.version, 'the task has another version')
+  })
+
+  t.test('201: an empty file', async (t) => {
+    const { owner, task } = await newOwner()
+    const { body } = await attach(owner, task, fileForm('', 'empty'))
+    t.equal(body.size, 0)
+    t.equal(body.sha256, createHash('sha256').digest('hex'))
+    const got = await download(owner, body)
+    t.equal(got.status, 200)
+    t.equal(got.headers.get('content-length'), '0')
+  })
+
+  t.test('201: random bytes come back as they were', async (t) => {
+    const { owner, task } = await newOwner()
+    const content = randomBytes(maxBytes)
+    const { body } = await attach(owner, task, fileForm(content, 'random', 'application/x-random'))
+    t.equal(body.size, content.length)
+    t.equal(body.sha256, createHash('sha256').update(content).digest('hex'))
+    const got = await download(owner, body)
+    t.ok(content.equals(got.body as Uint8Array))
+    t.equal(got.headers.get('content-type'), 'application/x-random')
+  })
+
+  t.test('201: an assignee and an administrator may attach', async (t) => {
+    const { owner } = await newOwner()
+    const assignee = await register()
+    const task = await newTask(owner, { assignee_id: assignee.id })
+    t.equal((await attach(assignee, task)).body.uploaded_by, assignee.id)
+    t.equal((await attach(admin, task)).body.uploaded_by, admin.id)
+  })
+
+  t.test('201: a media type that is none is kept as bytes', async (t) => {
+    const { owner, task } = await newOwner()
+    for (const claimed of ['nonsense', 'text/html, text/plain', 'a/b/c', `a/${'b'.repeat(200)}`]) {
+      const body = rawForm({ head: `${fileHead}\r\nContent-Type: ${claimed}`, content: 'x' })
+      const { body: attachment } = await service.expect('addTaskAttachment', 201, {
+        token: owner.token,
+        params: { task_id: task.id },
+        headers: formType,
+        body,
+      })
+      t.match(attachment.content_type, /^[a-z]+\/[a-z-]+$/, claimed)
+      t.equal((await download(owner, attachment)).status, 200)
+    }
+  })
+
+  t.test('400: what is not a form with one file named file', async (t) => {
+    const { owner, task } = await newOwner()
+    const whole = rawForm({ head: fileHead, content: 'x' }).toString()
+    const file = { head: fileHead, content: 'x' }
+    const field = { head: partHead('name="note"'), content: 'x' }
+    const forms: readonly { what: string; body: string | Uint8Array; pointer?: string; type?: string }[] = [
+      { what: 'two files', body: rawForm(file, file), pointer: '/file' },
+      { what: '20 files', body: rawForm(...Array.from({ length: 20 }, () => file)), pointer: '/file' },
+      {
+        what: '1,001 fields',
+        body: rawForm(...Array.from({ length: 1_001 }, () => field)),
+        pointer: '/note',
+      },
+      {
+        what: '1,001 fields behind a file',
+        body: rawForm(file, ...Array.from({ length: 1_001 }, () => field)),
+      },
+      { what: 'a field before the file', body: rawForm(field, file), pointer: '/note' },
+      { what: 'a field behind the file', body: rawForm(file, field), pointer: '/note' },
+      { what: 'a huge field', body: rawForm({ ...field, content: 'x'.repeat(maxBytes) }) },
+      {
+        what: 'a huge field name',
+        body: rawForm({ ...field, head: partHead(`name="${'x'.repeat(10_000)}"`) }),
+      },
+      { what: 'no part', body: '--limit--\r\n', pointer: '/file' },
+      { what: 'an empty form', body: '\r\n' },
+      {
+        what: 'another name',
+        body: rawForm({ ...file, head: partHead('name="upload"; filename="a"') }),
+        pointer: '/upload',
+      },
+      {
+        what: 'a prototype for a name',
+        body: rawForm({ ...file, head: partHead('name="__proto__"; filename="a"') }),
+      },
+      { what: 'no name', body: rawForm({ ...file, head: partHead('filename="a"') }) },
+      { what: 'a field instead of a file', body: rawForm({ ...file, head: partHead('name="file"') }) },
+      { what: 'a part without a head', body: '--limit\r\n\r\nx\r\n--limit--\r\n' },
+      { what: 'a form that ends in the file', body: whole.slice(0, -12) },
+      { what: 'a form that ends in a head', body: whole.slice(0, 30) },
+      { what: 'no boundary in the body', body: 'just text' },
+      { what: 'another boundary', body: whole, type: 'multipart/form-data; boundary=other' },
+      { what: 'no boundary in the type', body: whole, type: 'multipart/form-data' },
+      { what: 'an empty boundary', body: whole, type: 'multipart/form-data; boundary=' },
+      { what: 'a huge boundary', body: whole, type: `multipart/form-data; boundary=${'x'.repeat(5_000)}` },
+    ]
+    for (const { what, body, pointer, type } of forms) {
+      await leavesNothing(t, owner, task, async () => {
+        const { body: problem } = await service.expect('addTaskAttachment', 400, {
+          token: owner.token,
+          params: { task_id: task.id },
+          headers: { 'content-type': type ?? formType['content-type'] },
+          body,
+        })
+        t.equal(problem.code, 'invalid_request', what)
+        if (pointer !== undefined) t.equal(problem.errors?.[0]?.pointer, pointer, what)
+      })
+    }
+    t.equal(Object.getPrototypeOf({}), Object.prototype)
+    t.equal((await attach(owner, task)).body.size, 14, 'a good one is taken after all of them')
+  })
+
+  t.test('400: no body at all', async (t) => {
+    const { owner, task } = await newOwner()
+    const lines = [
+      `POST /tasks/${task.id}/attachments HTTP/1.1`,
+      'Host: x',
+      `Authorization: Bearer ${owner.token}`,
+    ]
+    const answer = await sendRaw(
+      t,
+      service.url,
+      head(...lines, 'Content-Type: multipart/form-data; boundary=x'),
+    )
+    t.equal(answer.status, 400)
+  })
+
+  t.test('401', async (t) => {
+    const { owner, task } = await newOwner()
+    await leavesNothing(t, owner, task, async () => {
+      const params = { task_id: task.id }
+      const { headers } = await service.expect('addTaskAttachment', 401, { params, body: fileForm('x') })
+      t.match(headers.get('www-authenticate'), 'Bearer')
+    })
+  })
+
+  t.test('404: of a task that is not there or not seen', async (t) => {
+    const { owner, task } = await newOwner()
+    const stranger = await register()
+    await leavesNothing(t, owner, task, async () => {
+      const foreign = { token: stranger.token, params: { task_id: task.id }, body: fileForm('x') }
+      const unseen = await service.expect('addTaskAttachment', 404, foreign)
+      const unknown = { token: owner.token, params: { task_id: newId() }, body: fileForm('x') }
+      const missing = await service.expect('addTaskAttachment', 404, unknown)
+      t.equal(unseen.body.detail, missing.body.detail)
+    })
+  })
+
+  t.test('413: one byte more than the limit', async (t) => {
+    const { owner, task } = await newOwner()
+    const params = { task_id: task.id }
+    await leavesNothing(t, owner, task, async () => {
+      const body = fileForm(randomBytes(maxBytes + 1))
+      const { body: problem } = await service.expect('addTaskAttachment', 413, {
+        token: owner.token,
+        params,
+        body,
+      })
+      t.match(problem.detail, String(maxBytes))
+    })
+    await leavesNothing(t, owner, task, async () => {
+      const body = rawForm({ head: fileHead, content: randomBytes(maxBytes + 1) })
+      const chunks = ReadableStream.from([body.subarray(0, 70_000), body.subarray(70_000)])
+      const response = await fetch(`${service.url}/tasks/${task.id}/attachments`, {
+        method: 'POST',
+        headers: { ...formType, authorization: `Bearer ${owner.token}` },
+        body: chunks,
+        duplex: 'half',
+      })
+      t.equal(response.status, 413, 'without a Content-Length too')
+      t.match(await response.json(), { code: 'content_too_large' })
+    })
+    t.equal((await attach(owner, task, fileForm(randomBytes(maxBytes)))).body.size, maxBytes)
+  })
+
+  t.test('413: a form that cannot fit is refused before it is sent', async (t) => {
+    const { owner, task } = await newOwner()
+    await leavesNothing(t, owner, task, async () => {
+      const answer = await sendRaw(
+        t,
+        service.url,
+        head(
+          `POST /tasks/${task.id}/attachments HTTP/1.1`,
+          'Host: x',
+          `Authorization: Bearer ${owner.token}`,
+          'Content-Type: multipart/form-data; boundary=limit',
+          'Content-Length: 100000000000',
+        ),
+      )
+      t.equal(answer.status, 413)
+      t.match(answer.body, { code: 'content_too_large' })
+    })
+  })
+
+  t.test('415: another media type, or none', async (t) => {
+    const { owner, task } = await newOwner()
+    for (const type of ['application/json', 'application/x-www-form-urlencoded', 'multipart/mixed', '']) {
+      await leavesNothing(t, owner, task, async () => {
+        const { body } = await service.expect('addTaskAttachment', 415, {
+          token: owner.token,
+          params: { task_id: task.id },
+          headers: { 'content-type': type },
+          body: '{}',
+        })
+        t.match(body.detail, 'multipart/form-data', type)
+      })
+    }
+  })
+
+  t.test('503 and 507: a storage that fails leaves nothing behind, and a retry works', async (t) => {
+    t.teardown(() => (fault = null))
+    const { owner, task } = await newOwner()
+    const upload = () => ({
+      token: owner.token,
+      params: { task_id: task.id },
+      body: fileForm(randomBytes(maxBytes)),
+    })
+    for (const [status, error, code] of [
+      [507, new StorageFull({ cause: new Error('/secret/path') }), 'insufficient_storage'],
+      [503, new StorageUnavailable({ cause: new Error('/secret/path') }), 'service_unavailable'],
+    ] as const) {
+      await leavesNothing(t, owner, task, async () => {
+        fault = error
+        const { body } = await service.expect('addTaskAttachment', status, upload())
+        fault = null
+        t.equal(body.code, code)
+        t.notMatch(JSON.stringify(body), 'secret')
+      })
+    }
+    const { body } = await service.expect('addTaskAttachment', 201, upload())
+    t.equal(body.size, maxBytes)
+  })
+})
+
+t.test('a file name is kept as data', async (t) => {
+  const { owner, task } = await newOwner()
+  const upload = (parameters: string): Call => ({
+    token: owner.token,
+    params: { task_id: task.id },
+    headers: formType,
+    body: rawForm({ head: partHead(`name="file"; ${parameters}`), content: 'x' }),
+  })
+
+  t.test('and comes back with the download', async (t) => {
+    const names: readonly (readonly [sent: string, kept: string])[] = [
+      ['filename="plain.txt"', 'plain.txt'],
+      ['filename="a \\"quoted\\" name.txt"', 'a "quoted" name.txt'],
+      ['filename="semi;colon, comma.txt"', 'semi;colon, comma.txt'],
+      ['filename="it\'s 100%.txt"', "it's 100%.txt"],
+      ['filename="Grüße ☃ 🎉.txt"', 'Grüße ☃ 🎉.txt'],
+      ['filename="e\u0301.txt"', '\u00e9.txt'],
+      ["filename*=UTF-8''na%C3%AFve%20%E2%82%AC.txt", 'naïve €.txt'],
+      ['filename="../../../etc/passwd"', 'passwd'],
+      ['filename="/etc/passwd"', 'passwd'],
+      ['filename="C:\\\\Windows\\\\win.ini"', 'win.ini'],
+      ['filename="CON"', 'CON'],
+      ['filename=".htaccess"', '.htaccess'],
+      [`filename="${'é'.repeat(255)}"`, 'é'.repeat(255)],
+      [`filename="${'🎉'.repeat(255)}"`, '🎉'.repeat(255)],
+    ]
+    for (const [sent, kept] of names) {
+      const { result, path } = await fileMadeBy(() => service.expect('addTaskAttachment', 201, upload(sent)))
+      t.equal(result.body.file_name, kept, sent)
+      t.match(path, /\/[0-9a-f]{2}\/[0-9a-f-]{36}$/, 'the file has a generated name')
+      const { headers } = await download(owner, result.body)
+      const { type, parameters } = parseDisposition(headers.get('content-disposition') ?? '')
+      t.equal(type, 'attachment')
+      t.equal(parameters.filename, kept)
+    }
+  })
+
+  t.test('or refused with 400', async (t) => {
+    for (const sent of [
+      `filename="${'x'.repeat(256)}"`,
+      `filename="${'🎉'.repeat(256)}"`,
+      "filename*=UTF-8''a%0D%0AX-Evil:%20yes.txt",
+      "filename*=UTF-8''a%00b.txt",
+      "filename*=UTF-8''a%1Bb.txt",
+      'filename="a\u0007.txt"',
+      'filename=""',
+      'filename=".."',
+      'filename="../"',
+    ]) {
+      const before = await filesOnDisk()
+      const { body } = await service.expect('addTaskAttachment', 400, upload(sent))
+      t.equal(body.errors?.[0]?.pointer, '/file', sent)
+      t.same(await filesOnDisk(), before)
+    }
+  })
+
+  t.test('and a line break in it makes no header', async (t) => {
+    const { body } = await service.expect('addTaskAttachment', 201, upload('filename="a\r\nX-Evil: yes.txt"'))
+    t.notMatch(body.file_name, /\p{Cc}/u)
+    const { headers } = await download(owner, body)
+    t.equal(headers.get('x-evil'), null)
+    t.equal(parseDisposition(headers.get('content-disposition') ?? '').parameters.filename, body.file_name)
+  })
+})
+
+t.test('downloadAttachment', async (t) => {
+  const { owner, task } = await newOwner()
+  const content = '0123456789'
+  const stored = await fileMadeBy(() => attach(owner, task, fileForm(content, 'digits.txt')))
+  const attachment = stored.result.body
+  const etag = stored.result.headers.get('etag') ?? ''
+  const digest = `sha-256=:${createHash('sha256').update(content).digest('base64')}:`
+  const get = (headers: Readonly<Record<string, string>>, more: Call = {}) =>
+    download(owner, attachment, { headers, ...more })
+
+  t.test('200: the whole file, and how it may be used', async (t) => {
+    const { status, headers, body } = await get({})
+    t.equal(status, 200)
+    t.equal(text(body), content)
+    t.equal(headers.get('content-length'), '10')
+    t.equal(headers.get('etag'), etag)
+    t.equal(headers.get('repr-digest'), digest)
+    t.equal(headers.get('accept-ranges'), 'bytes')
+    t.match(headers.get('content-type'), /^text\/plain/)
+    t.equal(
+      Date.parse(headers.get('last-modified') ?? ''),
+      Math.floor(Date.parse(attachment.created_at) / 1000) * 1000,
+    )
+  })
+
+  t.test('200: a file cannot do anything in a browser', async (t) => {
+    const script = '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+    for (const type of ['text/html', 'image/svg+xml', 'image/png', 'application/javascript']) {
+      const { body } = await attach(owner, task, fileForm(script, 'picture.png', type))
+      const { headers } = await download(owner, body)
+      t.ok(headers.get('content-type')?.startsWith(type))
+      t.equal(headers.get('x-content-type-options'), 'nosniff')
+      t.match(headers.get('content-security-policy'), /\bsandbox\b/)
+      t.match(headers.get('content-disposition'), /^attachment\b/)
+    }
+  })
+
+  t.test('200: HEAD has the headers and no body', async (t) => {
+    const { status, headers, body } = await get({}, { method: 'HEAD' })
+    t.equal(status, 200)
+    t.equal(body, null)
+    t.equal(headers.get('content-length'), '10')
+    t.equal(headers.get('repr-digest'), digest)
+    const ranged = await get({ range: 'bytes=2-4' }, { method: 'HEAD' })
+    t.equal(ranged.status, 200, 'a range is for GET alone (RFC 9110 §14.2)')
+    t.equal(ranged.headers.get('content-length'), '10')
+  })
+
+  t.test('200: a range that is malformed, or more than one, is ignored', async (t) => {
+    for (const range of [
+      'bytes=0-1,3-4',
+      'bytes=5-2',
+      'bytes=',
+      'bytes=-',
+      'bytes=a-b',
+      'lines=0-1',
+      '0-1',
+      'bytes=1.5-',
+    ]) {
+      const { status, headers, body } = await get({ range })
+      t.equal(status, 200, range)
+      t.equal(headers.get('content-range'), null)
+      t.equal(text(body), content)
+    }
+  })
+
+  t.test('206: one range', async (t) => {
+    for (const [range, part, first, last] of [
+      ['bytes=0-3', '0123', 0, 3],
+      ['bytes=4-4', '4', 4, 4],
+      ['bytes=7-', '789', 7, 9],
+      ['bytes=-2', '89', 8, 9],
+      ['bytes=-99', '0123456789', 0, 9],
+      ['bytes=5-99999', '56789', 5, 9],
+      ['Bytes=0-0', '0', 0, 0],
+    ] as const) {
+      const { status, headers, body } = await get({ range })
+      t.equal(status, 206, range)
+      t.equal(text(body), part)
+      t.equal(headers.get('content-range'), `bytes ${first}-${last}/10`)
+      t.equal(headers.get('content-length'), String(part.length))
+      t.equal(headers.get('repr-digest'), digest, 'of the whole file')
+    }
+  })
+
+  t.test('206 or 200: If-Range', async (t) => {
+    const range = 'bytes=0-3'
+    t.equal((await get({ range, 'if-range': etag })).status, 206)
+    const modified = (await get({})).headers.get('last-modified') ?? ''
+    for (const other of ['"other"', `W/${etag}`, modified, etag.slice(1, -1), '*']) {
+      const { status, body } = await get({ range, 'if-range': other })
+      t.equal(status, 200, other)
+      t.equal(text(body), content)
+    }
+    t.equal((await get({ range: 'bytes=99-', 'if-range': '"other"' })).status, 200)
+  })
+
+  t.test('304: If-None-Match', async (t) => {
+    for (const list of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
+      const { status, headers, body } = await get({ 'if-none-match': list })
+      t.equal(status, 304, list)
+      t.equal(body, null)
+      t.equal(headers.get('etag'), etag)
+      t.equal(headers.get('content-length'), null)
+    }
+    t.equal((await get({ 'if-none-match': '"other"' })).status, 200)
+    t.equal((await get({ 'if-none-match': etag }, { method: 'HEAD' })).status, 304)
+    t.equal((await get({ 'if-none-match': etag, range: 'bytes=0-1' })).status, 304)
+    const late = await get({ 'if-none-match': etag, range: 'bytes=99-' })
+    t.equal(late.status, 304, 'is asked before Range (RFC 9110 §13.2.2)')
+  })
+
+  t.test('400: a malformed id, a malformed If-None-Match', async (t) => {
+    const malformed = await download(owner, { ...attachment, id: 'x' })
+    t.equal(malformed.status, 400)
+    const { status, headers, body } = await get({ 'if-none-match': 'no quotes' })
+    t.equal(status, 400)
+    t.match(body, { errors: [{ pointer: '/If-None-Match' }] })
+    t.equal(headers.get('content-disposition'), null, 'a problem is not the file')
+    t.equal(headers.get('etag'), null)
+  })
+
+  t.test('401', async (t) => {
+    const { status } = await download({ ...owner, token: 'x' }, attachment)
+    t.equal(status, 401)
+  })
+
+  t.test('404', async (t) => {
+    const unseen = await download(await register(), attachment)
+    const missing = await download(owner, { ...attachment, id: newId() })
+    t.strictSame([unseen.status, missing.status], [404, 404])
+  })
+
+  t.test('410: the file is not in the storage any more', async (t) => {
+    const { result, path } = await fileMadeBy(() => attach(owner, task))
+    await rm(path)
+    const { status, headers, body } = await download(owner, result.body)
+    t.equal(status, 410)
+    t.match(body, { code: 'file_lost' })
+    t.notMatch(JSON.stringify(body), folder)
+    for (const name of ['etag', 'repr-digest', 'content-disposition', 'last-modified'])
+      t.equal(headers.get(name), null, `a problem has no ${name} of the file`)
+    const ranged = await download(owner, result.body, { headers: { range: 'bytes=0-1' } })
+    t.equal(ranged.status, 410)
+    t.equal(ranged.headers.get('content-range'), null)
+    t.equal((await download(owner, result.body, { method: 'HEAD' })).status, 410, 'HEAD says the same')
+  })
+
+  t.test('416: a range behind the end', async (t) => {
+    for (const range of ['bytes=10-', 'bytes=99-100', 'bytes=-0']) {
+      const { status, headers, body } = await get({ range })
+      t.equal(status, 416, range)
+      t.equal(headers.get('content-range'), 'bytes */10')
+      t.match(body, { code: 'range_not_satisfiable' })
+      t.equal(headers.get('repr-digest'), null)
+    }
+  })
+
+  t.test('503: the storage cannot be read', async (t) => {
+    t.teardown(() => (fault = null))
+    fault = new StorageUnavailable({ cause: new Error('/secret/path') })
+    const { status, headers, body } = await get({})
+    t.equal(status, 503)
+    t.ok(Number(headers.get('retry-after')) > 0)
+    t.notMatch(JSON.stringify(body), 'secret')
+  })
+})
+
+t.test('deleteAttachment', async (t) => {
+  const remove = ({ token }: Account, attachment: Schemas['Attachment'], headers = {}) =>
+    service.call('deleteAttachment', { token, params: { attach_id: attachment.id }, headers })
+
+  t.test('204: its bytes go with it, and the task counts one less', async (t) => {
+    const { owner, task } = await newOwner()
+    const { result, path } = await fileMadeBy(() => attach(owner, task))
+    const read = { token: owner.token, params: { task_id: task.id } }
+    const before = await service.expect('getTask', 200, read)
+    t.equal((await remove(owner, result.body)).status, 204)
+    t.equal((await download(owner, result.body)).status, 404)
+    const after = await service.expect('getTask', 200, read)
+    t.equal(after.body.attachment_count, 0)
+    t.ok(after.body.version > before.body.version)
+    await eventually('the file is gone', isGone(path))
+  })
+
+  t.test('204: for its uploader, the owner of its task, and an administrator', async (t) => {
+    const owner = await register()
+    const assignee = await register()
+    const task = await newTask(owner, { assignee_id: assignee.id })
+    for (const remover of [assignee, owner, admin]) {
+      const { body } = await attach(assignee, task)
+      t.equal((await remove(remover, body)).status, 204)
+    }
+  })
+
+  t.test('204: If-Match with the current ETag, or any', async (t) => {
+    const { owner, task } = await newOwner()
+    for (const list of ['*', null, '"other", ']) {
+      const { body, headers } = await attach(owner, task)
+      const etag = headers.get('etag') ?? ''
+      const match = list === '*' ? list : `${list ?? ''}${etag}`
+      t.equal((await remove(owner, body, { 'if-match': match })).status, 204, match)
+    }
+  })
+
+  t.test('400: a malformed id, a malformed If-Match', async (t) => {
+    const { owner, task } = await newOwner()
+    const { body } = await attach(owner, task)
+    t.equal((await remove(owner, { ...body, id: '../tasks' })).status, 400)
+    t.equal((await remove(owner, body, { 'if-match': 'no quotes' })).status, 400)
+    t.equal((await download(owner, body)).status, 200)
+  })
+
+  t.test('401, 403 and 404: nobody else may, and the file is intact', async (t) => {
+    const owner = await register()
+    const assignee = await register()
+    const stranger = await register()
+    const task = await newTask(owner, { assignee_id: assignee.id })
+    await newTask(stranger)
+    const { body } = await attach(owner, task)
+    t.equal((await remove({ ...owner, token: 'x' }, body)).status, 401)
+    t.equal((await remove(assignee, body)).status, 403)
+    t.equal((await remove(stranger, body)).status, 404)
+    t.equal((await remove(owner, { ...body, id: newId() })).status, 404)
+    t.equal(text((await download(owner, body)).body), 'First release.')
+  })
+
+  t.test('404: of an uploader who does not see the task any more', async (t) => {
+    const owner = await register()
+    const former = await register()
+    const task = await newTask(owner, { assignee_id: former.id })
+    const { body } = await attach(former, task)
+    await service.expect('updateTask', 200, {
+      token: owner.token,
+      params: { task_id: task.id },
+      body: { assignee_id: null },
+    })
+    t.equal((await remove(former, body)).status, 404)
+    t.equal((await download(former, body)).status, 404)
+    t.equal((await download(owner, body)).status, 200)
+  })
+
+  t.test('412: another ETag, or a weak one', async (t) => {
+    const { owner, task } = await newOwner()
+    const { body, headers } = await attach(owner, task)
+    for (const match of ['"other"', `W/${headers.get('etag')}`])
+      t.equal((await remove(owner, body, { 'if-match': match })).status, 412, match)
+    t.equal((await download(owner, body)).status, 200)
+  })
+})
+
+t.test('the bytes go with what they belong to', async (t) => {
+  t.test('deleteTask', async (t) => {
+    const { owner, task } = await newOwner()
+    const { result, path } = await fileMadeBy(() => attach(owner, task))
+    await service.expect('deleteTask', 204, { token: owner.token, params: { task_id: task.id } })
+    t.equal((await download(owner, result.body)).status, 404)
+    await eventually('the file is gone', isGone(path))
+  })
+
+  t.test('deleteUser', async (t) => {
+    const { owner, task } = await newOwner()
+    const { result, path } = await fileMadeBy(() => attach(owner, task))
+    await service.expect('deleteUser', 204, { token: owner.token, params: { user_id: owner.id } })
+    t.equal((await download(admin, result.body)).status, 404)
+    await eventually('the file is gone', isGone(path))
+  })
+
+  t.test('an uploader who is deleted leaves the file of another one’s task', async (t) => {
+    const owner = await register()
+    const uploader = await register()
+    const task = await newTask(owner, { assignee_id: uploader.id })
+    const { body } = await attach(uploader, task)
+    await service.expect('deleteUser', 204, { token: uploader.token, params: { user_id: uploader.id } })
+    const params = { task_id: task.id }
+    const { body: list } = await service.expect('listTaskAttachments', 200, { token: owner.token, params })
+    t.same(list.items, [{ ...body, uploaded_by: null }])
+    t.equal(text((await download(owner, body)).body), 'First release.')
+  })
+})
+
+/** An upload whose head has been read, and which has a temporary file if any bytes of it were sent. */
+const beginUpload = async (t: Test, account: Account, task: Schemas['Task'], size: number, sent: number) => {
+  const form = rawForm({ head: fileHead, content: randomBytes(size) })
+  const start = form.indexOf('\r\n\r\n') + 4
+  const connection = await openRaw(t, service.url)
+  connection.socket.write(
+    head(
+      `POST /tasks/${task.id}/attachments HTTP/1.1`,
+      'Host: x',
+      `Authorization: Bearer ${account.token}`,
+      `Content-Type: ${formType['content-type']}`,
+      `Content-Length: ${form.length}`,
+      'Expect: 100-continue',
+    ),
+  )
+  await connection.answer()
+  connection.socket.write(form.subarray(0, start + sent))
+  if (sent > 0) await eventually('it is being stored', async () => (await readdir(incoming)).length === 1)
+  return { ...connection, finish: () => connection.socket.write(form.subarray(start + sent)) }
+}
+
+t.test('a client that goes away leaves nothing behind', async (t) => {
+  const { owner, task } = await newOwner()
+  for (const percent of [0, 50, 99]) {
+    for (const [how, leave] of [
+      ['reset', 'resetAndDestroy'],
+      ['closed', 'destroy'],
+      ['half closed', 'end'],
+    ] as const) {
+      await t.test(`${how} at ${percent} %`, async (t) => {
+        await leavesNothing(t, owner, task, async () => {
+          const { socket } = await beginUpload(t, owner, task, maxBytes, (maxBytes * percent) / 100)
+          socket[leave]()
+        })
+      })
+    }
+  }
+  t.equal((await attach(owner, task)).body.size, 14, 'the next one is served')
+})
+
+t.test('what is deleted during an upload stays deleted', async (t) => {
+  t.test('the task', async (t) => {
+    const { owner, task } = await newOwner()
+    const before = await filesOnDisk()
+    const { answer, finish } = await beginUpload(t, owner, task, 1_000, 500)
+    await service.expect('deleteTask', 204, { token: owner.token, params: { task_id: task.id } })
+    finish()
+    t.equal((await answer()).status, 404)
+    await eventually('no file is left', async () => String(await filesOnDisk()) === String(before))
+    const left = await service.deps.db.run('select from attachments where task_id = $1', [task.id])
+    t.same(left, [], 'no row is left')
+  })
+
+  t.test('the uploader', async (t) => {
+    const { owner, task } = await newOwner()
+    const leaving = await register()
+    await service.expect('updateUser', 200, {
+      token: admin.token,
+      params: { user_id: leaving.id },
+      body: { role: 'admin' },
+    })
+    await leavesNothing(t, owner, task, async () => {
+      const { answer, finish } = await beginUpload(t, leaving, task, 1_000, 500)
+      await service.expect('deleteUser', 204, { token: leaving.token, params: { user_id: leaving.id } })
+      finish()
+      t.equal((await answer()).status, 401)
+    })
+  })
+
+  t.test('the uploader’s right to it', async (t) => {
+    const owner = await register()
+    const assignee = await register()
+    const task = await newTask(owner, { assignee_id: assignee.id })
+    await leavesNothing(t, owner, task, async () => {
+      const { answer, finish } = await beginUpload(t, assignee, task, 1_000, 500)
+      await service.expect('updateTask', 200, {
+        token: owner.token,
+        params: { task_id: task.id },
+        body: { assignee_id: null },
+      })
+      finish()
+      t.equal((await answer()).status, 404)
+    })
+  })
+})
+
+t.test('a download that has begun is finished when its attachment is deleted', async (t) => {
+  const { owner, task } = await newOwner()
+  const content = randomBytes(maxBytes)
+  const { result, path } = await fileMadeBy(() => attach(owner, task, fileForm(content)))
+  const { id } = result.body
+  const received = await new Promise<Buffer>((resolve, reject) => {
+    const sent = request(
+      `${service.url}/attachments/${id}`,
+      { headers: { authorization: `Bearer ${owner.token}` } },
+      async (response) => {
+        await service.expect('deleteAttachment', 204, { token: owner.token, params: { attach_id: id } })
+        await eventually('the file is gone', isGone(path))
+        resolve(Buffer.concat(await response.toArray()))
+      },
+    )
+    sent.on('error', reject)
+    sent.end()
+  })
+  t.ok(content.equals(received))
+})

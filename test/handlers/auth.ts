@@ -1,0 +1,593 @@
+import t, { type Test } from 'tap'
+import { passwordHasher } from '../../src/auth/passwords.ts'
+import type { OperationId } from '../../src/contract.ts'
+import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
+import {
+  type Account,
+  type Call,
+  fileForm,
+  type Reply,
+  startService,
+  testHashing,
+} from '../fixture/service.ts'
+
+const service = await startService(t)
+const first = await service.register('first')
+
+const password = 'correct horse battery'
+const someone = (username: string) => ({ username, email: `${username}@example.com`, password })
+
+const notAnAddress = ['', '  ', 'x', '@x.io', 'a@', 'a@b@c.io', 'a b@x.io', `${'a'.repeat(250)}@x.io`]
+const unseen = ['\u0000', '\u0007', '\u00a0', '\u200b', '\u202e', '\ud800'].map(
+  (character) => `a${character}@x.io`,
+)
+
+const signIn = async ({ email, password }: Pick<Account, 'email' | 'password'>) =>
+  (await service.expect('login', 200, { body: { email, password } })).body
+
+const countUsers = async (): Promise<number | null> => {
+  const { body } = await service.expect('listUsers', 200, {
+    token: first.token,
+    query: { include_total: true, limit: 1 },
+  })
+  return body.total
+}
+
+const statusesOf = (replies: readonly Reply[]): number[] =>
+  replies.map(({ status }) => status).toSorted((a, b) => a - b)
+
+/** A 400 that points at one field or parameter. */
+const isInvalid = (pointer: string) => ({
+  status: 400,
+  body: { code: 'invalid_request', errors: [{ pointer }] },
+})
+
+/** What every operation with a JSON body refuses before it looks at the fields. */
+const refusesBodies = (t: Test, operation: OperationId, valid: object): void => {
+  t.test('400 for what is no JSON object', async (t) => {
+    const json = { 'content-type': 'application/json' }
+    for (const body of ['{', '', 'null', '[]', '"text"', '{"a":1}{', '\ufeff{}']) {
+      t.match(
+        await service.call(operation, { body, headers: json }),
+        { status: 400, body: { code: 'invalid_request' } },
+        JSON.stringify(body),
+      )
+    }
+    const brokenText = Buffer.from('{"email":"\xff@example.com"}', 'latin1')
+    t.match(await service.call(operation, { body: brokenText, headers: json }), { status: 400 })
+    t.match(await service.call(operation, { body: valid, query: { extra: '1' } }), isInvalid('/extra'))
+  })
+
+  t.test('413 for a body over the limit', async (t) => {
+    t.match(await service.call(operation, { body: { refresh_token: 'x'.repeat(1_048_576) } }), {
+      status: 413,
+      body: { code: 'content_too_large' },
+    })
+  })
+
+  t.test('415 for a body that is not said to be JSON in UTF-8', async (t) => {
+    const body = Buffer.from('{}')
+    const types = ['text/plain', 'application/merge-patch+json', 'application/json; charset=utf-16']
+    for (const headers of [{}, ...types.map((type) => ({ 'content-type': type }))]) {
+      t.match(
+        await service.call(operation, { body, headers }),
+        { status: 415, body: { code: 'unsupported_media_type' } },
+        JSON.stringify(headers),
+      )
+    }
+  })
+}
+
+/** What the operations with a token and without a body refuse. */
+const refusesStrangers = (t: Test, operation: OperationId): void => {
+  t.test('401 without a token, or with one that is not valid', async (t) => {
+    const missing = await service.call(operation)
+    t.match(missing, { status: 401, body: { code: 'unauthorized' } })
+    t.equal(missing.headers.get('www-authenticate'), 'Bearer realm="taskwright"')
+    const wrong = await service.call(operation, { token: 'not.a.token', query: { extra: '1' } })
+    t.match(wrong, { status: 401, body: { code: 'unauthorized' } }, 'comes before 400')
+    t.equal(wrong.headers.get('www-authenticate'), 'Bearer realm="taskwright", error="invalid_token"')
+  })
+}
+
+t.test('register', async (t) => {
+  t.test('201 signs the new account in', async (t) => {
+    const { body, headers } = await service.expect('register', 201, { body: someone('ada') })
+    t.match(body, { token_type: 'Bearer', expires_in: 900, refresh_expires_in: 7 * 86_400 })
+    t.match(body.user, { username: 'ada', display_name: 'ada', email: 'ada@example.com' })
+    t.match(body.user, { role: 'member', version: 1 })
+    t.equal(body.user.created_at, body.user.updated_at)
+    t.equal(headers.get('location'), `/users/${body.user.id}`)
+    t.equal(headers.get('cache-control'), 'no-store')
+    const me = await service.expect('getCurrentUser', 200, { token: body.access_token })
+    t.strictSame(me.body, body.user)
+    t.equal((await signIn({ email: 'ada@example.com', password })).user.id, body.user.id)
+  })
+
+  t.test('201 makes the first account an administrator', async (t) => {
+    t.equal(first.user.role, 'admin')
+  })
+
+  t.test('201 with the address in canonical form and the name trimmed, in NFC', async (t) => {
+    const body = { ...someone('zoe'), email: '  Zoe\u0308@EXAMPLE.com ', display_name: '\tZoe\u0308 \n' }
+    const { user } = (await service.expect('register', 201, { body })).body
+    t.equal(user.email, 'zo\u00eb@example.com')
+    t.equal(user.display_name, 'Zo\u00eb')
+  })
+
+  t.test('201 for passwords of 8 to 256 characters of any script, none truncated', async (t) => {
+    const passwords = {
+      short: '12345678',
+      'sixty-four': 'p'.repeat(64),
+      longest: `${'p'.repeat(255)}q`,
+      emoji: '\u{1f40e}'.repeat(256),
+      accents: 'e\u0301'.repeat(256),
+      script: 'пароль из слов 密碼 كلمة',
+    }
+    for (const [username, password] of Object.entries(passwords)) {
+      await service.expect('register', 201, { body: { ...someone(username), password } })
+      await signIn({ email: `${username}@example.com`, password })
+    }
+    await signIn({ email: 'accents@example.com', password: '\u00e9'.repeat(256) })
+    for (const [username, password] of [
+      ['longest', 'p'.repeat(255)],
+      ['longest', `${'p'.repeat(255)}r`],
+      ['emoji', '\u{1f40e}'.repeat(255)],
+      ['sixty-four', ` ${'p'.repeat(64)}`],
+    ]) {
+      t.match(
+        await service.call('login', { body: { email: `${username}@example.com`, password } }),
+        { status: 401 },
+        `another password than that of ${username}`,
+      )
+    }
+  })
+
+  t.test('400 for each field that is not as documented, with nothing created', async (t) => {
+    const before = await countUsers()
+    const valid = { ...someone('never'), display_name: 'Never' }
+    const bad: Readonly<Record<string, readonly unknown[]>> = {
+      username: [
+        '',
+        'a',
+        'a'.repeat(33),
+        'Ada',
+        '-a',
+        'a.',
+        'a b',
+        'ädä',
+        ' ada',
+        'ada\n',
+        'a\u0000b',
+        null,
+        7,
+      ],
+      email: [...notAnAddress, ...unseen, null, 7, {}],
+      password: [
+        '',
+        '1234567',
+        '\u{1f40e}'.repeat(7),
+        'p'.repeat(257),
+        '\u{1f40e}'.repeat(257),
+        null,
+        12345678,
+      ],
+      display_name: ['', '   ', 'n'.repeat(101), null, 7, 'a\u0000b'],
+    }
+    for (const [name, values] of Object.entries(bad)) {
+      for (const value of values) {
+        t.match(
+          await service.call('register', { body: { ...valid, [name]: value } }),
+          { status: 400, body: { code: 'invalid_request' } },
+          `${name} ${JSON.stringify(value)}`,
+        )
+      }
+    }
+    for (const name of ['username', 'email', 'password']) {
+      t.match(
+        await service.call('register', { body: { ...valid, [name]: undefined } }),
+        isInvalid(`/${name}`),
+        `${name} is missing`,
+      )
+    }
+    for (const name of ['role', 'id', 'version', 'created_at', 'password_hash']) {
+      t.match(
+        await service.call('register', { body: { ...valid, [name]: 'admin' } }),
+        isInvalid(`/${name}`),
+        `${name} is not taken`,
+      )
+    }
+    t.match(
+      await service.call('register', { body: { ...valid, password: 'p'.repeat(1_000_000) } }),
+      isInvalid('/password'),
+      'a megabyte of password',
+    )
+    t.equal(await countUsers(), before)
+  })
+
+  t.test('409 for a name or address that is taken, with nothing created', async (t) => {
+    await service.expect('register', 201, { body: someone('taken') })
+    const before = await countUsers()
+    const sameName = { ...someone('taken'), email: 'another@example.com' }
+    t.match(await service.call('register', { body: sameName }), {
+      status: 409,
+      body: { code: 'username_taken', errors: [{ pointer: '/username' }] },
+    })
+    for (const email of ['taken@example.com', 'TAKEN@example.COM', ' taken@example.com\t']) {
+      t.match(
+        await service.call('register', { body: { ...someone('another'), email } }),
+        { status: 409, body: { code: 'email_taken', errors: [{ pointer: '/email' }] } },
+        JSON.stringify(email),
+      )
+    }
+    t.equal(await countUsers(), before)
+  })
+
+  t.test('409 for a repeat, since it knows no Idempotency-Key', async (t) => {
+    const request = { body: someone('once'), headers: { 'idempotency-key': 'once' } }
+    await service.expect('register', 201, request)
+    t.match(await service.call('register', request), { status: 409 })
+  })
+
+  t.test('one address in NFC, NFD and upper case, all at once, is one account', async (t) => {
+    const before = await countUsers()
+    const emails = [
+      'cafe\u0301@x.io',
+      'caf\u00e9@x.io',
+      'CAFE\u0301@X.IO',
+      'CAF\u00c9@x.io',
+      ' Caf\u00e9@x.io',
+      'cafe\u0301@X.io ',
+    ]
+    const replies = await Promise.all(
+      emails.map((email, index) => service.call('register', { body: { ...someone(`cafe${index}`), email } })),
+    )
+    t.strictSame(statusesOf(replies), [201, 409, 409, 409, 409, 409])
+    t.equal(await countUsers(), (before ?? 0) + 1)
+    const names = await Promise.all(
+      emails.map((_, index) =>
+        service.call('register', { body: { ...someone('racer'), email: `racer${index}@x.io` } }),
+      ),
+    )
+    t.strictSame(statusesOf(names), [201, 409, 409, 409, 409, 409])
+  })
+
+  t.test('exactly one of ten who register at once on a fresh service is its administrator', async (t) => {
+    const fresh = await startService(t)
+    const accounts = await Promise.all(
+      Array.from({ length: 10 }, (_, index) => fresh.register(`settler${index}`)),
+    )
+    t.equal(accounts.filter(({ user }) => user.role === 'admin').length, 1)
+  })
+
+  t.test('403 once registration is closed', async (t) => {
+    const passwords = passwordHasher({ parameters: testHashing, concurrency: 1, maxQueue: 4 })
+    const closed = await startService(t, { config: { registration: 'closed' }, passwords })
+    t.match(await closed.call('register', { body: { ...someone('never'), password: '' } }), { status: 400 })
+    const replies = await Promise.all(
+      Array.from({ length: 5 }, (_, index) => closed.call('register', { body: someone(`settler${index}`) })),
+    )
+    t.strictSame(statusesOf(replies), [201, 403, 403, 403, 403], 'the first is taken, and only the first')
+    t.match(
+      replies.find(({ status }) => status === 403),
+      { body: { code: 'registration_closed' } },
+    )
+    const winner = replies.find(({ status }) => status === 201)
+    t.match(winner, { body: { user: { role: 'admin' } } })
+    t.match(await closed.call('register', { body: someone('late') }), { status: 403 })
+    t.match(await closed.call('register', { body: {} }), { status: 400 }, 'comes before 403')
+    const crowd = await Promise.all(
+      Array.from({ length: 30 }, () => closed.call('register', { body: someone('x1') })),
+    )
+    t.ok(
+      crowd.every(({ status }) => status === 403),
+      'and hashes nothing',
+    )
+  })
+
+  t.test('403 does not keep an administrator from creating users', async (t) => {
+    const closed = await startService(t, { config: { registration: 'closed' } })
+    const admin = await closed.register('admin')
+    await closed.expect('createUser', 201, { token: admin.token, body: someone('guest') })
+    await closed.expect('login', 200, { body: { email: 'guest@example.com', password } })
+    t.match(await closed.call('register', { body: someone('guest') }), { status: 403 }, 'and tells no names')
+  })
+
+  refusesBodies(t, 'register', someone('never'))
+})
+
+t.test('login', async (t) => {
+  const account = await service.register('returning')
+
+  t.test('200 starts a session of its own', async (t) => {
+    const { body, headers } = await service.expect('login', 200, {
+      body: { email: account.email, password: account.password },
+    })
+    t.match(body, { token_type: 'Bearer', expires_in: 900, refresh_expires_in: 7 * 86_400 })
+    t.strictSame(body.user, account.user)
+    t.equal(headers.get('cache-control'), 'no-store')
+    await service.expect('logout', 204, { token: body.access_token })
+    await service.expect('getCurrentUser', 200, { token: account.token })
+  })
+
+  t.test('200 for any spelling of the address, and the password in NFD', async (t) => {
+    const body = { ...someone('spelling'), email: 'rene\u0301@example.com', password: 'caf\u00e9 au lait' }
+    const { user } = (await service.expect('register', 201, { body })).body
+    for (const email of ['ren\u00e9@example.com', 'REN\u00c9@Example.com', ' rene\u0301@example.com ']) {
+      t.equal((await signIn({ email, password: 'cafe\u0301 au lait' })).user.id, user.id, email)
+    }
+  })
+
+  t.test('200 hashes the password anew when the parameters have changed', async (t) => {
+    const parameters = { ...testHashing, memoryCost: 2_048 }
+    const { db } = service.deps
+    const later = await startService(t, { db, passwords: passwordHasher({ parameters }) })
+    const hashOf = async (id: string): Promise<unknown> =>
+      (await db.run('select password_hash from users where id = $1', [id]))[0]?.password_hash
+    const moved = await service.register('moved')
+    t.match(await hashOf(moved.id), /\$m=1024,/)
+    await later.expect('login', 200, { body: { email: moved.email, password: moved.password } })
+    t.match(await hashOf(moved.id), /\$m=2048,/)
+    await later.expect('login', 200, { body: { email: moved.email, password: moved.password } })
+    const { body } = await service.expect('getCurrentUser', 200, { token: moved.token })
+    t.equal(body.version, 1, 'which nobody sees')
+  })
+
+  t.test('401 alike for an unknown address and a wrong password', async (t) => {
+    const wrong = await service.call('login', { body: { email: account.email, password: 'wrong' } })
+    const unknown = await service.call('login', { body: { email: 'nobody@example.com', password: 'wrong' } })
+    t.match(wrong, { status: 401, body: { code: 'invalid_credentials' } })
+    t.strictSame(told(unknown), told(wrong))
+  })
+
+  t.test('400 for credentials that cannot be', async (t) => {
+    const valid = { email: account.email, password: account.password }
+    for (const [name, value] of [
+      ['email', undefined],
+      ['email', 'nobody'],
+      ['email', 7],
+      ['password', undefined],
+      ['password', ''],
+      ['password', 'p'.repeat(257)],
+      ['password', 'p'.repeat(1_000_000)],
+      ['username', 'returning'],
+    ] as const) {
+      t.match(
+        await service.call('login', { body: { ...valid, [name]: value } }),
+        isInvalid(`/${name}`),
+        `${name} ${String(value).slice(0, 20)}`,
+      )
+    }
+  })
+
+  refusesBodies(t, 'login', { email: first.email, password: first.password })
+})
+
+/** An answer without what is never the same twice. */
+const told = ({ status, headers, body }: Reply): object => ({
+  status,
+  headers: [...headers].filter(([name]) => name !== 'date'),
+  body: { ...(typeof body === 'object' ? body : null), request_id: null },
+})
+
+t.test('429 with Retry-After while too many passwords are hashed', async (t) => {
+  const passwords = narrowHasher()
+  const narrow = await startService(t, { passwords })
+  const account = await narrow.register('patient')
+  const login = { body: { email: account.email, password: account.password } }
+  const requests: Readonly<[OperationId, Call][]> = [
+    ['register', { body: someone('another') }],
+    ['login', login],
+    ['login', { body: { ...login.body, email: 'nobody@example.com' } }],
+  ]
+  await whileHashing(passwords, async () => {
+    for (const [operation, request] of requests) {
+      const refused = await narrow.call(operation, request)
+      t.match(refused, { status: 429, body: { code: 'too_many_requests' } }, operation)
+      t.equal(refused.headers.get('retry-after'), '2')
+    }
+    await narrow.expect('getCurrentUser', 200, { token: account.token })
+  })
+  const raced = await Promise.all(Array.from({ length: 10 }, () => narrow.call('login', login)))
+  t.strictSame(
+    raced.filter(({ status }) => status !== 200 && status !== 429),
+    [],
+  )
+  await narrow.expect('login', 200, login)
+  await narrow.expect('register', 201, { body: someone('another') })
+})
+
+t.test('refreshToken', async (t) => {
+  t.test('200 swaps the token for new ones of the same session', async (t) => {
+    const account = await service.register('refreshed')
+    const { body, headers } = await service.expect('refreshToken', 200, {
+      body: { refresh_token: account.refreshToken },
+    })
+    t.match(body, { token_type: 'Bearer', expires_in: 900, refresh_expires_in: 7 * 86_400 })
+    t.match(body.refresh_token, /^twr_[\w-]{43}$/)
+    t.not(body.refresh_token, account.refreshToken)
+    t.not(body.access_token, account.token)
+    t.strictSame(body.user, account.user)
+    t.equal(headers.get('cache-control'), 'no-store')
+    await service.expect('getCurrentUser', 200, { token: account.token })
+    await service.expect('logout', 204, { token: body.access_token })
+    t.match(await service.call('getCurrentUser', { token: account.token }), { status: 401 })
+  })
+
+  t.test('200 tells the user as they are now', async (t) => {
+    const account = await service.register('renamed')
+    await service.expect('updateUser', 200, {
+      token: account.token,
+      params: { user_id: account.id },
+      body: { display_name: 'Renamed' },
+    })
+    const { body } = await service.expect('refreshToken', 200, {
+      body: { refresh_token: account.refreshToken },
+    })
+    t.match(body.user, { display_name: 'Renamed', version: 2, email: account.email })
+  })
+
+  t.test('200 never promises more than what is left of the 30 days', async (t) => {
+    const account = await service.register('aging')
+    await service.deps.db.run(
+      `update sessions set expires_at = now() + interval '1 hour' where user_id = $1`,
+      [account.id],
+    )
+    const { body } = await service.expect('refreshToken', 200, {
+      body: { refresh_token: account.refreshToken },
+    })
+    t.ok(body.refresh_expires_in > 3_500 && body.refresh_expires_in <= 3_600, String(body.refresh_expires_in))
+  })
+
+  t.test('401 for what is no live refresh token', async (t) => {
+    const account = await service.register('refused')
+    for (const refresh_token of [
+      'x',
+      'twr_',
+      `twr_${'A'.repeat(43)}`,
+      account.refreshToken.slice(4),
+      `${account.refreshToken}A`,
+      ` ${account.refreshToken}`,
+      account.refreshToken.toUpperCase(),
+      account.token,
+    ]) {
+      const refused = await service.call('refreshToken', { body: { refresh_token } })
+      t.match(refused, { status: 401, body: { code: 'invalid_credentials' } }, refresh_token.slice(0, 10))
+      t.ok(refused.headers.get('www-authenticate'))
+    }
+    await service.expect('refreshToken', 200, { body: { refresh_token: account.refreshToken } })
+  })
+
+  t.test('401 for a token that was not used for 7 days, and the session has ended', async (t) => {
+    const account = await service.register('idle')
+    await service.expect('getCurrentUser', 200, { token: account.token })
+    await service.deps.db.run(
+      `update refresh_tokens set expires_at = now() from sessions where id = session_id and user_id = $1`,
+      [account.id],
+    )
+    const request = { body: { refresh_token: account.refreshToken } }
+    t.match(await service.call('refreshToken', request), { status: 401 })
+    t.match(await service.call('getCurrentUser', { token: account.token }), { status: 401 })
+  })
+
+  t.test('401 after the 30 days of a session', async (t) => {
+    const account = await service.register('old')
+    await service.deps.db.run('update sessions set expires_at = now() where user_id = $1', [account.id])
+    const request = { body: { refresh_token: account.refreshToken } }
+    t.match(await service.call('refreshToken', request), { status: 401 })
+    t.match(await service.call('getCurrentUser', { token: account.token }), { status: 401 })
+  })
+
+  t.test('400 for a body that is not as documented', async (t) => {
+    for (const [name, value] of [
+      ['refresh_token', undefined],
+      ['refresh_token', ''],
+      ['refresh_token', null],
+      ['refresh_token', ['twr_']],
+      ['refresh_token', 'x'.repeat(513)],
+      ['grant_type', 'refresh_token'],
+    ] as const) {
+      t.match(
+        await service.call('refreshToken', { body: { refresh_token: first.refreshToken, [name]: value } }),
+        isInvalid(`/${name}`),
+        `${name} ${String(value).slice(0, 20)}`,
+      )
+    }
+    await service.expect('getCurrentUser', 200, { token: first.token })
+  })
+
+  refusesBodies(t, 'refreshToken', { refresh_token: first.refreshToken })
+})
+
+t.test('logout', async (t) => {
+  t.test('204 ends the session of the token, and no other', async (t) => {
+    const account = await service.register('leaving')
+    const other = await signIn(account)
+    await service.expect('logout', 204, { token: account.token })
+    const refresh = { body: { refresh_token: account.refreshToken } }
+    t.match(await service.call('getCurrentUser', { token: account.token }), { status: 401 })
+    t.match(await service.call('refreshToken', refresh), { status: 401 })
+    await service.expect('getCurrentUser', 200, { token: other.access_token })
+    await service.expect('refreshToken', 200, { body: { refresh_token: other.refresh_token } })
+  })
+
+  t.test('204 with an empty body of any type', async (t) => {
+    for (const type of ['application/json', 'text/plain', 'multipart/form-data; boundary=x', 'nonsense']) {
+      const { access_token: token } = await signIn(first)
+      await service.expect('logout', 204, { token, headers: { 'content-type': type } })
+      t.match(await service.call('getCurrentUser', { token }), { status: 401 }, type)
+    }
+  })
+
+  t.test('400 for a body or a parameter, and the session lives on', async (t) => {
+    for (const body of [{}, 'all', fileForm('all')]) {
+      t.match(await service.call('logout', { token: first.token, body }), { status: 400 })
+    }
+    t.match(await service.call('logout', { token: first.token, query: { all: 'true' } }), isInvalid('/all'))
+    await service.expect('getCurrentUser', 200, { token: first.token })
+  })
+
+  t.test('401 for a repeat', async (t) => {
+    const { access_token: token } = await signIn(first)
+    await service.expect('logout', 204, { token })
+    t.match(await service.call('logout', { token }), { status: 401 })
+  })
+
+  refusesStrangers(t, 'logout')
+})
+
+t.test('getCurrentUser', async (t) => {
+  t.test('200 is the user of the token, with the address', async (t) => {
+    const account = await service.register('myself')
+    const { body, headers } = await service.expect('getCurrentUser', 200, { token: account.token })
+    t.strictSame(body, account.user)
+    t.equal(body.email, account.email)
+    t.equal(headers.get('etag'), '"1"')
+    t.equal(headers.get('cache-control'), 'private, no-cache')
+    const head = await service.call('getCurrentUser', { token: account.token, method: 'HEAD' })
+    t.match(head, { status: 200, body: null })
+    t.equal(head.headers.get('etag'), '"1"')
+  })
+
+  t.test('304 while nothing has changed', async (t) => {
+    const account = await service.register('unchanged')
+    const { token } = account
+    for (const etag of ['"1"', 'W/"1"', '*', '"7", "1"', 'W/"7",,W/"1"']) {
+      const { headers, body } = await service.expect('getCurrentUser', 304, {
+        token,
+        headers: { 'if-none-match': etag },
+      })
+      t.equal(body, null)
+      t.equal(headers.get('etag'), '"1"', etag)
+    }
+    const params = { user_id: account.id }
+    await service.expect('updateUser', 200, { token, params, body: { display_name: 'Changed' } })
+    const after = await service.expect('getCurrentUser', 200, { token, headers: { 'if-none-match': '"1"' } })
+    t.equal(after.body.display_name, 'Changed')
+  })
+
+  t.test('400 for a malformed If-None-Match or an unknown parameter', async (t) => {
+    const { token } = first
+    for (const etag of ['1', '"1', '"1" "2"', '*, "1"', 'w/"1"']) {
+      t.match(
+        await service.call('getCurrentUser', { token, headers: { 'if-none-match': etag } }),
+        isInvalid('/If-None-Match'),
+        etag,
+      )
+    }
+    t.match(await service.call('getCurrentUser', { token, query: { id: 'x' } }), isInvalid('/id'))
+  })
+
+  t.test('401 for who was deleted by another instance, which this one has not heard of', async (t) => {
+    const account = await service.register('vanished')
+    const other = await startService(t, { db: service.deps.db })
+    await other.expect('getCurrentUser', 200, { token: account.token })
+    await service.expect('deleteUser', 204, { token: account.token, params: { user_id: account.id } })
+    t.match(await other.call('getCurrentUser', { token: account.token }), {
+      status: 401,
+      body: { code: 'unauthorized' },
+    })
+  })
+
+  refusesStrangers(t, 'getCurrentUser')
+})

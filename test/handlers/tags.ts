@@ -1,0 +1,450 @@
+import t from 'tap'
+import { type Account, type Call, startService } from '../fixture/service.ts'
+import {
+  countStatuses,
+  pointersOf,
+  taskActions,
+  type Tag,
+  unknownId,
+  withoutRequest,
+} from '../fixture/tasks.ts'
+
+const service = await startService(t)
+const { createTag, createTask, peopleOf, readTask } = taskActions(service)
+const admin = await service.register('admin')
+
+const json = { 'content-type': 'application/json' }
+
+const countTags = async ({ token }: Account): Promise<number | null> =>
+  (await service.expect('listTags', 200, { token, query: { include_total: true } })).body.total
+
+t.test('createTag', async (t) => {
+  const { owner, stranger } = await peopleOf('create')
+  const { token } = owner
+
+  t.test('201: a name is enough', async (t) => {
+    const { body, headers } = await service.expect('createTag', 201, { token, body: { name: 'plain' } })
+    const { id, created_at, ...rest } = body
+    t.strictSame(rest, { name: 'plain', color: null, owner_id: owner.id })
+    t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
+    t.equal(headers.get('location'), `/tags/${id}`)
+    t.equal(headers.get('idempotency-replayed'), null)
+    const read = await service.expect('getTag', 200, { token, params: { tag_id: id } })
+    t.strictSame(read.body, body)
+    t.equal(read.headers.get('etag'), headers.get('etag'))
+    t.match(headers.get('etag'), /^"[^"]+"$/)
+  })
+
+  t.test('201: a color, in lower case; null is none', async (t) => {
+    const { body } = await service.expect('createTag', 201, {
+      token,
+      body: { name: 'red', color: '#D92D2f' },
+    })
+    t.equal(body.color, '#d92d2f')
+    const none = await service.expect('createTag', 201, { token, body: { name: 'none', color: null } })
+    t.equal(none.body.color, null)
+  })
+
+  t.test('201: a name is trimmed, composed, and measured after that', async (t) => {
+    const names = [
+      ['  \t trimmed\u00a0\n', 'trimmed'],
+      [` ${'x'.repeat(50)} `, 'x'.repeat(50)],
+      ['\u{1f600}'.repeat(50), '\u{1f600}'.repeat(50)],
+      ['o\u0308'.repeat(50), '\u00f6'.repeat(50)],
+    ] as const
+    for (const [name, kept] of names) t.equal((await createTag(owner, name)).name, kept)
+  })
+
+  t.test('201: another may have the same name', async (t) => {
+    const mine = await createTag(owner, 'shared')
+    const theirs = await createTag(stranger, 'shared')
+    t.not(theirs.id, mine.id)
+  })
+
+  t.test('201: a name is free again when its tag is deleted', async (t) => {
+    const { id } = await createTag(owner, 'freed')
+    await service.expect('deleteTag', 204, { token, params: { tag_id: id } })
+    t.not((await createTag(owner, 'FREED')).id, id)
+  })
+
+  t.test('400: fields', async (t) => {
+    const before = await countTags(owner)
+    const cases = [
+      [{}, '/name'],
+      [{ name: '' }, '/name'],
+      [{ name: ' \u3000' }, '/name'],
+      [{ name: 'x'.repeat(51) }, '/name'],
+      [{ name: null }, '/name'],
+      [{ name: 7 }, '/name'],
+      [{ name: ['x'] }, '/name'],
+      [{ name: 'x', color: '' }, '/color'],
+      [{ name: 'x', color: 'red' }, '/color'],
+      [{ name: 'x', color: '#fff' }, '/color'],
+      [{ name: 'x', color: '#gggggg' }, '/color'],
+      [{ name: 'x', color: '#d92d20\n' }, '/color'],
+      [{ name: 'x', color: 0xd9_2d_20 }, '/color'],
+      [{ name: 'x', id: unknownId }, '/id'],
+      [{ name: 'x', owner_id: owner.id }, '/owner_id'],
+      [{ name: 'x', created_at: '2026-11-02T09:00:00.000Z' }, '/created_at'],
+      [{ name: 'x', constructor: 1 }, '/constructor'],
+    ] as const
+    for (const [fields, pointer] of cases) {
+      const { body } = await service.expect('createTag', 400, { token, body: fields })
+      t.strictSame(pointersOf(body), [pointer], JSON.stringify(fields))
+    }
+    t.equal(await countTags(owner), before)
+  })
+
+  t.test('400: bodies', async (t) => {
+    const before = await countTags(owner)
+    const bodies = [
+      '',
+      '{',
+      'null',
+      '[]',
+      '{"name":"a\\u0000b"}',
+      '{"name":"\\ud800"}',
+      '{"name":"x","__proto__":{}}',
+      Buffer.from('{"name":"\xff"}', 'latin1'),
+    ]
+    for (const body of bodies) await service.expect('createTag', 400, { token, body, headers: json })
+    for (const key of ['', 'a b', 'x'.repeat(256)]) {
+      await service.expect('createTag', 400, {
+        token,
+        body: { name: 'x' },
+        headers: { 'idempotency-key': key },
+      })
+    }
+    await service.expect('createTag', 400, { token, body: { name: 'x' }, query: { dry_run: true } })
+    t.equal(await countTags(owner), before)
+  })
+
+  t.test('401', async () => {
+    await service.expect('createTag', 401, { body: '{', headers: json })
+  })
+
+  t.test('409: the name is taken, whatever its case', async (t) => {
+    const pairs = [
+      ['release', 'Release'],
+      ['  spaced', 'SPACED  '],
+      ['\u00c9cole', '\u00e9cole'],
+      ['E\u0301te\u0301', '\u00e9T\u00c9'],
+      ['\u0424\u0418\u041b\u044c\u041c', '\u0444\u0438\u043b\u044c\u043c'],
+      ['\u039f\u0394\u039f\u03a3', '\u03bf\u03b4\u03bf\u03c2'],
+    ] as const
+    for (const [first, second] of pairs) {
+      await createTag(owner, first)
+      const before = await countTags(owner)
+      const { body } = await service.expect('createTag', 409, { token, body: { name: second } })
+      t.equal(body.code, 'tag_exists')
+      t.strictSame(pointersOf(body), ['/name'])
+      t.equal(await countTags(owner), before)
+    }
+  })
+
+  t.test('409: at once, one is created', async (t) => {
+    const names = ['race', 'Race', 'RACE', 'rAce', 'raCe', 'racE', ' race', 'RACe']
+    const replies = await Promise.all(
+      names.map((name) => service.call('createTag', { token, body: { name } })),
+    )
+    t.strictSame(countStatuses(replies), { 201: 1, 409: 7 })
+  })
+
+  t.test('413', async () => {
+    await service.expect('createTag', 413, { token, body: { name: 'x'.repeat(1_048_576) } })
+  })
+
+  t.test('415', async () => {
+    for (const headers of [
+      { 'content-type': 'text/plain' },
+      { 'content-type': 'application/merge-patch+json' },
+      {},
+    ]) {
+      await service.expect('createTag', 415, { token, body: Buffer.from('{"name":"x"}'), headers })
+    }
+  })
+
+  t.test('422: the Idempotency-Key was used with another body', async (t) => {
+    const headers = { 'idempotency-key': 'reused' }
+    await service.expect('createTag', 201, { token, body: { name: 'key one' }, headers })
+    const { body } = await service.expect('createTag', 422, { token, body: { name: 'key two' }, headers })
+    t.equal(body.code, 'idempotency_key_reused')
+    t.notOk((await namesSeenBy(owner)).includes('key two'))
+  })
+
+  t.test('Idempotency-Key: a repeat gets the first answer, also when the tag is gone', async (t) => {
+    const request: Call = { token, body: { name: 'again' }, headers: { 'idempotency-key': 'again' } }
+    const first = await service.expect('createTag', 201, request)
+    const repeat = async () => {
+      const second = await service.expect('createTag', 201, request)
+      t.equal(second.headers.get('idempotency-replayed'), 'true')
+      t.strictSame(second.body, first.body)
+      for (const name of ['location', 'etag']) t.equal(second.headers.get(name), first.headers.get(name))
+    }
+    await repeat()
+    await service.expect('deleteTag', 204, { token, params: { tag_id: first.body.id } })
+    await repeat()
+    t.notOk((await namesSeenBy(owner)).includes('again'))
+  })
+
+  t.test('Idempotency-Key: a refusal is not kept', async (t) => {
+    const { id } = await createTag(owner, 'in the way')
+    const request: Call = { token, body: { name: 'in the way' }, headers: { 'idempotency-key': 'refused' } }
+    await service.expect('createTag', 409, request)
+    await service.expect('deleteTag', 204, { token, params: { tag_id: id } })
+    const { headers } = await service.expect('createTag', 201, request)
+    t.equal(headers.get('idempotency-replayed'), null)
+  })
+
+  t.test('Idempotency-Key: twenty at once create one tag', async (t) => {
+    const request: Call = { token, body: { name: 'raced' }, headers: { 'idempotency-key': 'race' } }
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => service.expect('createTag', 201, request)),
+    )
+    t.equal(new Set(answers.map(({ body }) => body.id)).size, 1)
+    t.equal(answers.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
+  })
+})
+
+const namesSeenBy = async ({ token }: Account): Promise<string[]> => {
+  const { body } = await service.expect('listTags', 200, { token, query: { limit: 200 } })
+  return body.items.map(({ name }) => name)
+}
+
+t.test('listTags', async (t) => {
+  const { owner, assignee, stranger } = await peopleOf('list')
+  const carried = await createTag(owner, 'carried')
+  const hidden = await createTag(owner, 'hidden')
+  const theirs = await createTag(assignee, 'theirs')
+  const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [carried.id] })
+
+  t.test('200: own tags and those on tasks that the caller sees, newest first', async (t) => {
+    const { body, headers } = await service.expect('listTags', 200, { token: owner.token })
+    t.strictSame(body, { items: [hidden, carried], next_cursor: null, total: null })
+    t.equal(headers.get('link'), '</tags?limit=50>; rel="first"')
+    t.strictSame(await namesSeenBy(assignee), ['theirs', 'carried'])
+    t.strictSame(await namesSeenBy(stranger), [])
+    for (const name of ['carried', 'hidden', 'theirs']) t.ok((await namesSeenBy(admin)).includes(name))
+  })
+
+  t.test('200: a tag on several visible tasks is there once, and counts once', async (t) => {
+    await createTask(owner, { assignee_id: assignee.id, tag_ids: [carried.id] })
+    const { body } = await service.expect('listTags', 200, {
+      token: assignee.token,
+      query: { include_total: true },
+    })
+    t.strictSame(body.items, [theirs, carried])
+    t.equal(body.total, 2)
+    t.equal(await countTags(stranger), 0)
+  })
+
+  t.test('200: what the caller no longer sees is gone', async (t) => {
+    const { token } = owner
+    const visitor = await service.register('visitor')
+    const visit = await createTask(owner, { assignee_id: visitor.id, tag_ids: [hidden.id] })
+    t.strictSame(await namesSeenBy(visitor), ['hidden'])
+    await service.expect('updateTask', 200, {
+      token,
+      params: { task_id: visit.id },
+      body: { assignee_id: null },
+    })
+    t.strictSame(await namesSeenBy(visitor), [])
+    t.equal(task.tags.length, 1)
+  })
+
+  t.test('200: HEAD', async (t) => {
+    const { body, headers } = await service.expect('listTags', 200, { token: owner.token, method: 'HEAD' })
+    t.equal(body, null)
+    t.equal(headers.get('link'), '</tags?limit=50>; rel="first"')
+  })
+
+  t.test('400', async (t) => {
+    for (const query of ['limit=0', 'offset=-1', 'status=todo', 'q=x', 'cursor=x']) {
+      const { body } = await service.expect('listTags', 400, { token: owner.token, query })
+      t.strictSame(pointersOf(body), [`/${query.split('=')[0]}`])
+    }
+  })
+
+  t.test('401', async () => {
+    await service.expect('listTags', 401)
+  })
+})
+
+t.test('getTag', async (t) => {
+  const { owner, assignee, stranger } = await peopleOf('get')
+  const tag = await createTag(owner, 'seen')
+  const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
+  const params = { tag_id: tag.id }
+
+  t.test('200: its owner, who sees a task that carries it, an administrator', async (t) => {
+    for (const { token } of [owner, assignee, admin]) {
+      const { body, headers } = await service.expect('getTag', 200, { token, params })
+      t.strictSame(body, tag)
+      t.equal(headers.get('cache-control'), 'private, no-cache')
+    }
+    const upper = await service.expect('getTag', 200, {
+      token: owner.token,
+      params: { tag_id: tag.id.toUpperCase() },
+    })
+    const lower = await service.expect('getTag', 200, { token: owner.token, params })
+    t.equal(upper.headers.get('etag'), lower.headers.get('etag'))
+  })
+
+  t.test('200: HEAD has the header of GET', async (t) => {
+    const get = await service.expect('getTag', 200, { token: owner.token, params })
+    const head = await service.expect('getTag', 200, { token: owner.token, params, method: 'HEAD' })
+    t.equal(head.body, null)
+    for (const name of ['etag', 'content-type', 'content-length']) {
+      t.equal(head.headers.get(name), get.headers.get(name), name)
+    }
+  })
+
+  t.test('304', async (t) => {
+    const { token } = owner
+    const etag = (await service.expect('getTag', 200, { token, params })).headers.get('etag') ?? ''
+    for (const tags of [etag, `W/${etag}`, `"x", ${etag}`, '*']) {
+      const answer = await service.expect('getTag', 304, {
+        token,
+        params,
+        headers: { 'if-none-match': tags },
+      })
+      t.equal(answer.body, null)
+      t.equal(answer.headers.get('etag'), etag)
+    }
+    await service.expect('getTag', 200, { token, params, headers: { 'if-none-match': '"x"' } })
+  })
+
+  t.test('400', async (t) => {
+    const { token } = owner
+    const { body } = await service.expect('getTag', 400, { token, params: { tag_id: 'seen' } })
+    t.strictSame(pointersOf(body), ['/tag_id'])
+    await service.expect('getTag', 400, { token, params, headers: { 'if-none-match': 'x' } })
+    await service.expect('getTag', 400, { token, params, query: 'x=1' })
+  })
+
+  t.test('401', async () => {
+    await service.expect('getTag', 401, { params })
+  })
+
+  t.test('404: a foreign tag is like one that is not there', async (t) => {
+    const foreign = await service.expect('getTag', 404, { token: stranger.token, params })
+    const missing = await service.expect('getTag', 404, {
+      token: stranger.token,
+      params: { tag_id: unknownId },
+    })
+    t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
+  })
+
+  t.test('404: seen through a task until the task no longer carries it', async () => {
+    await service.expect('removeTaskTag', 204, {
+      token: owner.token,
+      params: { task_id: task.id, tag_id: tag.id },
+    })
+    await service.expect('getTag', 404, { token: assignee.token, params })
+    await service.expect('getTag', 200, { token: owner.token, params })
+  })
+})
+
+t.test('deleteTag', async (t) => {
+  const { owner, assignee, stranger } = await peopleOf('delete')
+  const { token } = owner
+  const request = ({ id }: Tag, more: Call = {}): Call => ({ token, params: { tag_id: id }, ...more })
+
+  t.test('204: by its owner and by an administrator; it goes from every task', async (t) => {
+    for (const account of [owner, admin]) {
+      const [tag, other] = [await createTag(owner, 'gone'), await createTag(owner, `other ${account.id}`)]
+      const tasks = [
+        await createTask(owner, { tag_ids: [tag.id, other.id] }),
+        await createTask(owner, { tag_ids: [tag.id] }),
+      ]
+      await service.expect('deleteTag', 204, request(tag, { token: account.token }))
+      await service.expect('getTag', 404, request(tag))
+      await service.expect('deleteTag', 404, request(tag))
+      const after = await Promise.all(tasks.map(({ id }) => readTask(owner, id)))
+      t.strictSame(
+        after.map(({ task }) => task.tags),
+        [[other], []],
+      )
+      t.strictSame(
+        after.map(({ etag }) => etag),
+        ['"2"', '"2"'],
+      )
+    }
+  })
+
+  t.test('204: If-Match', async (t) => {
+    for (const makeTags of [(etag: string) => `"x", ${etag}`, () => '*']) {
+      const tag = await createTag(owner, 'matched')
+      const etag = (await service.expect('getTag', 200, request(tag))).headers.get('etag') ?? ''
+      await service.expect('deleteTag', 204, request(tag, { headers: { 'if-match': makeTags(etag) } }))
+      t.equal((await service.call('getTag', request(tag))).status, 404)
+    }
+  })
+
+  t.test('400', async () => {
+    const tag = await createTag(owner, 'malformed')
+    await service.expect('deleteTag', 400, request(tag, { params: { tag_id: 'x' } }))
+    await service.expect('deleteTag', 400, request(tag, { headers: { 'if-match': 'x' } }))
+    await service.expect('deleteTag', 400, request(tag, { body: { name: 'x' } }))
+    await service.expect('getTag', 200, request(tag))
+  })
+
+  t.test('401', async () => {
+    const { id } = await createTag(owner, 'unsigned')
+    await service.expect('deleteTag', 401, { params: { tag_id: id } })
+  })
+
+  t.test('403: by who only sees it on a task, the owner of that task included', async (t) => {
+    const tag = await createTag(owner, 'foreign')
+    const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
+    await service.expect('deleteTag', 403, request(tag, { token: assignee.token }))
+    const stale = { token: assignee.token, headers: { 'if-match': '"x"' } }
+    await service.expect('deleteTag', 403, request(tag, stale))
+
+    const guest = await createTag(assignee, 'guest')
+    await service.expect('addTaskTag', 204, {
+      token: assignee.token,
+      params: { task_id: task.id, tag_id: guest.id },
+    })
+    await service.expect('deleteTag', 403, request(guest))
+    t.strictSame((await readTask(owner, task.id)).task.tags, [tag, guest])
+  })
+
+  t.test('404: a foreign tag is like one that is not there', async (t) => {
+    const tag = await createTag(owner, 'invisible')
+    const foreign = await service.expect('deleteTag', 404, request(tag, { token: stranger.token }))
+    const missing = await service.expect('deleteTag', 404, request(tag, { params: { tag_id: unknownId } }))
+    t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
+    await service.expect('getTag', 200, request(tag))
+  })
+
+  t.test('412', async (t) => {
+    const tag = await createTag(owner, 'stale')
+    const etag = (await service.expect('getTag', 200, request(tag))).headers.get('etag') ?? ''
+    for (const tags of ['"x"', `W/${etag}`]) {
+      await service.expect('deleteTag', 412, request(tag, { headers: { 'if-match': tags } }))
+    }
+    t.strictSame((await service.expect('getTag', 200, request(tag))).body, tag)
+  })
+
+  t.test('at once with being put on tasks: nothing fails, and no task keeps it', async (t) => {
+    for (let round = 0; round < 20; round += 1) {
+      const tag = await createTag(owner, `contested ${round}`)
+      const tasks = [
+        await createTask(owner, { tag_ids: [tag.id] }),
+        await createTask(owner),
+        await createTask(owner),
+      ]
+      const link = (task_id: string) =>
+        service.call('addTaskTag', { token, params: { task_id, tag_id: tag.id } })
+      const [deleted, ...linked] = await Promise.all([
+        service.call('deleteTag', request(tag)),
+        ...tasks.map(({ id }) => link(id)),
+        service.call('createTask', { token, body: { title: 'x', tag_ids: [tag.id] } }),
+      ])
+      t.equal(deleted.status, 204)
+      for (const { status } of linked) t.ok([201, 204, 404, 422].includes(status), `answered ${status}`)
+      for (const { id } of tasks) t.strictSame((await readTask(owner, id)).task.tags, [])
+    }
+  })
+})

@@ -1,0 +1,1364 @@
+import t from 'tap'
+import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
+import {
+  clockToMove,
+  countStatuses,
+  pointersOf,
+  type Task,
+  taskActions,
+  unknownId,
+  withoutRequest,
+} from '../fixture/tasks.ts'
+
+const service = await startService(t)
+const { attachFile, createTag, createTask, peopleOf, readTask } = taskActions(service)
+const admin = await service.register('admin')
+
+const json = { 'content-type': 'application/json' }
+
+/** Instants as a client may write them, and as they come back. */
+const goodInstants = [
+  ['2026-11-02T10:00:00+01:00', '2026-11-02T09:00:00.000Z'],
+  ['2026-11-02T00:30:00-23:59', '2026-11-03T00:29:00.000Z'],
+  ['2026-11-02T09:00:00-00:00', '2026-11-02T09:00:00.000Z'],
+  ['2026-11-02T09:00:00.5Z', '2026-11-02T09:00:00.500Z'],
+  ['2026-11-02T09:00:00.123456789Z', '2026-11-02T09:00:00.123Z'],
+  ['2026-11-02t09:00:00z', '2026-11-02T09:00:00.000Z'],
+  ['2024-02-29T12:00:00Z', '2024-02-29T12:00:00.000Z'],
+  ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00.000Z'],
+  ['9999-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z'],
+] as const
+
+const badInstants: readonly unknown[] = [
+  '',
+  'tomorrow',
+  'infinity',
+  '2026-11-02',
+  '2026-11-02T09:00:00',
+  '2026-11-02T09:00Z',
+  '2026-11-02 09:00:00Z',
+  ' 2026-11-02T09:00:00Z',
+  '2026-11-02T09:00:00,5Z',
+  '2026-11-02T09:00:00+0100',
+  '2026-11-02T09:00:00+24:00',
+  '2026-11-02T24:00:00Z',
+  '2026-11-02T23:59:60Z',
+  '2016-12-31T23:59:60Z',
+  '2026-02-30T09:00:00Z',
+  '2025-02-29T09:00:00Z',
+  '2026-13-01T09:00:00Z',
+  '2026-00-01T09:00:00Z',
+  '2026-11-00T09:00:00Z',
+  '0000-01-01T00:00:00Z',
+  '0001-01-01T00:00:00+01:00',
+  '9999-12-31T23:59:59-01:00',
+  '10000-01-01T00:00:00Z',
+  '+002026-11-02T09:00:00Z',
+  1_762_074_000_000,
+  true,
+  [],
+]
+
+/** Fields that are wrong wherever a task is written, and what the problem points at. */
+const badFields: readonly (readonly [object, string])[] = [
+  [{ title: '' }, '/title'],
+  [{ title: ' \t\n\u00a0' }, '/title'],
+  [{ title: 'x'.repeat(501) }, '/title'],
+  [{ title: null }, '/title'],
+  [{ title: 7 }, '/title'],
+  [{ description: 'x'.repeat(65_537) }, '/description'],
+  [{ description: null }, '/description'],
+  [{ status: 'open' }, '/status'],
+  [{ status: 'DONE' }, '/status'],
+  [{ status: null }, '/status'],
+  [{ priority: 'highest' }, '/priority'],
+  [{ priority: null }, '/priority'],
+  [{ owner_id: null }, '/owner_id'],
+  [{ owner_id: 'me' }, '/owner_id'],
+  [{ assignee_id: 'me' }, '/assignee_id'],
+  [{ assignee_id: `{${unknownId}}` }, '/assignee_id'],
+  [{ id: unknownId }, '/id'],
+  [{ version: 7 }, '/version'],
+  [{ created_at: '2026-11-02T09:00:00.000Z' }, '/created_at'],
+  [{ updated_at: '2026-11-02T09:00:00.000Z' }, '/updated_at'],
+  [{ completed_at: '2026-11-02T09:00:00.000Z' }, '/completed_at'],
+  [{ attachment_count: 0 }, '/attachment_count'],
+  [{ tags: [] }, '/tags'],
+  [{ constructor: 1 }, '/constructor'],
+  [{ toString: 1 }, '/toString'],
+  [{ 'a/b~c': 1 }, '/a~1b~0c'],
+  ...badInstants.flatMap((instant) => [
+    [{ start_at: instant }, '/start_at'] as const,
+    [{ due_at: instant }, '/due_at'] as const,
+  ]),
+]
+
+/** Bodies that no operation on tasks takes, as they go over the wire. */
+const badBodies: Readonly<Record<string, string | Uint8Array>> = {
+  nothing: '',
+  'no JSON': '{"title":',
+  'two values': '{} {}',
+  null: 'null',
+  'a list': '[{"title":"x"}]',
+  'a text': '"title"',
+  'U+0000 in a title': '{"title":"a\\u0000b"}',
+  'U+0000 in a description': '{"title":"x","description":"\\u0000"}',
+  'half of a surrogate pair': '{"title":"x\\ud800"}',
+  'the other half': '{"title":"x","description":"\\udc00 x"}',
+  'U+0000 in a name': '{"title":"x","\\u0000":1}',
+  __proto__: '{"title":"x","__proto__":{"status":"done"}}',
+  '__proto__ in an escape': '{"title":"x","\\u005f_proto__":{"status":"done"}}',
+  'constructor.prototype': '{"title":"x","constructor":{"prototype":{"status":"done"}}}',
+  'invalid UTF-8': Buffer.from('{"title":"x\xff"}', 'latin1'),
+  'an overlong UTF-8 sequence': Buffer.from('{"title":"x\xc0\x80"}', 'latin1'),
+  'a surrogate in UTF-8': Buffer.from('{"title":"x\xed\xa0\x80"}', 'latin1'),
+  'UTF-16': Buffer.from('{"title":"x"}', 'utf16le'),
+}
+
+const tooLarge = { title: 'x', description: 'x'.repeat(1_048_576) }
+
+const otherTypes = [
+  'text/plain',
+  'application/x-www-form-urlencoded',
+  'application/jsonx',
+  'application/problem+json',
+  'application/json; charset=iso-8859-1',
+  'json',
+] as const
+
+const onlyTitle = {
+  title: 'A task',
+  description: '',
+  status: 'todo',
+  priority: 'none',
+  start_at: null,
+  due_at: null,
+  completed_at: null,
+  assignee_id: null,
+  tags: [],
+  attachment_count: 0,
+  version: 1,
+} as const
+
+/** The tasks of a member, all of them. */
+const countTasks = async ({ token }: Account): Promise<number | null> => {
+  const { body } = await service.expect('listTasks', 200, { token, query: { include_total: true } })
+  return body.total
+}
+
+t.test('createTask', async (t) => {
+  const { owner, assignee, stranger } = await peopleOf('create')
+  const { token } = owner
+
+  t.test('201: a title is enough, the rest has defaults', async (t) => {
+    const { body, headers } = await service.expect('createTask', 201, { token, body: { title: 'A task' } })
+    const { id, created_at, updated_at, ...rest } = body
+    t.strictSame(rest, { ...onlyTitle, owner_id: owner.id })
+    t.equal(updated_at, created_at)
+    t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
+    t.equal(headers.get('location'), `/tasks/${id}`)
+    t.equal(headers.get('etag'), '"1"')
+    t.equal(headers.get('idempotency-replayed'), null)
+    const read = await readTask(owner, id)
+    t.strictSame(read, { task: body, etag: '"1"' })
+  })
+
+  t.test('201: every field', async (t) => {
+    const [late, early] = [await createTag(owner, 'b late'), await createTag(owner, 'A early')]
+    const fields = {
+      title: 'Everything',
+      description: '  kept as it is\r\n',
+      status: 'in_progress',
+      priority: 'urgent',
+      start_at: '2026-11-02T09:00:00.000Z',
+      due_at: '2026-11-02T09:00:00.000Z',
+      owner_id: owner.id,
+      assignee_id: assignee.id,
+    } as const
+    const task = await createTask(owner, { ...fields, tag_ids: [late.id, early.id] })
+    t.strictSame({ ...task, ...fields }, task)
+    t.strictSame(task.tags, [early, late], 'tags come by name')
+    t.equal(task.version, 1)
+    t.strictSame((await readTask(assignee, task.id)).task, task)
+  })
+
+  t.test('201: null where a field can be empty', async (t) => {
+    const task = await createTask(owner, { start_at: null, due_at: null, assignee_id: null, tag_ids: [] })
+    t.match(task, onlyTitle)
+  })
+
+  t.test('201: a title is trimmed, composed, and measured after that', async (t) => {
+    const titles = [
+      ['  \t A task\u00a0\n', 'A task'],
+      [`  ${'x'.repeat(500)}  `, 'x'.repeat(500)],
+      ['\u{1f600}'.repeat(500), '\u{1f600}'.repeat(500)],
+      ['e\u0301'.repeat(500), '\u00e9'.repeat(500)],
+      [`<b>"it's"</b> \\ %_ $1 {} \u202e`, `<b>"it's"</b> \\ %_ $1 {} \u202e`],
+    ] as const
+    for (const [title, kept] of titles) t.equal((await createTask(owner, { title })).title, kept)
+  })
+
+  t.test('201: a description of 65,536 characters', async (t) => {
+    const description = '\u{1f600}'.repeat(65_536)
+    const { id } = await createTask(owner, { description })
+    t.equal((await readTask(owner, id)).task.description, description)
+  })
+
+  t.test('201: instants come back in UTC with milliseconds', async (t) => {
+    for (const [sent, kept] of goodInstants) {
+      const task = await createTask(owner, { start_at: sent, due_at: sent })
+      t.strictSame([task.start_at, task.due_at], [kept, kept], sent)
+    }
+  })
+
+  t.test('201: one that is done already is completed', async (t) => {
+    const task = await createTask(owner, { status: 'done' })
+    t.equal(task.completed_at, task.created_at)
+  })
+
+  t.test('201: an administrator creates for another', async (t) => {
+    const task = await createTask(admin, { owner_id: stranger.id })
+    t.equal(task.owner_id, stranger.id)
+    t.strictSame((await readTask(stranger, task.id)).task, task)
+  })
+
+  t.test('201: ids in upper case are the same ids', async (t) => {
+    const tag = await createTag(owner, 'upper')
+    const task = await createTask(owner, {
+      owner_id: owner.id.toUpperCase(),
+      assignee_id: assignee.id.toUpperCase(),
+      tag_ids: [tag.id.toUpperCase()],
+    })
+    t.match(task, { owner_id: owner.id, assignee_id: assignee.id, tags: [tag] })
+  })
+
+  t.test('201: a tag that is named in both cases is put on once', async (t) => {
+    const tag = await createTag(owner, 'twice')
+    const task = await createTask(owner, { tag_ids: [tag.id, tag.id.toUpperCase()] })
+    t.strictSame(task.tags, [tag])
+  })
+
+  t.test('201: with a tag of another, seen on a task that one is assigned', async (t) => {
+    const tag = await createTag(owner, 'shared')
+    await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
+    t.strictSame((await createTask(assignee, { tag_ids: [tag.id] })).tags, [tag])
+  })
+
+  t.test('201: media types have parameters and any case', async () => {
+    for (const type of ['application/json; charset=utf-8', 'Application/JSON ;charset="UTF-8"']) {
+      await service.expect('createTask', 201, {
+        token,
+        body: '{"title":"x"}',
+        headers: { 'content-type': type },
+      })
+    }
+  })
+
+  t.test('400: fields', async (t) => {
+    const before = await countTasks(owner)
+    const cases = [
+      ...badFields,
+      [{ tag_ids: null }, '/tag_ids'],
+      [{ tag_ids: 'x' }, '/tag_ids'],
+      [{ tag_ids: [unknownId, 'x'] }, '/tag_ids/1'],
+      [{ tag_ids: [null] }, '/tag_ids/0'],
+      [{ tag_ids: [unknownId, unknownId] }, '/tag_ids'],
+      [
+        { tag_ids: Array.from({ length: 101 }, (_, n) => unknownId.slice(0, -3) + String(n + 100)) },
+        '/tag_ids',
+      ],
+      [{ start_at: '2026-11-02T09:00:00Z', due_at: '2026-11-02T08:59:59.999Z' }, '/due_at'],
+      [{ start_at: '2026-11-02T09:00:00Z', due_at: '2026-11-02T09:30:00+01:00' }, '/due_at'],
+    ] as const
+    for (const [fields, pointer] of cases) {
+      const { body } = await service.expect('createTask', 400, {
+        token,
+        body: { title: 'A task', ...fields },
+      })
+      t.strictSame(pointersOf(body), [pointer], JSON.stringify(fields).slice(0, 60))
+    }
+    const { body } = await service.expect('createTask', 400, { token, body: {} })
+    t.strictSame(body.errors, [{ pointer: '/title', detail: 'is required' }])
+    t.equal(await countTasks(owner), before)
+  })
+
+  t.test('400: bodies', async (t) => {
+    const before = await countTasks(owner)
+    for (const body of Object.values(badBodies))
+      await service.expect('createTask', 400, { token, body, headers: json })
+    t.equal(Reflect.get({}, 'status'), undefined)
+    t.equal(await countTasks(owner), before)
+  })
+
+  t.test('400: a body 100,000 levels deep', async () => {
+    const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
+    await service.expect('createTask', 400, { token, body: deep, headers: json })
+    await service.expect('createTask', 400, { token, body: `{"title":"\\u0041","x":${deep}}`, headers: json })
+  })
+
+  t.test('400: a query parameter', async (t) => {
+    const { body } = await service.expect('createTask', 400, {
+      token,
+      body: { title: 'x' },
+      query: { dry_run: true },
+    })
+    t.strictSame(pointersOf(body), ['/dry_run'])
+  })
+
+  t.test('400: a malformed Idempotency-Key', async () => {
+    for (const key of ['', 'a b', 'x'.repeat(256), 'caf\u00e9']) {
+      await service.expect('createTask', 400, {
+        token,
+        body: { title: 'x' },
+        headers: { 'idempotency-key': key },
+      })
+    }
+  })
+
+  t.test('401: before anything else is looked at', async (t) => {
+    const { headers } = await service.expect('createTask', 401, {
+      body: '{',
+      headers: { 'content-type': 'text/plain' },
+    })
+    t.match(headers.get('www-authenticate'), /^Bearer /)
+    await service.expect('createTask', 401, { token: 'x.y.z', body: { title: 'x' } })
+  })
+
+  t.test('403: for another, by a member', async (t) => {
+    for (const owner_id of [stranger.id, unknownId]) {
+      await service.expect('createTask', 403, { token, body: { title: 'x', owner_id } })
+    }
+    const { body } = await service.expect('listTasks', 200, { token: stranger.token, query: { q: 'x' } })
+    t.strictSame(body.items, [])
+  })
+
+  t.test('413', async () => {
+    await service.expect('createTask', 413, { token, body: tooLarge })
+  })
+
+  t.test('415: another type, or none', async () => {
+    for (const type of [...otherTypes, 'application/merge-patch+json']) {
+      await service.expect('createTask', 415, {
+        token,
+        body: '{"title":"x"}',
+        headers: { 'content-type': type },
+      })
+    }
+    await service.expect('createTask', 415, { token, body: Buffer.from('{"title":"x"}') })
+  })
+
+  t.test('422: users and tags that are not there, or not to be seen', async (t) => {
+    const [mine, foreign] = [await createTag(owner, 'mine'), await createTag(stranger, 'foreign')]
+    const before = await countTasks(owner)
+    const cases = [
+      [{ assignee_id: unknownId }, '/assignee_id'],
+      [{ tag_ids: [unknownId] }, '/tag_ids/0'],
+      [{ tag_ids: [mine.id, unknownId.toUpperCase()] }, '/tag_ids/1'],
+      [{ tag_ids: [mine.id, foreign.id] }, '/tag_ids/1'],
+    ] as const
+    for (const [fields, pointer] of cases) {
+      const { body } = await service.expect('createTask', 422, { token, body: { title: 'x', ...fields } })
+      t.equal(body.code, 'unknown_reference')
+      t.strictSame(pointersOf(body), [pointer])
+    }
+    t.equal(await countTasks(owner), before)
+    const forNobody = await service.expect('createTask', 422, {
+      token: admin.token,
+      body: { title: 'x', owner_id: unknownId },
+    })
+    t.strictSame(pointersOf(forNobody.body), ['/owner_id'])
+  })
+
+  t.test('Idempotency-Key: a repeat gets the first answer', async (t) => {
+    const tag = await createTag(owner, 'once')
+    const request: Call = {
+      token,
+      body: { title: ' Once ', tag_ids: [tag.id] },
+      headers: { 'idempotency-key': 'once' },
+    }
+    const first = await service.expect('createTask', 201, request)
+    t.equal(first.headers.get('idempotency-replayed'), null)
+    await service.expect('updateTask', 200, {
+      token,
+      params: { task_id: first.body.id },
+      body: { title: 'Changed since' },
+    })
+    const second = await service.expect('createTask', 201, request)
+    t.equal(second.headers.get('idempotency-replayed'), 'true')
+    t.strictSame(second.body, first.body)
+    for (const name of ['location', 'etag', 'content-type', 'cache-control']) {
+      t.equal(second.headers.get(name), first.headers.get(name), name)
+    }
+    const reordered = await service.expect('createTask', 201, {
+      ...request,
+      body: { tag_ids: [tag.id], title: 'Once' },
+    })
+    t.strictSame(reordered.body, first.body)
+  })
+
+  t.test('Idempotency-Key: 422 for another body', async (t) => {
+    const headers = { 'idempotency-key': 'reused' }
+    await service.expect('createTask', 201, { token, body: { title: 'First' }, headers })
+    const before = await countTasks(owner)
+    const { body } = await service.expect('createTask', 422, { token, body: { title: 'Second' }, headers })
+    t.equal(body.code, 'idempotency_key_reused')
+    t.equal(await countTasks(owner), before)
+  })
+
+  t.test('Idempotency-Key: belongs to one caller and one operation', async (t) => {
+    const request = { body: { title: 'Mine' }, headers: { 'idempotency-key': 'k' } }
+    const mine = await service.expect('createTask', 201, { ...request, token })
+    const theirs = await service.expect('createTask', 201, { ...request, token: stranger.token })
+    t.not(theirs.body.id, mine.body.id)
+    t.equal(theirs.body.owner_id, stranger.id)
+    await service.expect('createTag', 201, { token, body: { name: 'k' }, headers: request.headers })
+  })
+
+  t.test('Idempotency-Key: a refusal is not kept', async (t) => {
+    const headers = { 'idempotency-key': 'refused' }
+    await service.expect('createTask', 400, { token, body: { title: '' }, headers })
+    await service.expect('createTask', 422, { token, body: { title: 'x', assignee_id: unknownId }, headers })
+    await service.expect('createTask', 403, { token, body: { title: 'x', owner_id: stranger.id }, headers })
+    const answer = await service.expect('createTask', 201, { token, body: { title: 'At last' }, headers })
+    t.equal(answer.headers.get('idempotency-replayed'), null)
+    t.equal(answer.body.title, 'At last')
+  })
+
+  t.test('Idempotency-Key: twenty at once create one task', async (t) => {
+    const request: Call = { token, body: { title: 'Raced' }, headers: { 'idempotency-key': 'race' } }
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => service.expect('createTask', 201, request)),
+    )
+    t.equal(new Set(answers.map(({ body }) => JSON.stringify(body))).size, 1)
+    t.equal(answers.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
+    const { body } = await service.expect('listTasks', 200, { token, query: { q: 'Raced' } })
+    t.equal(body.items.length, 1)
+  })
+})
+
+t.test('getTask', async (t) => {
+  const { owner, assignee, stranger } = await peopleOf('get')
+  const { token } = owner
+  const tag = await createTag(owner, 'seen')
+  const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
+  const params = { task_id: task.id }
+
+  t.test('200: for its owner, its assignee and an administrator', async (t) => {
+    for (const { token } of [owner, assignee, admin]) {
+      const { body, headers } = await service.expect('getTask', 200, { token, params })
+      t.strictSame(body, task)
+      t.equal(headers.get('etag'), '"1"')
+      t.equal(headers.get('cache-control'), 'private, no-cache')
+    }
+    const { body } = await service.expect('getTask', 200, {
+      token,
+      params: { task_id: task.id.toUpperCase() },
+    })
+    t.strictSame(body, task)
+  })
+
+  t.test('200: If-None-Match names other ETags', async (t) => {
+    for (const tags of ['"2"', 'W/"2", "11"', '']) {
+      const { body } = await service.expect('getTask', 200, {
+        token,
+        params,
+        headers: { 'if-none-match': tags },
+      })
+      t.strictSame(body, task)
+    }
+  })
+
+  t.test('200: HEAD has the header of GET', async (t) => {
+    const get = await service.expect('getTask', 200, { token, params })
+    const head = await service.expect('getTask', 200, { token, params, method: 'HEAD' })
+    t.equal(head.body, null)
+    for (const name of ['etag', 'content-type', 'content-length', 'cache-control']) {
+      t.equal(head.headers.get(name), get.headers.get(name), name)
+    }
+  })
+
+  t.test('304: If-None-Match, by weak comparison', async (t) => {
+    for (const tags of ['"1"', 'W/"1"', '*', '"7", "1"', 'W/"7" ,, W/"1"']) {
+      for (const method of [undefined, 'HEAD'] as const) {
+        const answer = await service.expect('getTask', 304, {
+          token,
+          params,
+          headers: { 'if-none-match': tags },
+          ...(method && { method }),
+        })
+        t.equal(answer.body, null)
+        t.equal(answer.headers.get('etag'), '"1"')
+        t.equal(answer.headers.get('cache-control'), 'private, no-cache')
+      }
+    }
+  })
+
+  t.test('400: a malformed id, ETag or query', async (t) => {
+    for (const task_id of ['7', `${task.id}x`, `{${task.id}}`, '\0', '%00', "' or 1=1 --"]) {
+      const { body } = await service.expect('getTask', 400, { token, params: { task_id } })
+      t.strictSame(pointersOf(body), ['/task_id'])
+    }
+    for (const tags of ['1', '"1', '"1" "2"', 'w/"1"', '*, "1"']) {
+      const { body } = await service.expect('getTask', 400, {
+        token,
+        params,
+        headers: { 'if-none-match': tags },
+      })
+      t.strictSame(pointersOf(body), ['/If-None-Match'])
+    }
+    await service.expect('getTask', 400, { token, params, query: { fields: 'title' } })
+  })
+
+  t.test('401', async () => {
+    await service.expect('getTask', 401, { params })
+    await service.expect('getTask', 401, { params: { task_id: 'malformed' } })
+  })
+
+  t.test('404: a foreign task is like one that is not there', async (t) => {
+    const foreign = await service.expect('getTask', 404, { token: stranger.token, params })
+    const missing = await service.expect('getTask', 404, {
+      token: stranger.token,
+      params: { task_id: unknownId },
+    })
+    t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
+    const names = (headers: Headers) => [...headers.keys()].toSorted()
+    t.strictSame(names(foreign.headers), names(missing.headers))
+    const conditional = { 'if-none-match': '*' }
+    await service.expect('getTask', 404, { token: stranger.token, params, headers: conditional })
+  })
+})
+
+/** What PUT and PATCH have in common; `complete` makes a whole body of the fields that a test is about. */
+const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: object) => object): void => {
+  t.test(operation, async (t) => {
+    const { owner, assignee, stranger } = await peopleOf(operation.toLowerCase())
+    const { token } = owner
+
+    const change = (task: Task, fields: object, request: Call = {}): Call => ({
+      token,
+      params: { task_id: task.id },
+      body: complete(fields),
+      ...request,
+    })
+
+    t.test('200: every field, with its ETag', async (t) => {
+      const tag = await createTag(owner, 'stays')
+      const task = await createTask(owner, { tag_ids: [tag.id] })
+      await clockToMove()
+      const fields = {
+        title: 'Everything',
+        description: ' new ',
+        status: 'in_progress',
+        priority: 'high',
+        start_at: '2026-11-02T09:00:00.000Z',
+        due_at: '2026-11-02T09:00:00.000Z',
+        assignee_id: assignee.id,
+      } as const
+      const { body, headers } = await service.expect(operation, 200, change(task, fields))
+      const { updated_at, ...rest } = body
+      const { updated_at: before, ...old } = task
+      t.strictSame(rest, { ...old, ...fields, version: 2 })
+      t.ok(updated_at > before)
+      t.equal(headers.get('etag'), '"2"')
+      t.strictSame(await readTask(owner, task.id), { task: body, etag: '"2"' })
+    })
+
+    t.test('200: a title is trimmed, composed, and measured after that', async (t) => {
+      const task = await createTask(owner)
+      for (const [title, kept] of [
+        ['  e\u0301 ', '\u00e9'],
+        [`  ${'x'.repeat(500)}  `, 'x'.repeat(500)],
+      ] as const) {
+        t.equal((await service.expect(operation, 200, change(task, { title }))).body.title, kept)
+      }
+      const { body } = await service.expect('listTasks', 200, { token, query: { q: 'X'.repeat(200) } })
+      t.ok(
+        body.items.some(({ id }) => id === task.id),
+        'the new title is found',
+      )
+    })
+
+    t.test('200: instants come back in UTC with milliseconds', async (t) => {
+      const task = await createTask(owner)
+      for (const [sent, kept] of goodInstants) {
+        const { body } = await service.expect(operation, 200, change(task, { start_at: sent, due_at: sent }))
+        t.strictSame([body.start_at, body.due_at], [kept, kept], sent)
+      }
+    })
+
+    t.test('200: completed_at is set, kept and cleared', async (t) => {
+      const task = await createTask(owner)
+      const setTo = async (status: string, title = 'A task') =>
+        (await service.expect(operation, 200, change(task, { title, status }))).body.completed_at
+      const completed = await setTo('done')
+      if (completed === null) throw new Error('It is done and not completed')
+      t.ok(completed >= task.created_at)
+      await clockToMove()
+      t.equal(await setTo('done', 'Done all the same'), completed)
+      for (const status of ['cancelled', 'todo', 'in_progress']) {
+        t.equal(await setTo(status), null, status)
+        await clockToMove()
+        const again = await setTo('done')
+        t.ok(again !== null && again > completed, 'completed anew')
+      }
+    })
+
+    t.test('200: what changes nothing moves nothing', async (t) => {
+      const tag = await createTag(owner, 'unmoved')
+      const fields = {
+        title: 'The same',
+        description: 'text',
+        status: 'done',
+        priority: 'low',
+        start_at: '2026-11-02T09:00:00.000Z',
+        due_at: '2026-11-03T09:00:00.000Z',
+        owner_id: owner.id,
+        assignee_id: assignee.id,
+      }
+      const task = await createTask(owner, { ...fields, tag_ids: [tag.id] })
+      await clockToMove()
+      for (const same of [
+        fields,
+        { ...fields, title: ' The same ', start_at: '2026-11-02T10:00:00+01:00' },
+      ]) {
+        const { body, headers } = await service.expect(operation, 200, change(task, same))
+        t.strictSame(body, task)
+        t.equal(headers.get('etag'), '"1"')
+      }
+    })
+
+    t.test('200: the assignee changes it, its owner to the same included', async (t) => {
+      const task = await createTask(owner, { assignee_id: assignee.id })
+      const fields = { title: 'By the assignee', owner_id: owner.id, assignee_id: assignee.id }
+      const { body } = await service.expect(operation, 200, change(task, fields, { token: assignee.token }))
+      t.match(body, { ...fields, version: 2 })
+    })
+
+    t.test('200: the owner and an administrator transfer it', async (t) => {
+      const task = await createTask(owner)
+      const away = await service.expect(operation, 200, change(task, { owner_id: stranger.id }))
+      t.match(away.body, { owner_id: stranger.id, version: 2 })
+      await service.expect('getTask', 404, { token, params: { task_id: task.id } })
+      t.equal((await readTask(stranger, task.id)).task.owner_id, stranger.id)
+      const back = await service.expect(
+        operation,
+        200,
+        change(task, { owner_id: owner.id }, { token: admin.token }),
+      )
+      t.equal(back.body.owner_id, owner.id)
+    })
+
+    t.test('200: If-Match names the current ETag, or any', async (t) => {
+      const task = await createTask(owner)
+      for (const [version, tags] of ['"1"', '"7", "2"', '*', 'W/"4" , "4"'].entries()) {
+        const headers = { 'if-match': tags }
+        const { body } = await service.expect(operation, 200, change(task, { title: tags }, { headers }))
+        t.equal(body.version, version + 2)
+      }
+    })
+
+    t.test('200: If-None-Match is for reads, and never hides that a change was made', async (t) => {
+      const task = await createTask(owner)
+      for (const tags of ['"2"', '*']) {
+        const headers = { 'if-none-match': tags }
+        const { body } = await service.expect(operation, 200, change(task, { title: tags }, { headers }))
+        t.equal(body.title, tags)
+      }
+    })
+
+    t.test('400: fields; the task is as it was', async (t) => {
+      const task = await createTask(owner, { assignee_id: assignee.id })
+      const cases = [
+        ...badFields,
+        [{ tag_ids: [] }, '/tag_ids'],
+        [{ start_at: '2026-11-02T09:00:00Z', due_at: '2026-11-02T08:59:59.999Z' }, '/due_at'],
+      ] as const
+      for (const [fields, pointer] of cases) {
+        const { body } = await service.expect(operation, 400, change(task, fields))
+        t.strictSame(pointersOf(body), [pointer], JSON.stringify(fields).slice(0, 60))
+      }
+      t.strictSame((await readTask(owner, task.id)).task, task)
+    })
+
+    t.test('400: bodies', async (t) => {
+      const task = await createTask(owner)
+      for (const body of Object.values(badBodies)) {
+        await service.expect(operation, 400, change(task, {}, { body, headers: json }))
+      }
+      t.strictSame((await readTask(owner, task.id)).task, task)
+    })
+
+    t.test('400: a malformed id, ETag or query', async (t) => {
+      const task = await createTask(owner)
+      await service.expect(operation, 400, change(task, {}, { params: { task_id: 'x' } }))
+      await service.expect(operation, 400, change(task, {}, { query: { dry_run: true } }))
+      for (const tags of ['1', '"1', "'1'", '"1" "2"', 'w/"1"']) {
+        const { body } = await service.expect(
+          operation,
+          400,
+          change(task, {}, { headers: { 'if-match': tags } }),
+        )
+        t.strictSame(pointersOf(body), ['/If-Match'])
+      }
+    })
+
+    t.test('401: before anything else is looked at', async () => {
+      await service.expect(operation, 401, {
+        params: { task_id: 'x' },
+        body: '{',
+        headers: { 'content-type': 'text/plain' },
+      })
+    })
+
+    t.test('403: the assignee does not give it away', async (t) => {
+      const task = await createTask(owner, { assignee_id: assignee.id })
+      for (const owner_id of [assignee.id, stranger.id, unknownId]) {
+        const fields = { title: 'Stolen', owner_id }
+        await service.expect(operation, 403, change(task, fields, { token: assignee.token }))
+      }
+      const stale = { token: assignee.token, headers: { 'if-match': '"7"' } }
+      await service.expect(operation, 403, change(task, { owner_id: assignee.id }, stale))
+      t.strictSame((await readTask(owner, task.id)).task, task)
+    })
+
+    t.test('404: a foreign task is like one that is not there', async (t) => {
+      const task = await createTask(owner)
+      const foreign = await service.expect(operation, 404, change(task, {}, { token: stranger.token }))
+      const missing = await service.expect(
+        operation,
+        404,
+        change(task, {}, { params: { task_id: unknownId } }),
+      )
+      t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
+      const headers = { 'if-match': '"7"' }
+      await service.expect(operation, 404, change(task, {}, { token: stranger.token, headers }))
+      const owned = { owner_id: stranger.id }
+      await service.expect(operation, 404, change(task, owned, { token: stranger.token }))
+      t.strictSame((await readTask(owner, task.id)).task, task)
+    })
+
+    t.test('412: If-Match names other ETags, or weak ones', async (t) => {
+      const task = await createTask(owner)
+      for (const tags of ['"2"', 'W/"1"', '"1x", "01", ""', '"\\", "{1}", "NULL", "1,1"']) {
+        await service.expect(
+          operation,
+          412,
+          change(task, { title: 'Late' }, { headers: { 'if-match': tags } }),
+        )
+      }
+      const headers = { 'if-match': '"7"' }
+      await service.expect(operation, 412, change(task, { assignee_id: unknownId }, { headers }))
+      t.strictSame((await readTask(owner, task.id)).task, task)
+    })
+
+    t.test('413', async () => {
+      await service.expect(operation, 413, change(await createTask(owner), {}, { body: tooLarge }))
+    })
+
+    t.test('415: another type, or none', async (t) => {
+      const task = await createTask(owner)
+      const body = Buffer.from('{"title":"x"}')
+      const types = operation === 'updateTask' ? otherTypes : [...otherTypes, 'application/merge-patch+json']
+      const requests = [{ body }, ...types.map((type) => ({ body, headers: { 'content-type': type } }))]
+      for (const request of requests) {
+        const { headers } = await service.expect(operation, 415, change(task, {}, request))
+        const accepted = 'application/merge-patch+json, application/json'
+        t.equal(headers.get('accept-patch'), operation === 'updateTask' ? accepted : null)
+      }
+      t.strictSame((await readTask(owner, task.id)).task, task)
+    })
+
+    t.test('422: users that are not there', async (t) => {
+      const task = await createTask(owner)
+      for (const name of ['owner_id', 'assignee_id']) {
+        const { body } = await service.expect(operation, 422, change(task, { [name]: unknownId }))
+        t.equal(body.code, 'unknown_reference')
+        t.strictSame(pointersOf(body), [`/${name}`])
+      }
+      t.strictSame((await readTask(owner, task.id)).task, task)
+    })
+
+    t.test('at once with the same ETag: one comes first, the others get 412', async (t) => {
+      const task = await createTask(owner)
+      const replies = await Promise.all(
+        Array.from({ length: 12 }, (_, n) =>
+          service.call(operation, change(task, { title: `Writer ${n}` }, { headers: { 'if-match': '"1"' } })),
+        ),
+      )
+      t.strictSame(countStatuses(replies), { 200: 1, 412: 11 })
+      const winner = replies.find(({ status }) => status === 200)
+      t.strictSame((await readTask(owner, task.id)).task, winner?.body)
+      t.match(winner?.body, { version: 2 })
+    })
+  })
+}
+
+testChange('replaceTask', (fields) => ({ title: 'Replaced', ...fields }))
+testChange('updateTask', (fields) => fields)
+
+t.test('replaceTask, on its own', async (t) => {
+  const { owner, assignee } = await peopleOf('put')
+  const { token } = owner
+
+  t.test('200: what is left out returns to its default, but for the owner and the tags', async (t) => {
+    const tag = await createTag(owner, 'kept')
+    const task = await createTask(owner, {
+      description: 'x',
+      status: 'done',
+      priority: 'high',
+      start_at: '2026-11-02T09:00:00.000Z',
+      due_at: '2026-11-03T09:00:00.000Z',
+      assignee_id: assignee.id,
+      tag_ids: [tag.id],
+    })
+    await attachFile(owner, task.id)
+    const { body } = await service.expect('replaceTask', 200, {
+      token: admin.token,
+      params: { task_id: task.id },
+      body: { title: 'A task' },
+    })
+    const { id, created_at } = task
+    t.match(body, {
+      ...onlyTitle,
+      id,
+      created_at,
+      owner_id: owner.id,
+      tags: [tag],
+      attachment_count: 1,
+      version: 3,
+    })
+  })
+
+  t.test('400: the title is required', async (t) => {
+    const task = await createTask(owner)
+    const params = { task_id: task.id }
+    const { body } = await service.expect('replaceTask', 400, { token, params, body: { status: 'done' } })
+    t.strictSame(body.errors, [{ pointer: '/title', detail: 'is required' }])
+  })
+
+  t.test('404: it never creates', async () => {
+    const params = { task_id: unknownId }
+    await service.expect('replaceTask', 404, { token: admin.token, params, body: { title: 'New' } })
+    await service.expect('getTask', 404, { token: admin.token, params })
+  })
+})
+
+t.test('updateTask, on its own', async (t) => {
+  const { owner, assignee } = await peopleOf('patch')
+  const { token } = owner
+  const full = {
+    description: 'x',
+    priority: 'high',
+    start_at: '2026-11-02T09:00:00.000Z',
+    due_at: '2026-11-03T09:00:00.000Z',
+    assignee_id: assignee.id,
+  }
+
+  t.test('200: what is left out stays', async (t) => {
+    const task = await createTask(owner, full)
+    const { body } = await service.expect('updateTask', 200, {
+      token,
+      params: { task_id: task.id },
+      body: { priority: 'low' },
+    })
+    t.strictSame(body, { ...task, priority: 'low', version: 2, updated_at: body.updated_at })
+  })
+
+  t.test('200: an empty patch', async (t) => {
+    const task = await createTask(owner, full)
+    const { body } = await service.expect('updateTask', 200, {
+      token,
+      params: { task_id: task.id },
+      body: {},
+    })
+    t.strictSame(body, task)
+  })
+
+  t.test('200: null clears', async (t) => {
+    for (const name of ['start_at', 'due_at', 'assignee_id']) {
+      const task = await createTask(owner, full)
+      const { body } = await service.expect('updateTask', 200, {
+        token,
+        params: { task_id: task.id },
+        body: { [name]: null },
+      })
+      t.strictSame(body, { ...task, [name]: null, version: 2, updated_at: body.updated_at })
+    }
+  })
+
+  t.test('200: both media types', async (t) => {
+    const task = await createTask(owner)
+    for (const type of [
+      'application/merge-patch+json',
+      'application/json',
+      'Application/Merge-Patch+JSON; charset=utf-8',
+    ]) {
+      const { body } = await service.expect('updateTask', 200, {
+        token,
+        params: { task_id: task.id },
+        body: JSON.stringify({ title: type, due_at: null }),
+        headers: { 'content-type': type },
+      })
+      t.equal(body.title, type)
+    }
+  })
+
+  t.test('200: an assignee who leaves gets the answer, and sees no more', async (t) => {
+    const task = await createTask(owner, full)
+    const request = { token: assignee.token, params: { task_id: task.id } }
+    const { body } = await service.expect('updateTask', 200, { ...request, body: { assignee_id: null } })
+    t.equal(body.assignee_id, null)
+    await service.expect('getTask', 404, request)
+  })
+
+  t.test('400: due before start, with only one of them in the patch', async (t) => {
+    const task = await createTask(owner, full)
+    const params = { task_id: task.id }
+    for (const patch of [{ due_at: '2026-11-02T08:59:59.999Z' }, { start_at: '2026-11-03T09:00:00.001Z' }]) {
+      const { body } = await service.expect('updateTask', 400, { token, params, body: patch })
+      t.strictSame(pointersOf(body), ['/due_at'])
+    }
+    t.strictSame((await readTask(owner, task.id)).task, task)
+    await service.expect('updateTask', 200, {
+      token,
+      params,
+      body: { due_at: null, start_at: '2026-11-03T09:00:00.001Z' },
+    })
+  })
+
+  t.test('at once on different fields: all survive', async (t) => {
+    const task = await createTask(owner)
+    const patches = [
+      { title: 'Together' },
+      { description: 'all of it' },
+      { status: 'done' },
+      { priority: 'urgent' },
+      { start_at: '2026-11-02T09:00:00.000Z' },
+      { due_at: '2026-11-03T09:00:00.000Z' },
+      { assignee_id: assignee.id },
+    ]
+    const params = { task_id: task.id }
+    const answers = await Promise.all(
+      patches.map((body) => service.expect('updateTask', 200, { token, params, body })),
+    )
+    const { task: after } = await readTask(owner, task.id)
+    t.match(after, Object.assign({ version: 8 }, ...patches) as object)
+    for (const [n, { body }] of answers.entries())
+      t.match(body, patches[n], 'each answer shows its own change')
+  })
+
+  t.test('beside tags that come and go: one ETag never has two bodies', async (t) => {
+    const names = ['a', 'b', 'c', 'd', 'e', 'f']
+    const tagIds = await Promise.all(names.map(async (name) => (await createTag(owner, name)).id))
+    for (let round = 0; round < 50; round += 1) {
+      const { id } = await createTask(owner, { tag_ids: tagIds.slice(3) })
+      const bodies = await raceWithTags(owner, id, tagIds)
+      for (const [etag, seen] of bodies)
+        t.equal(seen.size, 1, `round ${round}, ETag ${etag}: ${[...seen].join(' or ')}`)
+    }
+  })
+})
+
+/** Patches and reads a task while its tags change; answers with the bodies that each ETag was seen with. */
+const raceWithTags = async (
+  { token }: Account,
+  task_id: string,
+  tagIds: readonly string[],
+): Promise<ReadonlyMap<string, ReadonlySet<string>>> => {
+  const bodies = new Map<string, Set<string>>()
+  const params = { task_id }
+  const see = (etag: string, body: unknown) =>
+    bodies.set(etag, (bodies.get(etag) ?? new Set()).add(JSON.stringify(body)))
+  const seeAnswer = ({ headers, body }: Pick<Reply, 'headers' | 'body'>) =>
+    see(headers.get('etag') ?? '', body)
+  const read = async () => seeAnswer(await service.expect('getTask', 200, { token, params }))
+  const readList = async () => {
+    const { body } = await service.expect('listTasks', 200, { token, query: { limit: 1 } })
+    for (const task of body.items) see(`"${task.version}"`, task)
+  }
+  const patch = async (title: string) =>
+    seeAnswer(await service.expect('updateTask', 200, { token, params, body: { title } }))
+  const put = async (title: string) =>
+    seeAnswer(await service.expect('replaceTask', 200, { token, params, body: { title } }))
+
+  // What waits for the tags to be changed began before they were, and comes last: nothing hides what it answers.
+  await Promise.all([
+    ...tagIds.map((tag_id, n) =>
+      service.call(n < 3 ? 'addTaskTag' : 'removeTaskTag', { token, params: { task_id, tag_id } }),
+    ),
+    patch('Patched'),
+    put('Replaced'),
+    readList(),
+  ])
+  await read()
+  return bodies
+}
+
+t.test('deleteTask', async (t) => {
+  const { owner, assignee, stranger } = await peopleOf('delete')
+  const { token } = owner
+  const request = (task: Task, more: Call = {}): Call => ({ token, params: { task_id: task.id }, ...more })
+
+  t.test('204: by its owner and by an administrator', async (t) => {
+    for (const account of [owner, admin]) {
+      const tag = await createTag(owner, `survives ${account.user.username}`)
+      const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
+      const attach_id = await attachFile(owner, task.id)
+      await service.expect('deleteTask', 204, request(task, { token: account.token }))
+      for (const { token } of [owner, assignee, admin])
+        await service.expect('getTask', 404, request(task, { token }))
+      await service.expect('downloadAttachment', 404, { token, params: { attach_id } })
+      await service.expect('getTag', 200, { token, params: { tag_id: tag.id } })
+      await service.expect('deleteTask', 404, request(task))
+      const { body } = await service.expect('listTasks', 200, { token })
+      t.notOk(body.items.some(({ id }) => id === task.id))
+    }
+  })
+
+  t.test('204: If-Match', async (t) => {
+    for (const tags of ['"1"', '*', 'W/"1", "1"']) {
+      const task = await createTask(owner)
+      await service.expect('deleteTask', 204, request(task, { headers: { 'if-match': tags } }))
+      t.equal((await service.call('getTask', request(task))).status, 404)
+    }
+  })
+
+  t.test('204: an empty body of whatever type', async () => {
+    const task = await createTask(owner)
+    await service.expect('deleteTask', 204, request(task, { headers: json }))
+  })
+
+  t.test('400: a malformed id or ETag, a query, a body', async (t) => {
+    const task = await createTask(owner)
+    await service.expect('deleteTask', 400, request(task, { params: { task_id: 'x' } }))
+    await service.expect('deleteTask', 400, request(task, { headers: { 'if-match': '1' } }))
+    await service.expect('deleteTask', 400, request(task, { query: 'force=true' }))
+    await service.expect('deleteTask', 400, request(task, { body: { title: 'x' } }))
+    t.strictSame((await readTask(owner, task.id)).task, task)
+  })
+
+  t.test('401', async () => {
+    const { id } = await createTask(owner)
+    await service.expect('deleteTask', 401, { params: { task_id: id } })
+  })
+
+  t.test('403: by its assignee', async (t) => {
+    const task = await createTask(owner, { assignee_id: assignee.id })
+    await service.expect('deleteTask', 403, request(task, { token: assignee.token }))
+    const stale = { token: assignee.token, headers: { 'if-match': '"7"' } }
+    await service.expect('deleteTask', 403, request(task, stale))
+    t.strictSame((await readTask(owner, task.id)).task, task)
+  })
+
+  t.test('404: a foreign task is like one that is not there', async (t) => {
+    const task = await createTask(owner)
+    const foreign = await service.expect('deleteTask', 404, request(task, { token: stranger.token }))
+    const missing = await service.expect('deleteTask', 404, request(task, { params: { task_id: unknownId } }))
+    t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
+    t.strictSame((await readTask(owner, task.id)).task, task)
+  })
+
+  t.test('412', async (t) => {
+    const task = await createTask(owner)
+    for (const tags of ['"2"', 'W/"1"']) {
+      await service.expect('deleteTask', 412, request(task, { headers: { 'if-match': tags } }))
+    }
+    t.strictSame((await readTask(owner, task.id)).task, task)
+  })
+
+  t.test('at once: one deletes, the others find nothing', async (t) => {
+    const task = await createTask(owner)
+    const replies = await Promise.all(
+      Array.from({ length: 8 }, () => service.call('deleteTask', request(task))),
+    )
+    t.strictSame(countStatuses(replies), { 204: 1, 404: 7 })
+  })
+})
+
+t.test('version and updated_at move with everything that shows', async (t) => {
+  const { owner, assignee } = await peopleOf('version')
+  const { token } = owner
+  const tag = await createTag(owner, 'moving')
+  const task = await createTask(owner)
+  const link = { token, params: { task_id: task.id, tag_id: tag.id } }
+  let attach_id = ''
+  let version = 1
+  let last = task.updated_at
+
+  const moves = async (what: string, act: () => Promise<unknown>): Promise<void> => {
+    await clockToMove()
+    await act()
+    const { task: after, etag } = await readTask(owner, task.id)
+    version += 1
+    t.equal(after.version, version, what)
+    t.equal(etag, `"${version}"`)
+    t.ok(after.updated_at > last, `${what}: updated_at`)
+    last = after.updated_at
+  }
+  const stays = async (what: string, act: () => Promise<unknown>): Promise<void> => {
+    const before = await readTask(owner, task.id)
+    await clockToMove()
+    await act()
+    t.strictSame(await readTask(owner, task.id), before, what)
+  }
+
+  await moves('a tag put on', () => service.expect('addTaskTag', 204, link))
+  await stays('a tag put on again', () => service.expect('addTaskTag', 204, link))
+  await moves('a tag taken off', () => service.expect('removeTaskTag', 204, link))
+  await stays('a tag taken off again', () => service.expect('removeTaskTag', 404, link))
+  await moves('a tag put back on', () => service.expect('addTaskTag', 204, link))
+  await moves('a tag deleted', () => service.expect('deleteTag', 204, { token, params: { tag_id: tag.id } }))
+  await moves('an attachment added', async () => {
+    attach_id = await attachFile(owner, task.id)
+  })
+  await stays('an attachment refused', () =>
+    service.expect('addTaskAttachment', 413, {
+      token,
+      params: { task_id: task.id },
+      body: fileForm('x'.repeat(1_048_577)),
+    }),
+  )
+  await moves('an attachment removed', () =>
+    service.expect('deleteAttachment', 204, { token, params: { attach_id } }),
+  )
+  await moves('an assignee', () =>
+    service.expect('updateTask', 200, {
+      token,
+      params: { task_id: task.id },
+      body: { assignee_id: assignee.id },
+    }),
+  )
+  const theirs = await createTag(assignee, 'theirs')
+  const theirLink = { token: assignee.token, params: { task_id: task.id, tag_id: theirs.id } }
+  await moves('a tag of the assignee', () => service.expect('addTaskTag', 204, theirLink))
+  const before = await readTask(owner, task.id)
+  await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: assignee.id } })
+  const after = await readTask(owner, task.id)
+  t.match(after.task, { assignee_id: null, tags: [] }, 'the assignee is gone with their tag')
+  t.ok(after.task.version > before.task.version)
+  t.not(after.etag, before.etag)
+})
+
+/** Titles of a page of tasks. */
+const titles = (items: readonly Task[]): string[] => items.map(({ title }) => title)
+
+t.test('listTasks', async (t) => {
+  const { owner, assignee, stranger } = await peopleOf('list')
+  const [red, blue] = [await createTag(owner, 'red'), await createTag(owner, 'blue')]
+  const tasks = {
+    plain: await createTask(owner, { title: 'plain' }),
+    urgent: await createTask(owner, { title: 'urgent', priority: 'urgent', tag_ids: [red.id] }),
+    done: await createTask(owner, { title: 'done', status: 'done', tag_ids: [red.id, blue.id] }),
+    given: await createTask(owner, { title: 'given', assignee_id: assignee.id, priority: 'high' }),
+    foreign: await createTask(stranger, { title: 'foreign' }),
+  }
+  const list = async (query: Call['query'] = {}, { token } = owner) =>
+    titles((await service.expect('listTasks', 200, { token, query })).body.items)
+
+  t.test('200: what the caller owns or is assigned, newest first', async (t) => {
+    const { body, headers } = await service.expect('listTasks', 200, { token: owner.token })
+    t.strictSame(body, {
+      items: [tasks.given, tasks.done, tasks.urgent, tasks.plain],
+      next_cursor: null,
+      total: null,
+    })
+    t.equal(headers.get('link'), '</tasks?limit=50>; rel="first"')
+    t.strictSame(await list({}, assignee), ['given'])
+    t.strictSame(await list({}, stranger), ['foreign'])
+  })
+
+  t.test('200: everything, for an administrator', async (t) => {
+    const seen = await list({ assignee_id: assignee.id }, admin)
+    t.strictSame(seen, ['given'])
+    t.ok((await list({ limit: 200 }, admin)).includes('foreign'))
+    t.ok((await list({ limit: 200 }, admin)).includes('plain'))
+  })
+
+  t.test('200: filters', async (t) => {
+    const cases: readonly (readonly [Call['query'], readonly string[]])[] = [
+      [{ status: 'done' }, ['done']],
+      [{ status: ['done', 'todo'] }, ['given', 'done', 'urgent', 'plain']],
+      [{ status: 'cancelled' }, []],
+      [{ priority: 'urgent' }, ['urgent']],
+      [{ priority: ['high', 'urgent', 'urgent'] }, ['given', 'urgent']],
+      [{ assignee_id: assignee.id }, ['given']],
+      [{ assignee_id: [assignee.id.toUpperCase(), unknownId] }, ['given']],
+      [{ assignee_id: unknownId }, []],
+      [{ tag_id: red.id }, ['done', 'urgent']],
+      [{ tag_id: [blue.id, red.id] }, ['done', 'urgent']],
+      [{ tag_id: blue.id.toUpperCase() }, ['done']],
+      [{ tag_id: unknownId }, []],
+      [{ tag_id: red.id, status: 'todo' }, ['urgent']],
+      [{ q: 'n', status: ['todo', 'done'], tag_id: [red.id], priority: 'none' }, ['done']],
+      ['tag_id=&tag_id='.replaceAll('=', `=${red.id}`), ['done', 'urgent']],
+    ]
+    for (const [query, expected] of cases) t.strictSame(await list(query), expected, JSON.stringify(query))
+  })
+
+  t.test('200: totals count what is visible and passes the filter', async (t) => {
+    const total = async ({ token }: Account, query: object = {}) =>
+      (await service.expect('listTasks', 200, { token, query: { include_total: true, limit: 1, ...query } }))
+        .body.total
+    t.equal(await total(owner), 4)
+    t.equal(await total(owner, { offset: 3 }), 4)
+    t.equal(await total(owner, { offset: 100_000 }), 4)
+    t.equal(await total(owner, { tag_id: red.id }), 2)
+    t.equal(await total(owner, { status: 'cancelled' }), 0)
+    t.equal(await total(assignee), 1)
+    t.equal(await total(stranger, { tag_id: red.id }), 0)
+    t.ok(((await total(admin)) ?? 0) >= 5)
+    const { body } = await service.expect('listTasks', 200, {
+      token: owner.token,
+      query: { include_total: false },
+    })
+    t.equal(body.total, null)
+  })
+
+  t.test('200: q is text, whatever its case', async (t) => {
+    const searcher = await service.register('searcher')
+    const all = ['100% sure', 'snake_case', 'back\\slash', 'Éclair', 'straße', "it's", 'ΟΔΟΣΑ', 'ﬁne print']
+    for (const title of all) await createTask(searcher, { title })
+    const cases = [
+      ['%', ['100% sure']],
+      ['_', ['snake_case']],
+      ['\\', ['back\\slash']],
+      ['\\\\', []],
+      ['%%', []],
+      ["'", ["it's"]],
+      ['SNAKE', ['snake_case']],
+      ['éCLAIR', ['Éclair']],
+      ['E\u0301clair', ['Éclair']],
+      ['eclair', []],
+      ['STRAßE', ['straße']],
+      ['ΟΔΟΣ', ['ΟΔΟΣΑ']],
+      ['οδοσ', ['ΟΔΟΣΑ']],
+      ['fine', ['ﬁne print']],
+      [' ', ['ﬁne print', '100% sure']],
+      ['x'.repeat(200), []],
+      ['\u{1f600}'.repeat(200), []],
+    ] as const
+    for (const [q, expected] of cases) t.strictSame(await list({ q }, searcher), expected, q.slice(0, 20))
+    t.strictSame(await list('q=%31%30%30%25+s', searcher), ['100% sure'])
+  })
+
+  t.test('200: HEAD has the header of GET', async (t) => {
+    const get = await service.expect('listTasks', 200, { token: owner.token, query: { limit: 1 } })
+    const head = await service.expect('listTasks', 200, {
+      token: owner.token,
+      query: { limit: 1 },
+      method: 'HEAD',
+    })
+    t.equal(head.body, null)
+    for (const name of ['link', 'content-type', 'content-length', 'cache-control']) {
+      t.equal(head.headers.get(name), get.headers.get(name), name)
+    }
+  })
+
+  t.test('400: filters', async (t) => {
+    const cases = [
+      ['status=open', '/status/0'],
+      ['status=todo&status=open', '/status/1'],
+      ['status=todo,done', '/status/0'],
+      ['status=', '/status/0'],
+      [Array(11).fill('status=todo').join('&'), '/status'],
+      ['priority=HIGH', '/priority/0'],
+      ['assignee_id=me', '/assignee_id/0'],
+      ['assignee_id=null', '/assignee_id/0'],
+      ['tag_id=', '/tag_id/0'],
+      [Array(101).fill(`tag_id=${red.id}`).join('&'), '/tag_id'],
+      ['q=', '/q'],
+      ['q=a&q=b', '/q'],
+      [`q=${'x'.repeat(201)}`, '/q'],
+      ['status[]=todo', '/status[]'],
+      ['owner_id=x', '/owner_id'],
+      ['sort=id";--', '/sort'],
+      ['Status=todo', '/Status'],
+      ['__proto__=1', '/__proto__'],
+      ['constructor=1', '/constructor'],
+      ['=', '/'],
+    ] as const
+    for (const [query, pointer] of cases) {
+      const { body } = await service.expect('listTasks', 400, { token: owner.token, query })
+      t.strictSame(pointersOf(body), [pointer], query.slice(0, 40))
+    }
+  })
+
+  t.test('401', async () => {
+    await service.expect('listTasks', 401)
+    await service.expect('listTasks', 401, { query: 'limit=0' })
+  })
+})
+
+t.test('listUserTasks', async (t) => {
+  const { owner, assignee, stranger } = await peopleOf('user-tasks')
+  const own = await createTask(owner, { title: 'own' })
+  const given = await createTask(owner, { title: 'given', assignee_id: assignee.id, status: 'done' })
+  const shared = await createTask(stranger, { title: 'shared', assignee_id: assignee.id })
+  const both = await createTask(owner, { title: 'both', assignee_id: owner.id })
+  const list = async ({ id }: Account, { token }: Account, query: Call['query'] = {}) =>
+    titles((await service.expect('listUserTasks', 200, { token, params: { user_id: id }, query })).body.items)
+
+  t.test("200: the user's own and assigned tasks, as far as the caller sees them", async (t) => {
+    t.strictSame(await list(owner, owner), ['both', 'given', 'own'])
+    t.strictSame(await list(assignee, assignee), ['shared', 'given'])
+    t.strictSame(await list(assignee, owner), ['given'])
+    t.strictSame(await list(owner, assignee), ['given'])
+    t.strictSame(await list(owner, stranger), [])
+    t.strictSame(await list(assignee, stranger), ['shared'])
+    t.strictSame(await list(owner, admin), ['both', 'given', 'own'])
+    t.strictSame(await list(admin, owner), [])
+    const { body, headers } = await service.expect('listUserTasks', 200, {
+      token: admin.token,
+      params: { user_id: assignee.id },
+      query: { include_total: true },
+    })
+    t.strictSame(body, { items: [shared, given], next_cursor: null, total: 2 })
+    const path = `/users/${assignee.id}/tasks`
+    t.equal(headers.get('link'), `<${path}?limit=50&include_total=true>; rel="first"`)
+  })
+
+  t.test('200: filters, limit and offset', async (t) => {
+    t.strictSame(await list(owner, owner, { status: 'done' }), ['given'])
+    t.strictSame(await list(owner, owner, { q: 'O' }), ['both', 'own'])
+    t.strictSame(await list(owner, owner, { limit: 1, offset: 1 }), ['given'])
+    t.strictSame(await list(owner, owner, { assignee_id: [owner.id] }), ['both'])
+    const { body } = await service.expect('listUserTasks', 200, {
+      token: owner.token,
+      params: { user_id: owner.id },
+      query: { limit: 2, offset: 1 },
+    })
+    t.strictSame(
+      body.items.map(({ id }) => id),
+      [given.id, own.id],
+    )
+    t.equal(both.assignee_id, owner.id)
+  })
+
+  t.test('200: HEAD', async (t) => {
+    const request = { token: owner.token, params: { user_id: owner.id }, method: 'HEAD' } as const
+    t.equal((await service.expect('listUserTasks', 200, request)).body, null)
+  })
+
+  t.test('400: a malformed id or query', async () => {
+    const { token } = owner
+    await service.expect('listUserTasks', 400, { token, params: { user_id: 'me' } })
+    await service.expect('listUserTasks', 400, {
+      token,
+      params: { user_id: owner.id },
+      query: { limit: 201 },
+    })
+    await service.expect('listUserTasks', 400, {
+      token,
+      params: { user_id: owner.id },
+      query: { order: 'asc' },
+    })
+  })
+
+  t.test('401', async () => {
+    await service.expect('listUserTasks', 401, { params: { user_id: owner.id } })
+  })
+
+  t.test('404: nobody', async () => {
+    await service.expect('listUserTasks', 404, { token: owner.token, params: { user_id: unknownId } })
+  })
+})

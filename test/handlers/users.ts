@@ -1,0 +1,1094 @@
+import t, { type Test } from 'tap'
+import { passwordHasher } from '../../src/auth/passwords.ts'
+import type { OperationId } from '../../src/contract.ts'
+import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
+import {
+  type Account,
+  type Call,
+  fileForm,
+  type Reply,
+  type Service,
+  startService,
+  testHashing,
+} from '../fixture/service.ts'
+
+const hasher = passwordHasher({ parameters: testHashing })
+let hashes = 0
+const service = await startService(t, {
+  passwords: {
+    ...hasher,
+    hash(password) {
+      hashes += 1
+      return hasher.hash(password)
+    },
+  },
+})
+const admin = await service.register('admin')
+const ada = await service.register('ada')
+
+const password = 'correct horse battery'
+const someone = (username: string) => ({ username, email: `${username}@example.com`, password })
+const missingId = '0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968'
+
+/** The path parameter for a user. */
+const of = ({ id }: Pick<Account, 'id'>) => ({ user_id: id })
+
+/** A call of the administrator. */
+const byAdmin = (request: Call): Call => ({ token: admin.token, ...request })
+
+const createUser = async (body: object, headers: Readonly<Record<string, string>> = {}) =>
+  service.expect('createUser', 201, byAdmin({ body, headers }))
+
+const createAdmin = async (on: Service, by: Account, username: string): Promise<Account> => {
+  const account = await on.register(username)
+  await on.expect('updateUser', 200, { token: by.token, params: of(account), body: { role: 'admin' } })
+  return account
+}
+
+const readUser = async ({ id }: Pick<Account, 'id'>) =>
+  (await service.expect('getUser', 200, byAdmin({ params: { user_id: id } }))).body
+
+const countUsers = async (): Promise<number | null> => {
+  const query = { include_total: true, limit: 1 }
+  return (await service.expect('listUsers', 200, byAdmin({ query }))).body.total
+}
+
+const statusesOf = (replies: readonly Reply[]): number[] =>
+  replies.map(({ status }) => status).toSorted((a, b) => a - b)
+
+/** A 400 that points at one field or parameter. */
+const isInvalid = (pointer: string) => ({
+  status: 400,
+  body: { code: 'invalid_request', errors: [{ pointer }] },
+})
+
+/** 401 comes before every other fault of the request. */
+const refusesStrangers = (t: Test, operation: OperationId, request: Call): void => {
+  t.test('401 without a token, or with one that is not valid', async (t) => {
+    for (const token of [undefined, 'not.a.token']) {
+      const refused = { status: 401, body: { code: 'unauthorized' } }
+      t.match(await service.call(operation, { ...request, token }), refused)
+      const worse = { params: { user_id: 'x' }, query: { extra: '1' }, body: request.body && '{', token }
+      t.match(await service.call(operation, worse), refused, 'whatever else is wrong')
+    }
+  })
+}
+
+/** What every operation with a JSON body refuses before it looks at the fields. */
+const refusesBodies = (
+  t: Test,
+  operation: OperationId,
+  types: readonly string[],
+  params: Call['params'] = {},
+) => {
+  const json = { 'content-type': 'application/json' }
+
+  t.test('400 for what is no JSON object', async (t) => {
+    for (const body of ['{', '', 'null', '[]', '"text"', '7', '[{}]']) {
+      t.match(
+        await service.call(operation, byAdmin({ params, body, headers: json })),
+        { status: 400, body: { code: 'invalid_request' } },
+        JSON.stringify(body),
+      )
+    }
+  })
+
+  t.test('413 for a body over the limit, before 400', async (t) => {
+    const body = `{"username":"${'x'.repeat(1_048_576)}`
+    t.match(await service.call(operation, byAdmin({ params, body, headers: json })), {
+      status: 413,
+      body: { code: 'content_too_large' },
+    })
+  })
+
+  t.test('415 for another type of body, before 400', async (t) => {
+    for (const headers of [
+      {},
+      { 'content-type': 'text/plain' },
+      { 'content-type': 'application/json; charset=iso-8859-1' },
+      { 'content-type': 'application/json-patch+json' },
+      { 'content-type': 'application/x-www-form-urlencoded' },
+    ]) {
+      const refused = await service.call(operation, byAdmin({ params, body: Buffer.from('{'), headers }))
+      t.match(refused, { status: 415, body: { code: 'unsupported_media_type' } }, JSON.stringify(headers))
+      t.equal(refused.headers.get('accept-patch'), types.length > 1 ? types.join(', ') : null)
+    }
+  })
+}
+
+/** What an operation on one user answers to an id that is malformed, and to one that is nobody's. */
+const refusesIds = (t: Test, operation: OperationId, body?: object): void => {
+  t.test('400 for a malformed id', async (t) => {
+    for (const user_id of [
+      'x',
+      '1',
+      missingId.slice(1),
+      `${missingId}0`,
+      `{${missingId}}`,
+      '%00',
+      "' or 1=1",
+    ]) {
+      t.match(
+        await service.call(operation, byAdmin({ params: { user_id }, body })),
+        isInvalid('/user_id'),
+        user_id,
+      )
+    }
+  })
+
+  t.test('404 for an unknown id', async (t) => {
+    for (const token of [admin.token, ada.token]) {
+      t.match(await service.call(operation, { params: { user_id: missingId }, body, token }), {
+        status: 404,
+        body: { code: 'not_found' },
+      })
+    }
+  })
+}
+
+/** How a change by `operation` honours If-Match; `request` makes one that would be done. */
+const honoursIfMatch = (
+  t: Test,
+  operation: 'replaceUser' | 'updateUser' | 'deleteUser',
+  success: 200 | 204,
+  request: (account: Account) => Call,
+): void => {
+  t.test('412 for an ETag that is not the current one, with nothing done', async (t) => {
+    const account = await service.register(`${operation.toLowerCase()}-stale`)
+    for (const etag of ['"0"', '"2"', 'W/"1"', '"2", W/"1"', '"1-public"', '', '"01"']) {
+      t.match(
+        await service.call(operation, { ...request(account), headers: { 'if-match': etag } }),
+        { status: 412, body: { code: 'precondition_failed' } },
+        etag,
+      )
+    }
+    t.strictSame(await readUser(account), account.user)
+  })
+
+  t.test(`${success} for the current ETag, in a list too, and for *`, async (t) => {
+    for (const [index, etag] of ['"1"', '"7", "1"', ',"1" ,', 'W/"1","1"', '*'].entries()) {
+      const account = await service.register(`${operation.toLowerCase()}-match-${index}`)
+      t.match(
+        await service.call(operation, { ...request(account), headers: { 'if-match': etag } }),
+        { status: success },
+        etag,
+      )
+    }
+  })
+
+  t.test('400 for a malformed If-Match', async (t) => {
+    for (const etag of ['1', '"1', '" 1"', '*, "1"', '"1" "2"', 'w/"1"']) {
+      t.match(
+        await service.call(operation, { ...request(ada), headers: { 'if-match': etag } }),
+        isInvalid('/If-Match'),
+        etag,
+      )
+    }
+    t.match(await service.call(operation, { ...request(ada), query: { force: '1' } }), isInvalid('/force'))
+  })
+
+  t.test('404 comes before 412, and 403 too', async (t) => {
+    const headers = { 'if-match': '"0"' }
+    const missing = { ...request(ada), params: { user_id: missingId }, headers }
+    t.match(await service.call(operation, missing), { status: 404 })
+    t.match(await service.call(operation, { ...request(admin), token: ada.token, headers }), { status: 403 })
+  })
+}
+
+t.test('listUsers', async (t) => {
+  const list = (token: string, query: NonNullable<Call['query']> = {}) =>
+    service.expect('listUsers', 200, { token, query })
+
+  t.test('200 is everybody, newest first, with the addresses that the caller may see', async (t) => {
+    const newest = await service.register('newest')
+    const seen = (await list(newest.token, { limit: 200 })).body.items
+    t.strictSame(
+      seen.map(({ username }) => username),
+      ['newest', 'ada', 'admin'],
+    )
+    t.strictSame(
+      seen.map(({ email }) => email),
+      [newest.email, null, null],
+    )
+    t.strictSame(seen[0], newest.user)
+    const all = (await list(admin.token, { limit: 200 })).body
+    t.strictSame(all.items, [newest.user, ada.user, admin.user])
+    t.equal(all.total, null)
+    t.equal(all.next_cursor, null)
+  })
+
+  t.test('200 page by page, by cursor and by offset', async (t) => {
+    const all = (await list(ada.token, { limit: 200, include_total: true })).body
+    t.equal(all.total, all.items.length)
+    const found: unknown[] = []
+    let page = await list(ada.token, { limit: 1 })
+    t.match(page.headers.get('link'), /^<\/users\?limit=1>; rel="first", <\/users\?.*cursor=.*>; rel="next"$/)
+    for (
+      ;
+      page.body.next_cursor !== null;
+      page = await list(ada.token, { limit: 1, cursor: page.body.next_cursor })
+    ) {
+      found.push(...page.body.items)
+    }
+    t.strictSame([...found, ...page.body.items], all.items)
+    t.notMatch(page.headers.get('link'), /next/)
+    t.strictSame((await list(ada.token, { offset: 1, limit: 1 })).body.items, all.items.slice(1, 2))
+    t.strictSame((await list(ada.token, { offset: 100_000 })).body, {
+      items: [],
+      next_cursor: null,
+      total: null,
+    })
+  })
+
+  t.test('400 for a query that is not as documented', async (t) => {
+    const { next_cursor: cursor } = (await list(ada.token, { limit: 1 })).body
+    t.type(cursor, 'string')
+    for (const [pointer, query] of [
+      ...['0', '-1', '201', '1e1', '0x10', '+5', '1.5', ' 1', '', 'x', '9'.repeat(30)].map((limit) => [
+        'limit',
+        { limit },
+      ]),
+      ['limit', 'limit=1&limit=2'],
+      ...['-1', '100001', '2147483648', '9223372036854775808', 'NaN'].map((offset) => ['offset', { offset }]),
+      ['include_total', { include_total: 'yes' }],
+      ['include_total', { include_total: '1' }],
+      ['cursor', { cursor: 'x' }],
+      ['cursor', { cursor: '' }],
+      ['cursor', { cursor: `${cursor}A` }],
+      ['offset', { cursor: String(cursor), offset: 0 }],
+      ['role', { role: 'admin' }],
+      ['Limit', { Limit: 1 }],
+    ] as [string, NonNullable<Call['query']>][]) {
+      t.match(
+        await service.call('listUsers', { token: ada.token, query }),
+        isInvalid(`/${pointer}`),
+        JSON.stringify(query),
+      )
+    }
+    t.match(
+      await service.call('listUsers', byAdmin({ query: { cursor: String(cursor) } })),
+      isInvalid('/cursor'),
+    )
+    t.match(await service.call('listUsers', byAdmin({ query: 'limit=%' })), { status: 400 })
+  })
+
+  refusesStrangers(t, 'listUsers', {})
+})
+
+t.test('createUser', async (t) => {
+  t.test('201 for an administrator, and the new user signs in', async (t) => {
+    const body = {
+      ...someone('grace'),
+      display_name: ' Grace Hopper ',
+      email: ' GRACE@Example.com',
+      role: 'admin',
+    }
+    const { body: user, headers } = await createUser(body)
+    t.match(user, { username: 'grace', display_name: 'Grace Hopper', email: 'grace@example.com' })
+    t.match(user, { role: 'admin', version: 1 })
+    t.equal(headers.get('location'), `/users/${user.id}`)
+    t.equal(headers.get('etag'), '"1"')
+    t.equal(headers.get('idempotency-replayed'), null)
+    t.strictSame(await readUser(user), user)
+    const login = { email: 'grace@example.com', password }
+    t.strictSame((await service.expect('login', 200, { body: login })).body.user, user)
+    await service.expect('deleteUser', 204, byAdmin({ params: of(user) }))
+  })
+
+  t.test('201 with defaults', async (t) => {
+    t.match((await createUser(someone('plain'))).body, { display_name: 'plain', role: 'member' })
+  })
+
+  t.test('400 for each field that is not as documented, with nothing created', async (t) => {
+    const before = await countUsers()
+    const valid = someone('never')
+    for (const [name, value] of [
+      ...['', 'A', 'Ada', 'a b', '.a', 'a'.repeat(33), null, undefined].map((value) => ['username', value]),
+      ...['', 'x', 'a@b@c', 'a\u200b@x.io', null, undefined].map((value) => ['email', value]),
+      ...['1234567', 'p'.repeat(257), null, undefined].map((value) => ['password', value]),
+      ...['', ' ', 'n'.repeat(101), null].map((value) => ['display_name', value]),
+      ...['owner', 'Admin', '', null, ['admin']].map((value) => ['role', value]),
+      ...['id', 'version', 'created_at', 'updated_at', 'password_hash'].map((name) => [name, missingId]),
+    ] as [string, unknown][]) {
+      t.match(
+        await service.call('createUser', byAdmin({ body: { ...valid, [name]: value } })),
+        isInvalid(`/${name}`),
+        `${name} ${JSON.stringify(value)}`,
+      )
+    }
+    t.equal(await countUsers(), before)
+  })
+
+  t.test('400 for a malformed Idempotency-Key', async (t) => {
+    for (const key of ['', 'a b', 'ä', 'k'.repeat(256)]) {
+      t.match(
+        await service.call(
+          'createUser',
+          byAdmin({ body: someone('never'), headers: { 'idempotency-key': key } }),
+        ),
+        { status: 400 },
+        key,
+      )
+    }
+  })
+
+  t.test('403 for a member, after 400', async (t) => {
+    const before = await countUsers()
+    t.match(await service.call('createUser', { token: ada.token, body: someone('never') }), {
+      status: 403,
+      body: { code: 'forbidden' },
+    })
+    t.match(await service.call('createUser', { token: ada.token, body: {} }), { status: 400 })
+    t.equal(await countUsers(), before)
+  })
+
+  t.test('409 for a name or address that is taken', async (t) => {
+    t.match(await service.call('createUser', byAdmin({ body: { ...someone('ada'), email: 'x@x.io' } })), {
+      status: 409,
+      body: { code: 'username_taken', errors: [{ pointer: '/username' }] },
+    })
+    t.match(
+      await service.call('createUser', byAdmin({ body: { ...someone('never'), email: 'ADA@example.com' } })),
+      {
+        status: 409,
+        body: { code: 'email_taken', errors: [{ pointer: '/email' }] },
+      },
+    )
+  })
+
+  t.test('429 with Retry-After while too many passwords are hashed; a replay needs none', async (t) => {
+    const passwords = narrowHasher()
+    const narrow = await startService(t, { passwords })
+    const { token } = await narrow.register('admin')
+    const request = { token, body: someone('early'), headers: { 'idempotency-key': 'early' } }
+    await narrow.expect('createUser', 201, request)
+    await whileHashing(passwords, async () => {
+      const late = await narrow.call('createUser', { token, body: someone('late') })
+      t.match(late, { status: 429, body: { code: 'too_many_requests' } })
+      t.equal(late.headers.get('retry-after'), '2')
+      const replayed = await narrow.expect('createUser', 201, request)
+      t.equal(replayed.headers.get('idempotency-replayed'), 'true')
+    })
+    await narrow.expect('createUser', 201, { token, body: someone('late') })
+  })
+
+  refusesStrangers(t, 'createUser', { body: someone('never') })
+  refusesBodies(t, 'createUser', ['application/json'])
+})
+
+t.test('createUser with an Idempotency-Key', async (t) => {
+  const create = (key: string, body: object, token = admin.token) =>
+    service.call('createUser', { token, body, headers: { 'idempotency-key': key } })
+
+  t.test('a repeat gets the first answer, without a second hash', async (t) => {
+    const first = await create('repeat', someone('repeat'))
+    t.equal(first.status, 201)
+    const before = hashes
+    const again = await create('repeat', someone('repeat'))
+    t.equal(hashes, before)
+    t.strictSame(again.body, first.body)
+    t.equal(again.status, 201)
+    for (const name of ['location', 'etag', 'content-type', 'cache-control']) {
+      t.equal(again.headers.get(name), first.headers.get(name), name)
+    }
+    t.equal(again.headers.get('idempotency-replayed'), 'true')
+  })
+
+  t.test('nor does the order of the fields or the spelling of the address matter', async (t) => {
+    const { username, email, password } = someone('ordered')
+    const first = await create('ordered', { username, email, password })
+    const again = await create('ordered', { password, email: email.toUpperCase(), username })
+    t.equal(again.headers.get('idempotency-replayed'), 'true')
+    t.strictSame(again.body, first.body)
+  })
+
+  t.test('the answer stays what it was when the user has changed or is gone', async (t) => {
+    const { body: user } = await createUser(someone('changing'), { 'idempotency-key': 'changing' })
+    await service.expect('updateUser', 200, byAdmin({ params: of(user), body: { display_name: 'Changed' } }))
+    t.strictSame((await create('changing', someone('changing'))).body, user)
+    await service.expect('deleteUser', 204, byAdmin({ params: of(user) }))
+    const before = await countUsers()
+    t.match(await create('changing', someone('changing')), { status: 201, body: user })
+    t.equal(await countUsers(), before)
+  })
+
+  t.test('422 with another body, the password included', async (t) => {
+    await create('other', someone('other'))
+    const before = await countUsers()
+    for (const body of [
+      someone('another'),
+      { ...someone('other'), password: 'another password' },
+      { ...someone('other'), role: 'admin' },
+      { ...someone('other'), display_name: 'Other' },
+    ]) {
+      t.match(await create('other', body), { status: 422, body: { code: 'idempotency_key_reused' } })
+    }
+    t.equal(await countUsers(), before)
+  })
+
+  t.test('20 at once make one user', async (t) => {
+    const before = await countUsers()
+    const replies = await Promise.all(Array.from({ length: 20 }, () => create('racing', someone('racing'))))
+    t.ok(replies.every(({ status }) => status === 201))
+    t.equal(new Set(replies.map(({ body }) => JSON.stringify(body))).size, 1)
+    t.equal(replies.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
+    t.equal(await countUsers(), (before ?? 0) + 1)
+  })
+
+  t.test('of two bodies at once under one key one is done', async (t) => {
+    const before = await countUsers()
+    const replies = await Promise.all(
+      Array.from({ length: 20 }, (_, index) => create('split', someone(`split${index % 2}`))),
+    )
+    t.strictSame(statusesOf(replies), [...Array<number>(10).fill(201), ...Array<number>(10).fill(422)])
+    t.equal(await countUsers(), (before ?? 0) + 1)
+  })
+
+  t.test('a failure is not kept', async (t) => {
+    const { body: taken } = await createUser(someone('occupied'))
+    t.match(await create('later', someone('occupied')), { status: 409 })
+    await service.expect('deleteUser', 204, byAdmin({ params: of(taken) }))
+    const done = await create('later', someone('occupied'))
+    t.equal(done.status, 201)
+    t.equal(done.headers.get('idempotency-replayed'), null)
+  })
+
+  t.test('a key belongs to who used it, in one operation', async (t) => {
+    const other = await createAdmin(service, admin, 'second-admin')
+    const mine = await create('shared', someone('mine'))
+    const theirs = await create('shared', someone('theirs'), other.token)
+    t.match([mine, theirs], [{ status: 201 }, { status: 201 }])
+    t.notSame(mine.body, theirs.body)
+    const task = { body: { title: 'x' }, headers: { 'idempotency-key': 'shared' } }
+    const { headers } = await service.expect('createTask', 201, byAdmin(task))
+    t.equal(headers.get('idempotency-replayed'), null)
+    await service.expect('deleteUser', 204, byAdmin({ params: of(other) }))
+  })
+
+  t.test('a key of the longest length, and with every character that it may have', async (t) => {
+    const visible = Array.from({ length: 94 }, (_, index) => String.fromCharCode(0x21 + index)).join('')
+    for (const [index, key] of ['k'.repeat(255), visible].entries()) {
+      t.match(await create(key, someone(`key${index}`)), { status: 201 })
+      t.equal((await create(key, someone(`key${index}`))).headers.get('idempotency-replayed'), 'true')
+    }
+  })
+
+  t.test('who was demoted gets no replay', async (t) => {
+    const former = await createAdmin(service, admin, 'former-admin')
+    t.match(await create('former', someone('by-former'), former.token), { status: 201 })
+    await service.expect('updateUser', 200, byAdmin({ params: of(former), body: { role: 'member' } }))
+    t.match(await create('former', someone('by-former'), former.token), { status: 403 })
+  })
+})
+
+t.test('getUser', async (t) => {
+  const get = (token: string, account: Account, headers: Readonly<Record<string, string>> = {}) =>
+    service.expect('getUser', 200, { token, params: of(account), headers })
+
+  t.test('200 with the address for oneself and administrators alone', async (t) => {
+    const other = await service.register('looker')
+    const [self, byTheAdmin, byOther] = await Promise.all(
+      [ada, admin, other].map(({ token }) => get(token, ada)),
+    )
+    t.strictSame(self?.body, ada.user)
+    t.strictSame(byTheAdmin?.body, ada.user)
+    t.strictSame(byOther?.body, { ...ada.user, email: null })
+    t.equal(self?.headers.get('etag'), byTheAdmin?.headers.get('etag'), 'the same bytes')
+    t.not(self?.headers.get('etag'), byOther?.headers.get('etag'), 'other bytes')
+    t.equal(byOther?.headers.get('cache-control'), 'private, no-cache')
+  })
+
+  t.test('200 whatever the case of the id, and for HEAD', async (t) => {
+    const params = { user_id: ada.id.toUpperCase() }
+    t.equal((await service.expect('getUser', 200, { token: ada.token, params })).body.id, ada.id)
+    const head = await service.call('getUser', { token: ada.token, params, method: 'HEAD' })
+    t.match(head, { status: 200, body: null })
+    t.equal(head.headers.get('etag'), '"1"')
+    t.equal(head.headers.get('content-length'), String(Buffer.byteLength(JSON.stringify(ada.user))))
+  })
+
+  t.test('304 for the ETag of what the caller would see', async (t) => {
+    const other = await service.register('looker-2')
+    const seen = (await get(other.token, ada)).headers.get('etag') ?? ''
+    const own = (await get(ada.token, ada)).headers.get('etag') ?? ''
+    for (const [{ token }, current, foreign] of [
+      [other, seen, own],
+      [ada, own, seen],
+    ] as const) {
+      const params = of(ada)
+      for (const etag of [current, `W/${current}`, '*', `"x", ${current}`, `${foreign},W/${current}`]) {
+        const headers = { 'if-none-match': etag }
+        const same = await service.expect('getUser', 304, { token, params, headers })
+        t.equal(same.body, null)
+        t.equal(same.headers.get('etag'), current, etag)
+        t.match(await service.call('getUser', { token, params, headers, method: 'HEAD' }), { status: 304 })
+      }
+      for (const etag of [foreign, '"x"', '', `"x${current.slice(1)}`]) {
+        t.equal((await get(token, ada, { 'if-none-match': etag })).body.id, ada.id, etag)
+      }
+    }
+  })
+
+  t.test('400 for a malformed If-None-Match or an unknown parameter', async (t) => {
+    const request = { token: ada.token, params: of(ada) }
+    const headers = { 'if-none-match': '1' }
+    t.match(await service.call('getUser', { ...request, headers }), isInvalid('/If-None-Match'))
+    t.match(await service.call('getUser', { ...request, query: { fields: 'email' } }), isInvalid('/fields'))
+  })
+
+  refusesIds(t, 'getUser')
+  refusesStrangers(t, 'getUser', { params: of(ada) })
+})
+
+const replacement = (username: string, role = 'member') => ({
+  username,
+  email: `${username}@example.com`,
+  display_name: 'Replaced',
+  role,
+})
+
+t.test('replaceUser', async (t) => {
+  const put = (token: string, account: Account, body: object) =>
+    service.call('replaceUser', { token, params: of(account), body })
+
+  t.test('200 replaces every field, for oneself and for an administrator', async (t) => {
+    const account = await service.register('put-self')
+    const body = {
+      ...replacement('put-renamed'),
+      email: ' RENAMED@example.com',
+      display_name: ' Re\u0301ne\u0301 ',
+    }
+    const request = { token: account.token, params: of(account), body }
+    const { body: user, headers } = await service.expect('replaceUser', 200, request)
+    t.match(user, { username: 'put-renamed', email: 'renamed@example.com', display_name: 'R\u00e9n\u00e9' })
+    t.match(user, { id: account.id, role: 'member', version: 2, created_at: account.user.created_at })
+    t.ok(user.updated_at >= account.user.updated_at)
+    t.equal(headers.get('etag'), '"2"')
+    t.strictSame(await readUser(account), user)
+    const login = { email: 'renamed@example.com', password: account.password }
+    await service.expect('login', 200, { body: login })
+    t.match(await service.call('login', { body: { ...login, email: account.email } }), { status: 401 })
+
+    t.match(await put(admin.token, account, replacement('put-by-admin', 'admin')), {
+      status: 200,
+      body: { username: 'put-by-admin', role: 'admin', version: 3, email: 'put-by-admin@example.com' },
+    })
+    t.match(await put(admin.token, account, replacement('put-by-admin')), { body: { role: 'member' } })
+  })
+
+  t.test('200 without a new version when nothing changes', async (t) => {
+    const account = await service.register('put-same')
+    const { username, email, display_name, role } = account.user
+    const same = await put(account.token, account, { username, email, display_name, role })
+    t.match(same, { status: 200 })
+    t.strictSame(same.body, account.user)
+  })
+
+  t.test('400 for a field that is missing, not as documented or unknown, with nothing changed', async (t) => {
+    const valid = replacement('put-never')
+    for (const [name, value] of [
+      ...['username', 'email', 'display_name', 'role'].flatMap((name) => [
+        [name, undefined],
+        [name, null],
+        [name, ''],
+        [name, 7],
+      ]),
+      ['password', password],
+      ['id', ada.id],
+      ['version', 1],
+      ['created_at', ada.user.created_at],
+    ] as [string, unknown][]) {
+      t.match(
+        await put(ada.token, ada, { ...valid, [name]: value }),
+        isInvalid(`/${name}`),
+        `${name} ${JSON.stringify(value)}`,
+      )
+    }
+    t.strictSame(await readUser(ada), ada.user)
+  })
+
+  t.test('403 for another user, and for a role that a member gives, with nothing changed', async (t) => {
+    const other = await service.register('put-other')
+    const forbidden = { status: 403, body: { code: 'forbidden' } }
+    t.match(await put(ada.token, other, replacement('put-never')), forbidden)
+    t.match(await put(ada.token, ada, replacement('put-never', 'admin')), forbidden)
+    t.strictSame(await readUser(other), other.user)
+    t.strictSame(await readUser(ada), ada.user)
+  })
+
+  t.test('409 for a name or address that is taken, with nothing changed', async (t) => {
+    const other = await service.register('put-taker')
+    t.match(await put(ada.token, ada, { ...replacement('put-taker'), email: ada.email }), {
+      status: 409,
+      body: { code: 'username_taken' },
+    })
+    t.match(await put(ada.token, ada, { ...replacement('ada'), email: other.email.toUpperCase() }), {
+      status: 409,
+      body: { code: 'email_taken' },
+    })
+    t.strictSame(await readUser(ada), ada.user)
+  })
+
+  t.test('404 creates nobody', async (t) => {
+    const before = await countUsers()
+    const request = byAdmin({ params: { user_id: missingId }, body: replacement('put-never') })
+    t.match(await service.call('replaceUser', request), { status: 404 })
+    t.equal(await countUsers(), before)
+  })
+
+  honoursIfMatch(t, 'replaceUser', 200, (account) => ({
+    token: account.token,
+    params: of(account),
+    body: replacement(account.user.username),
+  }))
+  refusesIds(t, 'replaceUser', replacement('put-never'))
+  refusesStrangers(t, 'replaceUser', { params: of(ada), body: replacement('put-never') })
+  refusesBodies(t, 'replaceUser', ['application/json'], of(ada))
+})
+
+t.test('updateUser', async (t) => {
+  const patch = (token: string, account: Account, body: object) =>
+    service.call('updateUser', { token, params: of(account), body })
+
+  t.test('200 changes what is there and leaves the rest, in both media types', async (t) => {
+    const account = await service.register('patched')
+    const changed = await patch(account.token, account, { display_name: ' Amazing Grace ' })
+    t.match(changed, { status: 200, body: { display_name: 'Amazing Grace', version: 2 } })
+    t.equal(changed.headers.get('etag'), '"2"')
+    const merge = { 'content-type': 'application/merge-patch+json' }
+    const request = byAdmin({ params: of(account), body: { email: 'NEW@example.com' }, headers: merge })
+    const { body } = await service.expect('updateUser', 200, request)
+    t.match(body, {
+      email: 'new@example.com',
+      display_name: 'Amazing Grace',
+      username: 'patched',
+      version: 3,
+    })
+    t.strictSame(await readUser(account), body)
+  })
+
+  t.test('200 without a new version when nothing changes', async (t) => {
+    for (const body of [{}, { display_name: 'ada' }, { email: 'ADA@example.com' }, { role: 'member' }]) {
+      const same = await patch(ada.token, ada, body)
+      t.equal(same.status, 200)
+      t.strictSame(same.body, ada.user, JSON.stringify(body))
+      t.equal(same.headers.get('etag'), '"1"')
+    }
+  })
+
+  t.test('200 for changes of different fields at once, none lost', async (t) => {
+    const account = await service.register('shared-patch')
+    const replies = await Promise.all([
+      patch(account.token, account, { display_name: 'Both' }),
+      patch(admin.token, account, { role: 'admin' }),
+      patch(account.token, account, { username: 'both' }),
+    ])
+    t.strictSame(statusesOf(replies), [200, 200, 200])
+    t.match(await readUser(account), { display_name: 'Both', role: 'admin', username: 'both', version: 4 })
+    await patch(admin.token, account, { role: 'member' })
+  })
+
+  t.test('200 for one, and 412 for the others, of several with one ETag at once', async (t) => {
+    const account = await service.register('contended')
+    const replies = await Promise.all(
+      Array.from({ length: 5 }, (_, index) =>
+        service.call('updateUser', {
+          token: account.token,
+          params: of(account),
+          body: { display_name: `Name ${index}` },
+          headers: { 'if-match': '"1"' },
+        }),
+      ),
+    )
+    t.strictSame(statusesOf(replies), [200, 412, 412, 412, 412])
+    t.equal((await readUser(account)).version, 2)
+  })
+
+  t.test('400 for a value that is not as documented, with nothing changed', async (t) => {
+    for (const [name, value] of [
+      ...['username', 'email', 'display_name', 'role'].flatMap((name) => [
+        [name, null],
+        [name, ''],
+        [name, 7],
+        [name, []],
+      ]),
+      ['username', 'Ada'],
+      ['role', 'owner'],
+      ['password', password],
+      ['password_hash', 'x'],
+      ['id', missingId],
+      ['version', 7],
+      ['updated_at', ada.user.updated_at],
+    ] as [string, unknown][]) {
+      t.match(
+        await patch(ada.token, ada, { display_name: 'Never', [name]: value }),
+        isInvalid(`/${name}`),
+        `${name} ${JSON.stringify(value)}`,
+      )
+    }
+    t.strictSame(await readUser(ada), ada.user)
+  })
+
+  t.test('403 for another user, and for a role that a member gives, with nothing changed', async (t) => {
+    const other = await service.register('patch-other')
+    const forbidden = { status: 403, body: { code: 'forbidden' } }
+    t.match(await patch(ada.token, other, { display_name: 'Never' }), forbidden)
+    t.match(await patch(ada.token, ada, { role: 'admin' }), forbidden)
+    t.match(await patch(ada.token, ada, { role: 'admin', display_name: 'Never' }), forbidden)
+    t.match(await patch(ada.token, admin, { role: 'member' }), forbidden)
+    t.strictSame(await readUser(other), other.user)
+    t.strictSame(await readUser(ada), ada.user)
+    t.strictSame(await readUser(admin), admin.user)
+  })
+
+  t.test('409 for a name or address that is taken, with nothing changed', async (t) => {
+    t.match(await patch(ada.token, ada, { username: 'admin', display_name: 'Never' }), {
+      status: 409,
+      body: { code: 'username_taken', errors: [{ pointer: '/username' }] },
+    })
+    t.match(await patch(ada.token, ada, { email: ' Admin@Example.com' }), {
+      status: 409,
+      body: { code: 'email_taken', errors: [{ pointer: '/email' }] },
+    })
+    t.strictSame(await readUser(ada), ada.user)
+  })
+
+  honoursIfMatch(t, 'updateUser', 200, (account) => ({
+    token: account.token,
+    params: of(account),
+    body: { display_name: 'Matched' },
+  }))
+  refusesIds(t, 'updateUser', { display_name: 'Never' })
+  refusesStrangers(t, 'updateUser', { params: of(ada), body: { display_name: 'Never' } })
+  refusesBodies(t, 'updateUser', ['application/merge-patch+json', 'application/json'], of(ada))
+})
+
+t.test('deleteUser', async (t) => {
+  t.test('204 for oneself, and for an administrator', async (t) => {
+    for (const name of ['del-self', 'del-by-admin']) {
+      const account = await service.register(name)
+      const { token } = name === 'del-self' ? account : admin
+      await service.expect('deleteUser', 204, { token, params: of(account) })
+      t.match(await service.call('getUser', byAdmin({ params: of(account) })), { status: 404 })
+      t.match(await service.call('deleteUser', byAdmin({ params: of(account) })), { status: 404 }, 'once')
+      t.match(await service.call('getCurrentUser', { token: account.token }), { status: 401 })
+      await service.register(name)
+    }
+  })
+
+  t.test('403 for another user, who stays', async (t) => {
+    t.match(await service.call('deleteUser', { token: ada.token, params: of(admin) }), {
+      status: 403,
+      body: { code: 'forbidden' },
+    })
+    t.strictSame(await readUser(admin), admin.user)
+  })
+
+  t.test('400 for a body', async (t) => {
+    for (const body of [{ confirm: true }, 'yes', fileForm('yes')]) {
+      t.match(await service.call('deleteUser', { token: ada.token, params: of(ada), body }), { status: 400 })
+    }
+    t.strictSame(await readUser(ada), ada.user)
+  })
+
+  honoursIfMatch(t, 'deleteUser', 204, (account) => ({ token: account.token, params: of(account) }))
+  refusesIds(t, 'deleteUser')
+  refusesStrangers(t, 'deleteUser', { params: of(ada) })
+})
+
+t.test('what a deletion takes with it', async (t) => {
+  const leaver = await service.register('leaver')
+  const friend = await service.register('friend')
+  const createTask = async ({ token }: Account, body: object) =>
+    (await service.expect('createTask', 201, { token, body })).body
+  const createTag = async ({ token }: Account, name: string) =>
+    (await service.expect('createTag', 201, { token, body: { name } })).body
+  const readTask = async (task: { readonly id: string }) =>
+    (await service.expect('getTask', 200, { token: friend.token, params: { task_id: task.id } })).body
+  const attach = async ({ token }: Account, task: { readonly id: string }) =>
+    (
+      await service.expect('addTaskAttachment', 201, {
+        token,
+        params: { task_id: task.id },
+        body: fileForm('x'),
+      })
+    ).body
+
+  const own = await createTask(leaver, { title: 'own', assignee_id: friend.id })
+  const ownFile = await attach(leaver, own)
+  const ownTag = await createTag(leaver, 'own')
+  const assigned = await createTask(friend, { title: 'assigned', assignee_id: leaver.id })
+  const tagged = await createTask(friend, { title: 'tagged', assignee_id: leaver.id })
+  const friendsTag = await createTag(friend, 'friends')
+  for (const tag of [ownTag, friendsTag]) {
+    const { token } = tag === ownTag ? leaver : friend
+    await service.expect('addTaskTag', 204, { token, params: { task_id: tagged.id, tag_id: tag.id } })
+  }
+  const attached = await createTask(friend, { title: 'attached', assignee_id: leaver.id })
+  const kept = await attach(leaver, attached)
+  for (const task of [tagged, attached]) {
+    const request = { token: friend.token, params: { task_id: task.id }, body: { assignee_id: null } }
+    await service.expect('updateTask', 200, request)
+  }
+  const untouched = await createTask(friend, { title: 'untouched' })
+  const [assignedBefore, taggedBefore] = [await readTask(assigned), await readTask(tagged)]
+  t.same(
+    taggedBefore.tags.map(({ name }) => name),
+    ['friends', 'own'],
+  )
+
+  await service.expect('deleteUser', 204, { token: leaver.token, params: of(leaver) })
+
+  t.test('their tasks with the files, and their tags', async (t) => {
+    for (const { token } of [admin, friend]) {
+      t.match(await service.call('getTask', { token, params: { task_id: own.id } }), { status: 404 })
+      t.match(await service.call('downloadAttachment', { token, params: { attach_id: ownFile.id } }), {
+        status: 404,
+      })
+      t.match(await service.call('getTag', { token, params: { tag_id: ownTag.id } }), { status: 404 })
+    }
+    const { body } = await service.expect('listTasks', 200, { token: friend.token })
+    t.strictSame(
+      body.items.map(({ title }) => title),
+      ['untouched', 'attached', 'tagged', 'assigned'],
+    )
+  })
+
+  t.test('their sessions', async (t) => {
+    t.match(await service.call('getCurrentUser', { token: leaver.token }), { status: 401 })
+    const request = { body: { refresh_token: leaver.refreshToken } }
+    t.match(await service.call('refreshToken', request), { status: 401 })
+  })
+
+  t.test("their being assigned to others' tasks, as a new version", async (t) => {
+    const after = await readTask(assigned)
+    t.match(after, { assignee_id: null, version: assignedBefore.version + 1 })
+    t.ok(after.updated_at >= assignedBefore.updated_at)
+    const unassigned = { task_id: assigned.id }
+    const { headers } = await service.expect('getTask', 200, { token: friend.token, params: unassigned })
+    t.equal(headers.get('etag'), `"${after.version}"`)
+  })
+
+  t.test("their tags on others' tasks, as a new version", async (t) => {
+    const after = await readTask(tagged)
+    t.strictSame(after.tags, [friendsTag])
+    t.equal(after.version, taggedBefore.version + 1)
+    t.ok(after.updated_at >= taggedBefore.updated_at)
+  })
+
+  t.test("not the files that they put on others' tasks, but their name on them", async (t) => {
+    const { body } = await service.expect('listTaskAttachments', 200, {
+      token: friend.token,
+      params: { task_id: attached.id },
+    })
+    t.strictSame(body.items, [{ ...kept, uploaded_by: null }])
+    t.equal((await readTask(attached)).attachment_count, 1)
+    const file = await service.call('downloadAttachment', {
+      token: friend.token,
+      params: { attach_id: kept.id },
+    })
+    t.match(file, { status: 200, body: Buffer.from('x') })
+  })
+
+  t.test('nothing else', async (t) => {
+    t.strictSame(await readTask(untouched), untouched)
+    t.strictSame(await readUser(friend), friend.user)
+  })
+})
+
+t.test('the last administrator', async (t) => {
+  const guarded = await startService(t)
+  const first = await guarded.register('first')
+  const second = await guarded.register('second')
+
+  const setRole = (by: Account, account: Account, role: string) =>
+    guarded.call('updateUser', { token: by.token, params: of(account), body: { role } })
+  const remove = (by: Account, account: Account) =>
+    guarded.call('deleteUser', { token: by.token, params: of(account) })
+  const demoteByPut = (by: Account, account: Account) =>
+    guarded.call('replaceUser', {
+      token: by.token,
+      params: of(account),
+      body: replacement(account.user.username),
+    })
+  const demote = (by: Account, account: Account) => setRole(by, account, 'member')
+
+  const countAdmins = async (token: string): Promise<number> => {
+    const { body } = await guarded.expect('listUsers', 200, { token, query: { limit: 200 } })
+    return body.items.filter(({ role }) => role === 'admin').length
+  }
+
+  t.test('409 for deleting, patching and replacing away, with nothing changed', async (t) => {
+    const isLast = { status: 409, body: { code: 'last_admin' } }
+    for (const change of [remove, demote, demoteByPut]) t.match(await change(first, first), isLast)
+    const body = { role: 'member', display_name: 'Never' }
+    t.match(await guarded.call('updateUser', { token: first.token, params: of(first), body }), isLast)
+    const { body: user } = await guarded.expect('getCurrentUser', 200, { token: first.token })
+    t.strictSame(user, first.user)
+    t.match(await setRole(first, first, 'admin'), { status: 200 }, 'but staying one is no change')
+  })
+
+  t.test('412 comes before 409', async (t) => {
+    const headers = { 'if-match': '"0"' }
+    t.match(await guarded.call('deleteUser', { token: first.token, params: of(first), headers }), {
+      status: 412,
+    })
+  })
+
+  t.test('it may go once there is another', async (t) => {
+    t.match(await setRole(first, second, 'admin'), { status: 200 })
+    t.match(await demote(first, first), { status: 200 })
+    t.match(await demote(first, second), { status: 403 }, 'who is a member now')
+    t.match(await remove(second, second), { status: 409 })
+    t.match(await setRole(second, first, 'admin'), { status: 200 })
+    t.match(await demote(first, second), { status: 200 })
+  })
+
+  // Races need the connections that they run on.
+  const warmUp = () =>
+    Promise.all(Array.from({ length: 20 }, () => guarded.expect('listUsers', 200, { token: second.token })))
+
+  const races: readonly [string, typeof remove, typeof remove][] = [
+    ['delete', remove, remove],
+    ['demote', demote, demote],
+    ['replace', demoteByPut, demoteByPut],
+    ['delete and demote', remove, demote],
+  ]
+  for (const [name, one, another] of races) {
+    t.test(`two who ${name} each other at once leave exactly one`, async (t) => {
+      await warmUp()
+      for (const round of [1, 2, 3, 4, 5, 6, 7, 8]) {
+        const [left, right] = [
+          await createAdmin(guarded, first, `${name.replaceAll(' ', '-')}-left${round}`),
+          await createAdmin(guarded, first, `${name.replaceAll(' ', '-')}-right${round}`),
+        ]
+        t.match(await demote(left, first), { status: 200 })
+        const replies = await Promise.all([0, 1, 2].flatMap(() => [one(left, right), another(right, left)]))
+        t.ok(replies.every(({ status }) => [200, 204, 401, 403, 404, 409].includes(status)))
+        t.equal(await countAdmins(second.token), 1)
+        const winner = replies.findIndex(({ status }) => status < 300) % 2 === 0 ? left : right
+        t.match(await setRole(winner, first, 'admin'), { status: 200 })
+        t.match(await demote(first, winner), { status: 200 })
+      }
+    })
+  }
+
+  t.test('two who leave at once leave one', async (t) => {
+    await warmUp()
+    for (const [round, [one, another]] of (
+      [
+        [remove, remove],
+        [demote, demote],
+        [demote, remove],
+      ] as const
+    ).entries()) {
+      const left = await createAdmin(guarded, first, `leaving-left${round}`)
+      const right = await createAdmin(guarded, first, `leaving-right${round}`)
+      t.match(await demote(left, first), { status: 200 })
+      const replies = await Promise.all([one(left, left), another(right, right)])
+      t.strictSame(statusesOf(replies)[1], 409)
+      t.equal(await countAdmins(second.token), 1)
+      const stayed = replies[0].status === 409 ? left : right
+      t.match(await setRole(stayed, first, 'admin'), { status: 200 })
+      t.match(await demote(first, stayed), { status: 200 })
+    }
+  })
+})
+
+t.test('listUserTasks', async (t) => {
+  const owner = await service.register('tasks-owner')
+  const helper = await service.register('tasks-helper')
+  const createTask = async ({ token }: Account, body: object) =>
+    (await service.expect('createTask', 201, { token, body })).body
+  const { body: tag } = await service.expect('createTag', 201, {
+    token: owner.token,
+    body: { name: 'chosen' },
+  })
+  const tasks = [
+    await createTask(owner, { title: 'Own', priority: 'high' }),
+    await createTask(owner, {
+      title: 'Own, helped',
+      assignee_id: helper.id,
+      status: 'done',
+      tag_ids: [tag.id],
+    }),
+    await createTask(helper, { title: 'Helped by the owner', assignee_id: owner.id }),
+    await createTask(helper, { title: 'Own of the helper' }),
+  ]
+  const [own, ownHelped, helped, helpersOwn] = tasks
+  const list = async ({ token }: Account, user: Account, query: NonNullable<Call['query']> = {}) =>
+    (await service.expect('listUserTasks', 200, { token, params: of(user), query })).body
+
+  t.test('200 is what the user owns or is assigned, as far as the caller may see it', async (t) => {
+    t.strictSame((await list(owner, owner)).items, [helped, ownHelped, own])
+    t.strictSame((await list(admin, owner)).items, [helped, ownHelped, own])
+    t.strictSame((await list(helper, owner)).items, [helped, ownHelped])
+    t.strictSame((await list(helper, helper)).items, [helpersOwn, helped, ownHelped])
+    t.strictSame(await list(ada, owner, { include_total: true }), { items: [], next_cursor: null, total: 0 })
+  })
+
+  t.test('200 with filters, limit, offset and cursor', async (t) => {
+    t.strictSame((await list(owner, owner, { status: ['done', 'in_progress'] })).items, [ownHelped])
+    t.strictSame((await list(owner, owner, { priority: 'high' })).items, [own])
+    t.strictSame((await list(owner, owner, { assignee_id: [owner.id, helper.id] })).items, [
+      helped,
+      ownHelped,
+    ])
+    t.strictSame((await list(owner, owner, { tag_id: tag.id })).items, [ownHelped])
+    t.strictSame((await list(owner, owner, { q: 'OWN' })).items, [helped, ownHelped, own])
+    t.strictSame((await list(owner, owner, { q: 'own,', status: 'done' })).items, [ownHelped])
+    t.strictSame((await list(owner, owner, { q: '%' })).items, [])
+    t.strictSame((await list(owner, owner, { limit: 1, offset: 1 })).items, [ownHelped])
+    const page = await list(owner, owner, { limit: 2, include_total: true })
+    t.equal(page.total, 3)
+    t.strictSame((await list(owner, owner, { limit: 2, cursor: String(page.next_cursor) })).items, [own])
+    const { headers } = await service.expect('listUserTasks', 200, {
+      token: owner.token,
+      params: of(owner),
+      query: { limit: 2, q: 'own' },
+    })
+    t.match(headers.get('link'), `</users/${owner.id}/tasks?q=own&limit=2>; rel="first"`)
+  })
+
+  t.test('400 for a query that is not as documented, or the cursor of another list', async (t) => {
+    const { next_cursor: cursor } = await list(owner, owner, { limit: 1 })
+    t.type(cursor, 'string')
+    const foreign = await list(helper, helper, { limit: 1 })
+    for (const [pointer, query] of [
+      ['limit', { limit: 201 }],
+      ['offset', { offset: -1 }],
+      ['cursor', { cursor: String(foreign.next_cursor) }],
+      ['cursor', { cursor: String(cursor), status: 'todo' }],
+      ['owner_id', { owner_id: owner.id }],
+      ['sort', { sort: 'id";--' }],
+    ] as const) {
+      t.match(
+        await service.call('listUserTasks', { token: owner.token, params: of(owner), query }),
+        isInvalid(`/${pointer}`),
+        JSON.stringify(query),
+      )
+    }
+    for (const query of [
+      { status: 'open' },
+      { priority: ['high', ''] },
+      { assignee_id: 'x' },
+      { tag_id: '' },
+      { q: '' },
+    ]) {
+      t.match(
+        await service.call('listUserTasks', { token: owner.token, params: of(owner), query }),
+        { status: 400 },
+        JSON.stringify(query),
+      )
+    }
+    const query = { cursor: String(cursor) }
+    t.match(
+      await service.call('listUserTasks', { token: owner.token, params: of(helper), query }),
+      isInvalid('/cursor'),
+    )
+    t.match(await service.call('listUserTasks', byAdmin({ params: of(owner), query })), isInvalid('/cursor'))
+  })
+
+  refusesIds(t, 'listUserTasks')
+  refusesStrangers(t, 'listUserTasks', { params: of(owner) })
+})

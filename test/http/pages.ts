@@ -1,0 +1,197 @@
+import { readFile } from 'node:fs/promises'
+import t from 'tap'
+import { problemTypes } from '../../src/problems.ts'
+import { startService } from '../fixture/service.ts'
+
+/** What programs and people find who have nothing but the address of a service. */
+
+const publicUrl = 'https://tasks.example.com/api'
+const service = await startService(t)
+const prefixed = await startService(t, { config: { publicUrl } })
+
+const linkSet = 'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"'
+
+/** The addresses that a page links to or loads. */
+const addressesIn = (html: string): string[] =>
+  [...html.matchAll(/(?:href|src)="([^"]+)"/g)].map(([, address = '']) => address)
+
+/** Follows an address from the service at `url`, to which a proxy would lead PUBLIC_URL, and reads all that comes. */
+const follow = async (url: string, address: string, init?: RequestInit) => {
+  const response = await fetch(new URL(address.replace('https://tasks.example.com', ''), url), {
+    redirect: 'manual',
+    ...init,
+  })
+  return { status: response.status, headers: response.headers, text: await response.text() }
+}
+
+const targetOf = (link: string | null, relation: string): string =>
+  new RegExp(`<([^>]+)>; rel="${relation}"`).exec(link ?? '')?.[1] ?? 'no such link'
+
+t.test('the root page', async (t) => {
+  const response = await follow(service.url, '/')
+  const html = response.text
+
+  t.test('says what this is, and all that it links to is there', async (t) => {
+    t.equal(response.status, 200)
+    t.equal(response.headers.get('content-type'), 'text/html; charset=utf-8')
+    t.match(html, /HTTP API of a Taskwright service/)
+    const addresses = addressesIn(html).filter((address) => !address.startsWith('data:'))
+    t.strictSame(addresses, ['/docs', '/openapi.yaml', '/openapi.json', '/health/ready'])
+    for (const address of addresses) t.equal((await follow(service.url, address)).status, 200, address)
+  })
+
+  t.test('runs nothing and is framed by nobody', async (t) => {
+    const policy = response.headers.get('content-security-policy') ?? ''
+    t.match(policy, /^default-src 'none';/)
+    t.notMatch(policy, /script-src/)
+    t.match(policy, /frame-ancestors 'none'/)
+  })
+
+  t.test('fits a phone', async (t) => {
+    t.match(html, '<meta name="viewport" content="width=device-width, initial-scale=1">')
+  })
+
+  t.test('links to the contract, its pages and the catalog, in HEAD too', async (t) => {
+    const links =
+      '</openapi.yaml>; rel="service-desc", </docs>; rel="service-doc", </.well-known/api-catalog>; rel="api-catalog"'
+    t.equal(response.headers.get('link'), links)
+    const head = await follow(service.url, '/', { method: 'HEAD' })
+    t.equal(head.status, 200)
+    t.equal(head.headers.get('link'), links)
+    t.equal(head.text, '')
+  })
+})
+
+t.test('/.well-known/api-catalog', async (t) => {
+  const address = '/.well-known/api-catalog'
+
+  t.test('is a link set of the one API, and all that it links to is there, as it says', async (t) => {
+    const response = await follow(service.url, address)
+    t.equal(response.status, 200)
+    t.equal(response.headers.get('content-type'), linkSet)
+    t.strictSame(JSON.parse(response.text), {
+      linkset: [
+        { anchor: '/.well-known/api-catalog', item: [{ href: '/' }] },
+        {
+          anchor: '/',
+          'service-desc': [
+            { href: '/openapi.yaml', type: 'application/yaml' },
+            { href: '/openapi.json', type: 'application/json' },
+          ],
+          'service-doc': [{ href: '/docs', type: 'text/html' }],
+          status: [{ href: '/health/ready', type: 'application/json' }],
+        },
+      ],
+    })
+    const types = {
+      '/openapi.yaml': 'application/yaml',
+      '/openapi.json': 'application/json',
+      '/docs': 'text/html',
+      '/health/ready': 'application/json',
+    }
+    for (const [address, type] of Object.entries(types)) {
+      const linked = await follow(service.url, address)
+      t.equal(linked.status, 200, address)
+      t.equal(linked.headers.get('content-type')?.split(';')[0], type)
+    }
+  })
+
+  t.test('HEAD tells its relation, as RFC 9727 wants it', async (t) => {
+    const head = await follow(service.url, address, { method: 'HEAD' })
+    t.equal(head.status, 200)
+    t.equal(head.headers.get('content-type'), linkSet)
+    t.equal(head.headers.get('link'), '</.well-known/api-catalog>; rel="api-catalog"')
+  })
+
+  t.test('another method is refused with what there is', async (t) => {
+    const refused = await follow(service.url, address, { method: 'POST' })
+    t.equal(refused.status, 405)
+    t.equal(refused.headers.get('allow'), 'GET, HEAD')
+  })
+})
+
+t.test('/docs loads nothing from elsewhere, and runs only what the service serves', async (t) => {
+  const response = await follow(service.url, '/docs')
+  t.equal(response.status, 200)
+  t.match(response.headers.get('content-security-policy'), /^default-src 'none'; script-src 'self';/)
+  const addresses = addressesIn(response.text)
+  t.ok(addresses.length >= 4)
+  for (const address of addresses) {
+    t.match(address, /^\/docs\//)
+    t.equal((await follow(service.url, address)).status, 200, address)
+  }
+  const moved = await follow(service.url, '/docs/')
+  t.equal(moved.status, 308)
+  t.equal(moved.headers.get('location'), '/docs')
+  t.equal((await follow(service.url, '/docs/package.json')).status, 404, 'no other file of the library')
+})
+
+t.test('/openapi.yaml is the file of the repository, byte for byte', async (t) => {
+  const file = await readFile(new URL('../../openapi.yaml', import.meta.url))
+  for (const one of [service, prefixed]) {
+    const { status, body } = await one.call('getContract')
+    t.equal(status, 200)
+    t.ok(file.equals(body as Uint8Array))
+  }
+})
+
+t.test('/problems/<code>', async (t) => {
+  for (const [code, { status, title, explanation }] of Object.entries(problemTypes)) {
+    t.test(code, async (t) => {
+      const forPrograms = await follow(service.url, `/problems/${code}`)
+      t.equal(forPrograms.headers.get('vary'), 'Accept')
+      t.strictSame(JSON.parse(forPrograms.text), { code, status, title, explanation })
+      const forPeople = await follow(service.url, `/problems/${code}`, { headers: { accept: 'text/html' } })
+      t.equal(forPeople.headers.get('content-type'), 'text/html; charset=utf-8')
+      t.match(forPeople.text, new RegExp(`<code>${code}</code>, answered with status ${status}`))
+    })
+  }
+
+  t.test('an unknown code is not found', async (t) => {
+    t.equal((await follow(service.url, '/problems/nonsense')).status, 404)
+  })
+})
+
+t.test('under the path of PUBLIC_URL', async (t) => {
+  t.test('the root page is there with and without a slash, and its links lead on', async (t) => {
+    for (const address of ['/api/', '/api', '/api?from=mail']) {
+      const response = await follow(prefixed.url, address)
+      t.equal(response.status, 200, address)
+      const addresses = addressesIn(response.text).filter((one) => !one.startsWith('data:'))
+      t.ok(addresses.length >= 4)
+      for (const one of addresses) {
+        t.match(one, /^\/api\//)
+        t.equal((await follow(prefixed.url, one)).status, 200, one)
+      }
+    }
+  })
+
+  t.test('what only begins like it is not found', async (t) => {
+    t.equal((await follow(prefixed.url, '/apidocs')).status, 404)
+  })
+
+  t.test('the links are those of PUBLIC_URL', async (t) => {
+    const link = (await follow(prefixed.url, '/api/')).headers.get('link')
+    t.equal(targetOf(link, 'service-desc'), `${publicUrl}/openapi.yaml`)
+    t.equal(targetOf(link, 'service-doc'), `${publicUrl}/docs`)
+    const catalog = await follow(prefixed.url, targetOf(link, 'api-catalog'))
+    t.equal(catalog.headers.get('content-type'), linkSet)
+    t.match(catalog.text, `{"anchor":"${publicUrl}/"`)
+    for (const [, address = ''] of catalog.text.matchAll(/"href":"([^"]+)"/g)) {
+      t.match(address, /^https:\/\/tasks\.example\.com\/api\//)
+      t.equal((await follow(prefixed.url, address)).status, 200, address)
+    }
+  })
+
+  t.test('Swagger UI and all that it loads', async (t) => {
+    const page = await follow(prefixed.url, '/api/docs')
+    for (const address of addressesIn(page.text)) {
+      t.match(address, /^\/api\/docs\//)
+      t.equal((await follow(prefixed.url, address)).status, 200, address)
+    }
+    const initializer = await follow(prefixed.url, '/api/docs/initializer.js')
+    t.match(initializer.text, '"/api/openapi.yaml"')
+    const moved = await follow(prefixed.url, '/api/docs/')
+    t.equal(moved.headers.get('location'), '/api/docs')
+  })
+})

@@ -1,0 +1,428 @@
+import t from 'tap'
+import type { OperationId } from '../../src/contract.ts'
+import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
+import { pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
+
+const service = await startService(t)
+const { createTag, createTask, readTask } = taskActions(service)
+const admin = await service.register('admin')
+
+type ListId = Extract<OperationId, 'listTasks' | 'listUserTasks' | 'listTags' | 'listTaskTags'>
+
+interface Page {
+  readonly items: readonly { readonly id: string }[]
+  readonly next_cursor: string | null
+  readonly total: number | null
+}
+
+interface Listing {
+  readonly operation: ListId
+  readonly path: string
+  readonly params: Readonly<Record<string, string>>
+}
+
+/** Each list, filled with the same number of items that only `owner` and the administrator see. */
+const fillLists = async (owner: Account, count: number): Promise<Listing[]> => {
+  const numbers = Array.from({ length: count }, (_, n) => n)
+  const tag_ids: string[] = []
+  for (const n of numbers) tag_ids.push((await createTag(owner, `tag ${n}`)).id)
+  for (const n of numbers.slice(1)) await createTask(owner, { title: `task ${n}` })
+  const { id } = await createTask(owner, { title: 'task with tags', tag_ids })
+  return [
+    { operation: 'listTasks', path: '/tasks', params: {} },
+    { operation: 'listUserTasks', path: `/users/${owner.id}/tasks`, params: { user_id: owner.id } },
+    { operation: 'listTags', path: '/tags', params: {} },
+    { operation: 'listTaskTags', path: `/tasks/${id}/tags`, params: { task_id: id } },
+  ]
+}
+
+/** A page as its reader uses it: the parsed answer, and the links of its header. */
+const readPage = async (
+  { operation, params }: Listing,
+  { token }: Account,
+  query: Call['query'] = {},
+): Promise<Page & { readonly links: ReadonlyMap<string, URL> }> => {
+  const { body, headers } = await service.expect(operation, 200, { token, params, query })
+  return { ...body, links: parseLinks(headers.get('link') ?? '') }
+}
+
+/** RFC 8288 §3, strictly: targets in angle brackets, each with one quoted relation, parted by commas. */
+const parseLinks = (header: string): Map<string, URL> => {
+  const link = /<(?<target>[^<>\s]*)>\s*;\s*rel="(?<relation>[a-z]+)"\s*(?:,\s*|$)/gy
+  const links = new Map<string, URL>()
+  let end = 0
+  for (const match of header.matchAll(link)) {
+    const { target = '', relation = '' } = match.groups ?? {}
+    links.set(relation, new URL(target, service.url))
+    end = match.index + match[0].length
+  }
+  if (end !== header.length) throw new Error(`Not a Link header: ${header}`)
+  return links
+}
+
+const idsOf = ({ items }: Page): string[] => items.map(({ id }) => id)
+
+/** Reads a list from its start to its end; `between` runs after each page. */
+const walk = async (
+  list: Listing,
+  account: Account,
+  query: Readonly<Record<string, string | number>>,
+  between: (page: Page) => Promise<unknown> = async () => {},
+): Promise<string[]> => {
+  const ids: string[] = []
+  let cursor: string | null = null
+  do {
+    const page: Page = await readPage(list, account, { ...query, ...(cursor !== null && { cursor }) })
+    ids.push(...idsOf(page))
+    cursor = page.next_cursor
+    await between(page)
+  } while (cursor !== null)
+  return ids
+}
+
+const count = 53
+const owner = await service.register('owner')
+const lists = await fillLists(owner, count)
+const [tasks, userTasks, , taskTags] = lists as [Listing, Listing, Listing, Listing]
+
+for (const list of lists) {
+  const { operation, path, params } = list
+  const { token } = owner
+  const refused = async (query: string): Promise<string[]> =>
+    pointersOf((await service.expect(operation, 400, { token, params, query })).body)
+
+  t.test(operation, async (t) => {
+    const everything = idsOf(await readPage(list, owner, { limit: 200 }))
+
+    t.test('a page of 50 when nothing is said', async (t) => {
+      const page = await readPage(list, owner)
+      t.strictSame(idsOf(page), everything.slice(0, 50))
+      t.equal(everything.length, count)
+      t.equal(page.total, null)
+      t.type(page.next_cursor, 'string')
+      const first = page.links.get('first')
+      t.equal(first?.pathname, path)
+      t.strictSame([...(first?.searchParams ?? [])], [['limit', '50']])
+      t.equal(page.links.get('next')?.searchParams.get('cursor'), page.next_cursor)
+    })
+
+    t.test('limit', async (t) => {
+      for (const limit of [1, 52, 53, 200]) {
+        const page = await readPage(list, owner, { limit })
+        t.strictSame(idsOf(page), everything.slice(0, limit))
+        t.equal(page.next_cursor === null, limit >= count, `${limit}: more`)
+        t.equal(page.links.has('next'), limit < count)
+      }
+      t.equal((await readPage(list, owner, 'limit=007')).items.length, 7)
+      const numbers =
+        '0 201 -1 -0 1000000000 2147483648 9223372036854775808 NaN Infinity 0x10 1e1 5.0 5,0 1_0'
+      const texts = '%2B5 +5 5+ x null %D9%A5 %EF%BC%95'
+      const bad = [...`${numbers} ${texts}`.split(' '), '', '9'.repeat(400)]
+      for (const limit of bad) t.strictSame(await refused(`limit=${limit}`), ['/limit'], limit.slice(0, 20))
+      t.strictSame(await refused('limit=5&limit=5'), ['/limit'])
+      t.strictSame(await refused('limit'), ['/limit'])
+      t.strictSame(await refused('limit[]=5'), ['/limit[]'])
+      t.strictSame(await refused('LIMIT=5'), ['/LIMIT'])
+    })
+
+    t.test('offset', async (t) => {
+      for (const offset of [0, 1, 10, 52, 53, 100_000]) {
+        const page = await readPage(list, owner, { offset, limit: 10 })
+        t.strictSame(idsOf(page), everything.slice(offset, offset + 10))
+        t.notOk(page.links.get('first')?.searchParams.has('offset'))
+        if (page.next_cursor === null) continue
+        const next = page.links.get('next')?.search.slice(1) ?? ''
+        t.strictSame(idsOf(await readPage(list, owner, next)), everything.slice(offset + 10, offset + 20))
+      }
+      for (const offset of [
+        '-1',
+        '-0',
+        '100001',
+        '1e9',
+        '9223372036854775808',
+        'NaN',
+        '0x10',
+        '%2B5',
+        '',
+        'x',
+      ]) {
+        t.strictSame(await refused(`offset=${offset}`), ['/offset'], offset)
+      }
+      t.strictSame(await refused('offset=1&offset=1'), ['/offset'])
+      const { body } = await service.expect(operation, 400, { token, params, query: { offset: 100_001 } })
+      t.match(body.detail, /cursor/, 'what to use instead is told')
+    })
+
+    t.test('include_total', async (t) => {
+      t.equal((await readPage(list, owner, 'include_total=true')).total, count)
+      t.equal((await readPage(list, owner, { include_total: true, limit: 1, offset: 60 })).total, count)
+      t.equal((await readPage(list, owner, 'include_total=false')).total, null)
+      for (const text of ['1', 'yes', 'TRUE', '', 'null']) {
+        t.strictSame(await refused(`include_total=${text}`), ['/include_total'], text)
+      }
+      const { links } = await readPage(list, owner, { include_total: true, limit: 50 })
+      const next = await readPage(list, owner, links.get('next')?.search.slice(1))
+      t.equal(next.total, count, 'the next page counts too')
+      t.strictSame(idsOf(next), everything.slice(50))
+    })
+
+    t.test('the walk by cursor, and the same by the Link header', async (t) => {
+      for (const limit of [1, 7, 53]) t.strictSame(await walk(list, owner, { limit }), everything)
+      const ids: string[] = []
+      let url: URL | undefined = new URL(`${path}?limit=20`, service.url)
+      while (url !== undefined) {
+        t.equal(url.pathname, path)
+        const page: Awaited<ReturnType<typeof readPage>> = await readPage(list, owner, url.search.slice(1))
+        ids.push(...idsOf(page))
+        url = page.links.get('next')
+        const start = page.links.get('first')?.search.slice(1)
+        t.strictSame(idsOf(await readPage(list, owner, start)), everything.slice(0, 20))
+      }
+      t.strictSame(ids, everything)
+    })
+
+    t.test('a cursor goes with another limit, and not with an offset', async (t) => {
+      const { next_cursor } = await readPage(list, owner, { limit: 10 })
+      const page = await readPage(list, owner, { cursor: next_cursor ?? '', limit: 3, include_total: true })
+      t.strictSame(idsOf(page), everything.slice(10, 13))
+      t.equal(page.total, count)
+      for (const offset of ['0', '1']) {
+        t.strictSame(await refused(`cursor=${next_cursor}&offset=${offset}`), ['/offset'])
+      }
+    })
+
+    t.test('a cursor that was tampered with', async (t) => {
+      const cursor = (await readPage(list, owner, { limit: 10 })).next_cursor ?? ''
+      t.match(cursor, /^[\w-]+$/)
+      const bytes = Buffer.from(cursor, 'base64url')
+      for (const index of bytes.keys()) {
+        const flipped = Buffer.from(bytes)
+        flipped.writeUInt8(flipped.readUInt8(index) ^ 1, index)
+        t.strictSame(await refused(`cursor=${flipped.toString('base64url')}`), ['/cursor'], `byte ${index}`)
+      }
+      const others = [
+        '',
+        'x',
+        '!',
+        'null',
+        '0',
+        cursor.slice(0, -1),
+        cursor.slice(1),
+        `${cursor}A`,
+        `${cursor}%3D`,
+        `${cursor}%20`,
+        `%20${cursor}`,
+        cursor.toUpperCase(),
+        cursor + cursor,
+        'A'.repeat(1_025),
+        bytes.subarray(0, 1).toString('base64url'),
+        bytes.subarray(0, 17).toString('base64url'),
+      ]
+      for (const other of others)
+        t.strictSame(await refused(`cursor=${other}`), ['/cursor'], other.slice(0, 20))
+      t.strictSame(await refused(`cursor=${cursor}&cursor=${cursor}`), ['/cursor'])
+    })
+
+    t.test('a cursor of another caller', async (t) => {
+      const { next_cursor } = await readPage(list, owner, { limit: 10 })
+      const query = { cursor: next_cursor ?? '' }
+      const { body } = await service.expect(operation, 400, { token: admin.token, params, query })
+      t.strictSame(pointersOf(body), ['/cursor'])
+    })
+
+    t.test('a cursor of another list', async (t) => {
+      for (const other of lists.filter(({ path }) => path !== list.path)) {
+        const { next_cursor } = await readPage(other, owner, { limit: 10 })
+        t.strictSame(await refused(`cursor=${next_cursor}`), ['/cursor'], other.operation)
+      }
+    })
+
+    t.test('queries that are not text, or not known', async (t) => {
+      for (const query of [
+        'limit=%zz',
+        'limit=5%',
+        'x=%C3%28',
+        'limit=5%00',
+        '%00=1',
+        'x=%ED%A0%80',
+        'cursor=%',
+      ]) {
+        await service.expect(operation, 400, { token, params, query })
+      }
+      for (const name of ['page', 'sort', 'per_page', 'fields', 'constructor', '__proto__']) {
+        t.strictSame(await refused(`${name}=1`), [`/${name}`])
+      }
+      await service.expect(operation, 401, { params, query: 'limit=%zz' })
+    })
+
+    t.test('HEAD has the header of GET', async (t) => {
+      const query = { limit: 5, include_total: true }
+      const get = await service.expect(operation, 200, { token, params, query })
+      const head = await service.expect(operation, 200, { token, params, query, method: 'HEAD' })
+      t.equal(head.body, null)
+      for (const name of ['link', 'content-length', 'content-type', 'cache-control']) {
+        t.equal(head.headers.get(name), get.headers.get(name), name)
+      }
+      const refusal = await service.expect(operation, 400, {
+        token,
+        params,
+        query: 'limit=0',
+        method: 'HEAD',
+      })
+      t.equal(refusal.body, null)
+    })
+  })
+}
+
+t.test('filters belong to a cursor', async (t) => {
+  const { token } = owner
+  const query = 'status=todo&priority=none&q=Task%20&limit=10'
+  const page = await readPage(tasks, owner, query)
+  const cursor = page.next_cursor ?? ''
+  t.ok(cursor)
+
+  t.test('the links keep them', async (t) => {
+    for (const link of page.links.values()) {
+      const { searchParams } = link
+      t.strictSame(
+        ['status', 'priority', 'q', 'limit'].map((name) => searchParams.getAll(name)),
+        [['todo'], ['none'], ['Task '], ['10']],
+      )
+    }
+    const repeated = await readPage(tasks, owner, 'status=todo&status=done&limit=1')
+    t.strictSame(repeated.links.get('next')?.searchParams.getAll('status'), ['todo', 'done'])
+  })
+
+  t.test('the same filters read on, in whatever order they stand', async (t) => {
+    const next = await readPage(tasks, owner, `${query}&cursor=${cursor}`)
+    t.equal(next.items.length, 10)
+    const reordered = await readPage(
+      tasks,
+      owner,
+      `cursor=${cursor}&q=Task+&limit=10&priority=none&status=todo`,
+    )
+    t.strictSame(idsOf(reordered), idsOf(next))
+    t.notOk(idsOf(next).some((id) => idsOf(page).includes(id)))
+  })
+
+  t.test('others are refused', async (t) => {
+    const others = [
+      '',
+      'status=todo&priority=none',
+      'status=done&priority=none&q=Task+',
+      'status=todo&status=done&priority=none&q=Task+',
+      'status=todo&priority=none&q=Task',
+      `status=todo&priority=none&q=Task+&tag_id=${unknownId}`,
+    ]
+    for (const other of others) {
+      const { body } = await service.expect('listTasks', 400, { token, query: `${other}&cursor=${cursor}` })
+      t.strictSame(pointersOf(body), ['/cursor'], other)
+    }
+  })
+})
+
+t.test('a list that changes while it is read', async (t) => {
+  t.test('every task that stays is there once', async (t) => {
+    const reader = await service.register('reader')
+    const { token } = reader
+    const before: string[] = []
+    for (let n = 0; n < 30; n += 1) before.unshift((await createTask(reader, { title: `task ${n}` })).id)
+    const remove = (task_id: string) => service.expect('deleteTask', 204, { token, params: { task_id } })
+    const removed = new Set<string>()
+    const seen: string[] = []
+
+    const ids = await walk(tasks, reader, { limit: 4 }, async (page) => {
+      seen.push(...idsOf(page))
+      const last = seen.at(-1)
+      const unseen = before.filter((id) => !seen.includes(id) && !removed.has(id))
+      // The row that the cursor stands on, the one right behind it, and one further on.
+      for (const id of [last, unseen[0], unseen[5]]) {
+        if (id === undefined || removed.has(id)) continue
+        removed.add(id)
+        await remove(id)
+      }
+      await createTask(reader, { title: 'newer' })
+      const kept = before.find((id) => !removed.has(id)) ?? ''
+      await service.expect('updateTask', 200, {
+        token,
+        params: { task_id: kept },
+        body: { title: `${seen.length}` },
+      })
+    })
+
+    t.equal(new Set(ids).size, ids.length, 'none is there twice')
+    t.strictSame(
+      before.filter((id) => !ids.includes(id) && !removed.has(id)),
+      [],
+      'none is missing',
+    )
+    t.strictSame(
+      ids,
+      before.filter((id) => ids.includes(id)),
+      'none is new, and the order holds',
+    )
+    t.ok(removed.size >= 12)
+  })
+
+  t.test('the same beside writers that do not wait', async (t) => {
+    const reader = await service.register('busy-reader')
+    const before: string[] = []
+    for (let n = 0; n < 25; n += 1) before.unshift((await createTask(reader)).id)
+    const writing = Array.from({ length: 25 }, () => createTask(reader, { title: 'beside' }))
+    const ids = await walk(tasks, reader, { limit: 3 })
+    const added = await Promise.all(writing)
+    t.equal(new Set(ids).size, ids.length)
+    t.strictSame(
+      ids.filter((id) => before.includes(id)),
+      before,
+    )
+    const after = await walk(tasks, reader, { limit: 200 })
+    t.strictSame(new Set(after), new Set([...before, ...added.map(({ id }) => id)]))
+  })
+
+  t.test('tasks of the same millisecond are parted by cursors too', async (t) => {
+    const reader = await service.register('burst')
+    const made = await Promise.all(Array.from({ length: 40 }, () => createTask(reader)))
+    const ids = await walk(tasks, reader, { limit: 1 })
+    t.strictSame(ids.toSorted(), made.map(({ id }) => id).toSorted())
+    const pages = await walk(tasks, reader, { limit: 9 })
+    t.strictSame(pages, ids)
+    const order = made.toSorted((a, b) => compare(b.created_at, a.created_at) || compare(b.id, a.id))
+    t.strictSame(
+      ids,
+      order.map(({ id }) => id),
+    )
+  })
+
+  t.test('tags that are taken off', async (t) => {
+    const { task } = await readTask(owner, taskTags.params.task_id ?? '')
+    const taken: string[] = []
+    const ids = await walk(taskTags, owner, { limit: 20 }, async (page) => {
+      const tag_id = page.items.at(-1)?.id ?? ''
+      taken.push(tag_id)
+      await service.expect('removeTaskTag', 204, { token: owner.token, params: { task_id: task.id, tag_id } })
+    })
+    t.strictSame(ids.toSorted(), task.tags.map(({ id }) => id).toSorted())
+    t.equal(taken.length, 3)
+  })
+})
+
+const compare = (a: string, b: string): number => (a < b ? -1 : Number(a > b))
+
+t.test('what an administrator sees, a member does not', async (t) => {
+  const stranger = await service.register('stranger')
+  for (const list of [tasks, userTasks]) {
+    const page = await readPage(list, stranger, { include_total: true })
+    t.strictSame(page.items, [])
+    t.equal(page.total, 0)
+    t.equal(page.next_cursor, null)
+    t.strictSame([...page.links.keys()], ['first'])
+  }
+  const all = await readPage(userTasks, admin, { include_total: true })
+  t.equal(all.total, count)
+  const { status }: Reply = await service.call('listTaskTags', {
+    token: stranger.token,
+    params: taskTags.params,
+  })
+  t.equal(status, 404)
+})

@@ -1,0 +1,122 @@
+import { request } from 'node:http'
+import { once } from 'node:events'
+import { setTimeout } from 'node:timers/promises'
+import t from 'tap'
+import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
+import { createClient } from './fixture/service.ts'
+import { createEmptyDatabase } from './fixture/database.ts'
+
+const serverUrl = process.env.DATABASE_URL
+
+/** A database for processes: a folder for the embedded one, or a server's. */
+const environmentFor = async (t: Parameters<typeof temporaryFolder>[0]): Promise<Record<string, string>> => {
+  const DATA_DIR = await temporaryFolder(t)
+  if (serverUrl === undefined) return { DATA_DIR }
+  const { options } = await createEmptyDatabase(t, serverUrl)
+  return { DATA_DIR, DATABASE_URL: options.url }
+}
+
+t.test('a stop and a kill lose nothing that was acknowledged', async (t) => {
+  const environment = await environmentFor(t)
+  const first = await startProcess(t, environment)
+  const ada = await createClient(first.url).register('ada')
+  const client = createClient(first.url)
+  const { body: kept } = await client.expect('createTask', 201, { token: ada.token, body: { title: 'kept' } })
+  t.match(first.output(), /schema/, 'it says what it is doing')
+  t.equal(await first.end('SIGTERM'), 0, 'SIGTERM ends it cleanly')
+
+  const second = await startProcess(t, environment)
+  const again = createClient(second.url)
+  const found = await again.expect('getTask', 200, { token: ada.token, params: { task_id: kept.id } })
+  t.strictSame(found.body, kept, 'the task and the token survive a stop')
+  const { body: late } = await again.expect('createTask', 201, { token: ada.token, body: { title: 'late' } })
+  t.equal(await second.end('SIGKILL'), null)
+
+  const third = await startProcess(t, environment)
+  const after = await createClient(third.url).expect('listTasks', 200, { token: ada.token })
+  t.strictSame(
+    after.body.items.map(({ id }) => id),
+    [late.id, kept.id],
+    'both tasks survive a kill',
+  )
+  t.equal(await third.end('SIGINT'), 0, 'SIGINT ends it cleanly')
+})
+
+t.test('a request that has begun is finished before the process stops', async (t) => {
+  const service = await startProcess(t, await environmentFor(t))
+  const client = createClient(service.url)
+  const ada = await client.register('ada')
+  const body = JSON.stringify({ title: 'begun before the stop' })
+  const unfinished = request(`${service.url}/tasks`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${ada.token}`,
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(body),
+      expect: '100-continue',
+    },
+  })
+  unfinished.flushHeaders()
+  // The server has taken the request in when it asks for the body.
+  await once(unfinished, 'continue')
+  unfinished.write(body.slice(0, 5))
+  const ended = service.end('SIGTERM')
+  const answered = once(unfinished, 'response')
+  unfinished.end(body.slice(5))
+  const [response] = (await answered) as [{ statusCode: number; resume(): void }]
+  response.resume()
+  t.equal(response.statusCode, 201)
+  t.equal(await ended, 0)
+})
+
+t.test('a signal that comes twice at once, as npm passes on Ctrl-C, is one clean stop', async (t) => {
+  const service = await startProcess(t, await environmentFor(t))
+  const ended = service.end('SIGINT')
+  while (!service.output().includes('stopping')) await setTimeout(1)
+  await service.end('SIGINT')
+  t.equal(await ended, 0)
+  t.match(service.output(), /stopped$/)
+})
+
+t.test('bad configuration stops the start and says what would be right', async (t) => {
+  const { code, output } = await runProcess({ PORT: 'eighty', JWT_SECRET: 'short-secret' })
+  t.equal(code, 1)
+  t.match(output, /PORT/)
+  t.match(output, /JWT_SECRET/)
+  t.notMatch(output, /short-secret/, 'a secret is not printed')
+})
+
+t.test('a server that is not there stops the start with a message', async (t) => {
+  const DATABASE_URL = 'postgres://nobody:hidden@127.0.0.1:1/none'
+  const { code, output } = await runProcess({ DATA_DIR: await temporaryFolder(t), DATABASE_URL })
+  t.equal(code, 1)
+  t.match(output, /database/i)
+  t.notMatch(output, /hidden/, 'the password is not printed')
+})
+
+t.test('one process for one folder of the embedded database', async (t) => {
+  const DATA_DIR = await temporaryFolder(t)
+  const first = await startProcess(t, { DATA_DIR })
+  const { code, output } = await runProcess({ DATA_DIR })
+  t.equal(code, 1)
+  t.match(output, /in use/)
+  t.equal(await first.end('SIGTERM'), 0)
+})
+
+const skip = serverUrl === undefined && 'the embedded database has one process by nature'
+
+t.test('several instances migrate one server together', { skip }, async (t) => {
+  const { options } = await createEmptyDatabase(t, serverUrl ?? '')
+  const JWT_SECRET = 'one secret for all instances of this service'
+  const instances = await Promise.all(
+    Array.from({ length: 5 }, async () =>
+      startProcess(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: options.url, JWT_SECRET }),
+    ),
+  )
+  const [one, other] = instances
+  if (one === undefined || other === undefined) throw new Error('Five were started')
+  const ada = await createClient(one.url).register('ada')
+  const { body } = await createClient(other.url).expect('getCurrentUser', 200, { token: ada.token })
+  t.equal(body.id, ada.id, 'they serve the same data')
+  t.strictSame(await Promise.all(instances.map((instance) => instance.end('SIGTERM'))), [0, 0, 0, 0, 0])
+})

@@ -1,0 +1,92 @@
+import t, { type Test } from 'tap'
+import { createAccessTokens } from '../src/auth/access-tokens.ts'
+import { openDatabase } from '../src/db/client.ts'
+import { newId } from '../src/db/ids.ts'
+import { diskStorage } from '../src/storage/disk.ts'
+import { StorageFull, StorageUnavailable } from '../src/storage/storage.ts'
+import { createTestDatabase } from './fixture/database.ts'
+import { temporaryFolder } from './fixture/process.ts'
+import { operations, validRequest } from './fixture/requests.ts'
+import { type Reply, startService } from './fixture/service.ts'
+
+/** What an answer may take while there is no database, in milliseconds. */
+const deadline = 5_000
+
+const documenting503 = operations.filter(({ constantHeaders }) => constantHeaders['503'] !== undefined)
+
+const isUnavailable = (t: Test, { status, headers, body }: Reply): void => {
+  t.equal(status, 503)
+  t.ok(Number(headers.get('retry-after')) >= 1)
+  t.equal(headers.get('cache-control'), 'no-store')
+  t.match(body, { code: 'service_unavailable', status: 503, type: '/problems/service_unavailable' })
+  t.notMatch(JSON.stringify(body), /select|insert|ECONN|127\.0\.0\.1|postgres|at .*\.ts/i)
+}
+
+t.test('without a database', async (t) => {
+  const db = openDatabase({ kind: 'server', url: 'postgres://nobody@127.0.0.1:1/none' })
+  const service = await startService(t, { db })
+  t.teardown(() => db.close())
+  const tokens = createAccessTokens(service.app.jwt)
+  const token = tokens.issue({ userId: newId(), sessionId: newId() })
+
+  await Promise.all(
+    documenting503.map((operation) =>
+      t.test(`${operation.id} answers 503`, async (t) => {
+        const begun = performance.now()
+        isUnavailable(t, await service.call(operation.id, validRequest(operation, token)))
+        t.ok(performance.now() - begun < deadline, 'and soon')
+      }),
+    ),
+  )
+
+  t.test('the process lives and explains itself', async () => {
+    await service.expect('getLiveness', 200)
+    await service.expect('getContract', 200)
+    await service.expect('getContractJson', 200)
+  })
+
+  t.test('who has no token is told so all the same', async () => {
+    await service.expect('listTasks', 401)
+    await service.expect('listTasks', 401, { token: `${token.slice(0, -4)}AAAA` })
+  })
+})
+
+t.test('when the database goes away under a running service', async (t) => {
+  const database = await createTestDatabase()
+  const db = openDatabase(database.options)
+  const service = await startService(t, { db })
+  t.teardown(() => db.close())
+  const { token } = await service.register('ada')
+  await service.expect('createTask', 201, { token, body: { title: 'Kept' } })
+  await database.close()
+
+  const replies = await Promise.all([
+    service.call('getReadiness'),
+    service.call('listTasks', { token }),
+    service.call('createTask', { token, body: { title: 'Lost' } }),
+    service.call('login', { body: { email: 'ada@example.com', password: 'password of ada' } }),
+  ])
+  for (const reply of replies) isUnavailable(t, reply)
+  await service.expect('getLiveness', 200)
+})
+
+t.test('when the file storage goes away', async (t) => {
+  const disk = await diskStorage(await temporaryFolder(t))
+  let fault: Error | null = null
+  const service = await startService(t, {
+    storage: {
+      ...disk,
+      check: async () => {
+        if (fault !== null) throw fault
+        await disk.check()
+      },
+    },
+  })
+  await service.expect('getReadiness', 200)
+  for (const error of [new StorageUnavailable(), new StorageFull()]) {
+    fault = error
+    isUnavailable(t, await service.call('getReadiness'))
+  }
+  fault = null
+  await service.expect('getReadiness', 200)
+})
