@@ -1,0 +1,59 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { startProcess, temporaryFolder } from '../test/fixture/process.ts'
+import { createClient } from '../test/fixture/service.ts'
+import { runToEnd, type Teardown } from './run-to-end.ts'
+
+/**
+ * The tour against a service that is started for it as an operator would, on a folder of its own: stopped, started again
+ * on the same data, and stopped. Whatever happens, the processes are ended and the folder is removed.
+ */
+
+/** Milliseconds for all of it. */
+const deadline = 180_000
+
+const tour = fileURLToPath(new URL('tour.ts', import.meta.url))
+
+const runTour = async (t: Teardown, url: string): Promise<void> => {
+  const child = spawn(process.execPath, [tour, url], { stdio: 'inherit' })
+  const exited = once(child, 'exit')
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    await exited
+  })
+  await exited
+  if (child.exitCode !== 0) throw new Error(`The tour ended with ${child.exitCode ?? child.signalCode}`)
+}
+
+const start = async (t: Teardown, dataDir: string) => {
+  const service = await startProcess(t, { DATA_DIR: dataDir })
+  return {
+    url: service.url,
+    // Nothing of this is to reach the coverage of the tests.
+    client: createClient(service.url, () => undefined),
+    async stop() {
+      const code = await service.end('SIGTERM')
+      if (code !== 0) throw new Error(`The service ended with ${code}, not 0:\n${service.output()}`)
+    },
+  }
+}
+
+const run = async (t: Teardown): Promise<void> => {
+  const dataDir = await temporaryFolder(t)
+  const first = await start(t, dataDir)
+  console.log('--- The tour of a new installation\n')
+  await runTour(t, first.url)
+  const { email, password, id } = await first.client.register('keeper')
+  console.log('\n--- The tour of one that has an administrator\n')
+  await runTour(t, first.url)
+  await first.stop()
+
+  const second = await start(t, dataDir)
+  const { body } = await second.client.expect('login', 200, { body: { email, password } })
+  if (body.user.id !== id) throw new Error('After the restart the account has another id')
+  await second.stop()
+  console.log('\n--- Stopped cleanly, started again on the same data, and stopped cleanly')
+}
+
+await runToEnd('tour', deadline, run)
