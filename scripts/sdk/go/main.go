@@ -1,0 +1,182 @@
+// The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
+	openapi "github.com/oapi-codegen/runtime/types"
+
+	"taskwright-sdk/taskwright"
+)
+
+func main() {
+	ctx := context.Background()
+	url := os.Getenv("TASKWRIGHT_URL")
+	username := "go-" + strings.ToLower(rand.Text())
+	email := openapi.Email(username + "@example.com")
+	password := rand.Text()
+	tomorrow := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Millisecond)
+
+	// README: begin
+	anyone := must(taskwright.NewClientWithResponses(url))
+	account := taskwright.Registration{Username: username, Email: email, Password: password}
+	tokens := success(anyone.RegisterWithResponse(ctx, account)).JSON201
+	client := must(taskwright.NewClientWithResponses(url, taskwright.WithRequestEditorFn(
+		func(_ context.Context, request *http.Request) error {
+			request.Header.Set("Authorization", "Bearer "+tokens.AccessToken)
+			return nil
+		})))
+	task := success(client.CreateTaskWithResponse(ctx, nil, taskwright.TaskCreate{
+		Title: "Write the release notes", Priority: new(taskwright.TaskCreatePriorityHigh),
+		DueAt: nullable.NewNullableWithValue(tomorrow),
+	})).JSON201
+	// README: end
+	equal("username", tokens.User.Username, username)
+	ok("register")
+
+	equal("title", task.Title, "Write the release notes")
+	equal("priority", task.Priority, taskwright.TaskPriorityHigh)
+	equal("due_at", must(task.DueAt.Get()).UTC(), tomorrow)
+	ok("create")
+
+	patched := success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil,
+		taskwright.TaskPatch{Status: new(taskwright.TaskStatusInProgress)})).JSON200
+	equal("status", patched.Status, taskwright.TaskStatusInProgress)
+	equal("due_at", must(patched.DueAt.Get()).UTC(), tomorrow)
+	ok("patch")
+
+	cleared := success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil,
+		taskwright.TaskPatch{DueAt: nullable.NewNullNullable[time.Time]()})).JSON200
+	equal("due_at is null", cleared.DueAt.IsNull(), true)
+	equal("title", cleared.Title, task.Title)
+	ok("clear")
+
+	tag := success(client.CreateTagWithResponse(ctx, nil, taskwright.TagCreate{
+		Name:  "release",
+		Color: nullable.NewNullableWithValue("#d92d20"),
+	})).JSON201
+	success(client.AddTaskTagWithResponse(ctx, task.ID, tag.ID))
+	tagged := success(client.GetTaskWithResponse(ctx, task.ID, nil)).JSON200
+	equal("tags", len(tagged.Tags), 1)
+	equal("tag", tagged.Tags[0].ID, tag.ID)
+	equal("color", must(tagged.Tags[0].Color.Get()), "#d92d20")
+	ok("tag")
+
+	sent := make([]byte, 1000)
+	must(rand.Read(sent))
+	contentType, form := fileForm("random.bin", sent)
+	attachment := success(client.AddTaskAttachmentWithBodyWithResponse(ctx, task.ID, contentType, form)).JSON201
+	received := success(client.DownloadAttachmentWithResponse(ctx, attachment.ID, nil)).Body
+	sum := sha256.Sum256(received)
+	equal("file name", attachment.FileName, "random.bin")
+	equal("same bytes", bytes.Equal(received, sent), true)
+	equal("sha256", hex.EncodeToString(sum[:]), attachment.Sha256)
+	ok("file")
+
+	created := map[uuid.UUID]int{task.ID: 1}
+	for number := range 5 {
+		body := taskwright.TaskCreate{Title: fmt.Sprintf("Task %d", number+1)}
+		created[success(client.CreateTaskWithResponse(ctx, nil, body)).JSON201.ID] = 1
+	}
+	listed := map[uuid.UUID]int{}
+	for cursor := (*string)(nil); ; {
+		page := success(client.ListTasksWithResponse(ctx, &taskwright.ListTasksParams{Limit: new(2), Cursor: cursor})).JSON200
+		equal("at most two", len(page.Items) <= 2, true)
+		for _, item := range page.Items {
+			listed[item.ID]++
+		}
+		if page.NextCursor.IsNull() {
+			break
+		}
+		cursor = new(must(page.NextCursor.Get()))
+	}
+	equal("every task once", maps.Equal(listed, created), true)
+	ok("page")
+
+	read := success(client.GetTaskWithResponse(ctx, task.ID, nil))
+	rename := taskwright.TaskPatch{Title: new("Publish the release notes")}
+	ifUnchanged := &taskwright.UpdateTaskParams{IfMatch: &read.Headers200.ETag}
+	success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, ifUnchanged, rename))
+	conflict := must(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, ifUnchanged, rename))
+	equal("status", conflict.StatusCode(), http.StatusPreconditionFailed)
+	equal("code", conflict.ApplicationProblemJSON412.Code, "precondition_failed")
+	ok("conflict")
+
+	invalid := must(client.CreateTaskWithResponse(ctx, nil, taskwright.TaskCreate{Title: strings.Repeat("x", 501)}))
+	equal("status", invalid.StatusCode(), http.StatusBadRequest)
+	equal("pointer", (*invalid.ApplicationProblemJSON400.Errors)[0].Pointer, "/title")
+	ok("validation")
+
+	before := tokens.AccessToken
+	tokens = success(anyone.RefreshTokenWithResponse(ctx, taskwright.RefreshRequest{RefreshToken: tokens.RefreshToken})).JSON200
+	equal("a new token", tokens.AccessToken != before, true)
+	equal("me", success(client.GetCurrentUserWithResponse(ctx, nil)).JSON200.Username, username)
+	ok("refresh")
+
+	success(client.LogoutWithResponse(ctx))
+	refused := must(client.GetCurrentUserWithResponse(ctx, nil))
+	equal("status", refused.StatusCode(), http.StatusUnauthorized)
+	equal("code", refused.ApplicationProblemJSON401.Code, "unauthorized")
+	ok("logout")
+}
+
+// A form with one file; the generated client takes a multipart body as it is.
+func fileForm(name string, content []byte) (string, *bytes.Buffer) {
+	form := &bytes.Buffer{}
+	writer := multipart.NewWriter(form)
+	must(must(writer.CreateFormFile("file", name)).Write(content))
+	if err := writer.Close(); err != nil {
+		fail(err)
+	}
+	return writer.FormDataContentType(), form
+}
+
+// What every generated answer has.
+type answer interface {
+	StatusCode() int
+	GetBody() []byte
+}
+
+// The answer, unless there is none or it is a problem.
+func success[A answer](got A, err error) A {
+	must(got, err)
+	if got.StatusCode() >= 300 {
+		fail(fmt.Errorf("%d %s", got.StatusCode(), got.GetBody()))
+	}
+	return got
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		fail(err)
+	}
+	return value
+}
+
+func equal[T comparable](what string, got, want T) {
+	if got != want {
+		fail(fmt.Errorf("%s: got %v, want %v", what, got, want))
+	}
+}
+
+func ok(step string) {
+	fmt.Println("ok", step)
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "failed:", err)
+	os.Exit(1)
+}

@@ -1,0 +1,176 @@
+import java.io.File;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.security.SecureRandom;
+import java.time.OffsetDateTime;
+import java.time.ZoneOffset;
+import java.time.temporal.ChronoUnit;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.Map;
+import java.util.Objects;
+import java.util.UUID;
+import taskwright.ApiClient;
+import taskwright.ApiException;
+import taskwright.api.AttachmentsApi;
+import taskwright.api.AuthApi;
+import taskwright.api.TagsApi;
+import taskwright.api.TaskTagsApi;
+import taskwright.api.TasksApi;
+import taskwright.api.TasksApi.APIListTasksRequest;
+import taskwright.model.AuthTokens;
+import taskwright.model.Problem;
+import taskwright.model.RefreshRequest;
+import taskwright.model.Registration;
+import taskwright.model.TagCreate;
+import taskwright.model.TaskCreate;
+import taskwright.model.TaskPatch;
+import taskwright.model.TaskPriority;
+import taskwright.model.TaskStatus;
+
+/** The SDK scenario: every step goes through the generated client, and the first difference ends the program. */
+public final class Main {
+  private static final SecureRandom RANDOM = new SecureRandom();
+
+  private AuthTokens tokens;
+
+  public static void main(String[] arguments) throws Exception {
+    new Main().run(System.getenv("TASKWRIGHT_URL"));
+  }
+
+  private void run(String url) throws ApiException, IOException, NoSuchAlgorithmException {
+    var username = "java-" + randomText();
+    var email = username + "@example.com";
+    var password = randomText();
+    var tomorrow = OffsetDateTime.now(ZoneOffset.UTC).plusDays(1).truncatedTo(ChronoUnit.MILLIS);
+
+    // README: begin
+    var client = new ApiClient();
+    client.updateBaseUri(url);
+    var account = new Registration().username(username).email(email).password(password);
+    tokens = new AuthApi(client).register(account);
+    client.setRequestInterceptor(
+        request -> request.header("Authorization", "Bearer " + tokens.getAccessToken()));
+    var tasks = new TasksApi(client);
+    var newTask = new TaskCreate().title("Write the release notes").dueAt(tomorrow);
+    var task = tasks.createTask(newTask.priority(TaskCreate.PriorityEnum.HIGH), null);
+    // README: end
+    equal("username", tokens.getUser().getUsername(), username);
+    ok("register");
+
+    equal("title", task.getTitle(), "Write the release notes");
+    equal("priority", task.getPriority(), TaskPriority.HIGH);
+    equal("due_at", task.getDueAt(), tomorrow);
+    ok("create");
+
+    var patched = tasks.updateTask(task.getId(), new TaskPatch().status(TaskStatus.IN_PROGRESS), null);
+    equal("status", patched.getStatus(), TaskStatus.IN_PROGRESS);
+    equal("due_at", patched.getDueAt(), tomorrow);
+    ok("patch");
+
+    var cleared = tasks.updateTask(task.getId(), new TaskPatch().dueAt(null), null);
+    equal("due_at", cleared.getDueAt(), null);
+    equal("title", cleared.getTitle(), task.getTitle());
+    ok("clear");
+
+    var tag = new TagsApi(client).createTag(new TagCreate().name("release").color("#d92d20"), null);
+    new TaskTagsApi(client).addTaskTag(task.getId(), tag.getId());
+    var tagged = tasks.getTask(task.getId(), (String) null);
+    equal("tags", tagged.getTags().size(), 1);
+    equal("tag", tagged.getTags().get(0).getId(), tag.getId());
+    equal("color", tagged.getTags().get(0).getColor(), "#d92d20");
+    ok("tag");
+
+    var attachments = new AttachmentsApi(client);
+    var sent = randomBytes(1000);
+    var file = File.createTempFile("random-", ".bin");
+    file.deleteOnExit();
+    Files.write(file.toPath(), sent);
+    var attachment = attachments.addTaskAttachment(task.getId(), file);
+    var received = Files.readAllBytes(attachments.downloadAttachment(attachment.getId(), null, null, null).toPath());
+    equal("file name", attachment.getFileName(), file.getName());
+    equal("same bytes", Arrays.equals(received, sent), true);
+    equal("sha256", sha256(received), attachment.getSha256());
+    ok("file");
+
+    var created = new HashMap<UUID, Integer>(Map.of(task.getId(), 1));
+    for (var number = 1; number <= 5; number++) {
+      created.put(tasks.createTask(new TaskCreate().title("Task " + number), null).getId(), 1);
+    }
+    var listed = new HashMap<UUID, Integer>();
+    String cursor = null;
+    do {
+      var page = tasks.listTasks(APIListTasksRequest.newBuilder().limit(2).cursor(cursor).build());
+      equal("at most two", page.getItems().size() <= 2, true);
+      page.getItems().forEach(item -> listed.merge(item.getId(), 1, Integer::sum));
+      cursor = page.getNextCursor();
+    } while (cursor != null);
+    equal("every task once", listed, created);
+    ok("page");
+
+    var etag = tasks.getTaskWithHttpInfo(task.getId(), (String) null).getHeaders().get("etag").get(0);
+    var rename = new TaskPatch().title("Publish the release notes");
+    tasks.updateTask(task.getId(), rename, etag);
+    var conflict = problem(412, () -> tasks.updateTask(task.getId(), rename, etag));
+    equal("code", conflict.getCode(), "precondition_failed");
+    ok("conflict");
+
+    var invalid = problem(400, () -> tasks.createTask(new TaskCreate().title("x".repeat(501)), null));
+    equal("pointer", invalid.getErrors().get(0).getPointer(), "/title");
+    ok("validation");
+
+    var auth = new AuthApi(client);
+    var before = tokens.getAccessToken();
+    tokens = auth.refreshToken(new RefreshRequest().refreshToken(tokens.getRefreshToken()));
+    equal("a new token", !tokens.getAccessToken().equals(before), true);
+    equal("me", auth.getCurrentUser((String) null).getUsername(), username);
+    ok("refresh");
+
+    auth.logout();
+    var refused = problem(401, () -> auth.getCurrentUser((String) null));
+    equal("code", refused.getCode(), "unauthorized");
+    ok("logout");
+  }
+
+  private interface Call {
+    Object run() throws ApiException;
+  }
+
+  /** The problem that a call is refused with. */
+  private static Problem problem(int status, Call call) {
+    try {
+      call.run();
+    } catch (ApiException refusal) {
+      equal("status", refusal.getCode(), status);
+      return ApiClient.createDefaultObjectMapper().readValue(refusal.getResponseBody(), Problem.class);
+    }
+    throw new AssertionError("not refused with " + status);
+  }
+
+  private static byte[] randomBytes(int count) {
+    var bytes = new byte[count];
+    RANDOM.nextBytes(bytes);
+    return bytes;
+  }
+
+  private static String randomText() {
+    return HexFormat.of().formatHex(randomBytes(12));
+  }
+
+  private static String sha256(byte[] bytes) throws NoSuchAlgorithmException {
+    return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(bytes));
+  }
+
+  private static void equal(String what, Object got, Object want) {
+    if (!Objects.equals(got, want)) {
+      throw new AssertionError(what + ": got " + got + ", want " + want);
+    }
+  }
+
+  private static void ok(String step) {
+    System.out.println("ok " + step);
+  }
+}
