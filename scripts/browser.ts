@@ -1,0 +1,311 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { accessSync, constants, rmSync } from 'node:fs'
+import { mkdir, readFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type Browser, chromium, type Locator, type Page } from 'playwright-core'
+import { startProcess, temporaryFolder } from '../test/fixture/process.ts'
+import { createClient } from '../test/fixture/service.ts'
+import { runToEnd, type Teardown } from './run-to-end.ts'
+
+/**
+ * Swagger UI in a real browser, as a newcomer uses it, on a desktop and on a phone: sign in with a token, create a task,
+ * upload a file, download it, see a problem. Nothing may be refused, missing, thrown or blocked by the page's policy.
+ * Screenshots go to .cache/screenshots.
+ */
+
+/** Milliseconds for all of it. */
+const deadline = 300_000
+
+/** Milliseconds for one thing to appear on a page. */
+const patience = 20_000
+
+const screenshots = fileURLToPath(new URL('../.cache/screenshots', import.meta.url))
+
+interface Scene {
+  readonly name: string
+  readonly viewport: { readonly width: number; readonly height: number }
+  readonly isPhone: boolean
+  /** What the path of PUBLIC_URL is; null when there is no PUBLIC_URL. */
+  readonly prefix: string | null
+}
+
+const scenes: readonly Scene[] = [
+  { name: 'desktop', viewport: { width: 1280, height: 900 }, isPhone: false, prefix: null },
+  { name: 'phone', viewport: { width: 390, height: 844 }, isPhone: true, prefix: '/deep/path' },
+]
+
+/** A name that is not localhost, so that what Swagger UI does for real hosts only is seen too. */
+const publicHost = 'tasks.example.test'
+
+const browserFlags = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  `--host-resolver-rules=MAP ${publicHost} 127.0.0.1`,
+]
+
+const findChromium = (): string | null => {
+  const folders = (process.env.PATH ?? '').split(delimiter)
+  const candidates = ['chromium', 'chromium-browser', 'google-chrome'].flatMap((name) =>
+    folders.map((folder) => join(folder, name)),
+  )
+  return candidates.find(isExecutable) ?? null
+}
+
+const isExecutable = (path: string): boolean => {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+const freePort = async (): Promise<number> => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  await once(server, 'close')
+  if (address === null || typeof address === 'string') throw new Error('The system has no free port')
+  return address.port
+}
+
+/** Starts the service of a scene; answers with its address for the browser and for this process. */
+const startService = async (t: Teardown, { prefix }: Scene) => {
+  const environment = { DATA_DIR: await temporaryFolder(t) }
+  if (prefix === null) {
+    const { url } = await startProcess(t, environment)
+    return { url, reachable: url }
+  }
+  const port = String(await freePort())
+  const url = `http://${publicHost}:${port}${prefix}`
+  await startProcess(t, { ...environment, PORT: port, PUBLIC_URL: url })
+  return { url, reachable: `http://127.0.0.1:${port}` }
+}
+
+/** Said by Swagger UI before it takes the plain field, which is right. */
+const harmless = /^Could not find component: JsonSchema_string_\w+$/
+
+/** Everything that goes wrong on a page, but for the answers that a scene asks for. */
+const watch = async (page: Page, origin: string) => {
+  const troubles: string[] = []
+  const expected = new Set<string>()
+  page.on('console', (message) => {
+    const isExpected = expected.has(message.location().url) && message.text().startsWith('Failed to load')
+    const isHarmless = message.type() === 'warning' && harmless.test(message.text())
+    if (['error', 'warning'].includes(message.type()) && !isExpected && !isHarmless)
+      troubles.push(`console ${message.type()}: ${message.text()} (${message.location().url})`)
+  })
+  page.on('pageerror', (error) => troubles.push(`thrown: ${error.message}`))
+  page.on('requestfailed', (request) =>
+    troubles.push(`failed: ${request.method()} ${request.url()}: ${request.failure()?.errorText}`),
+  )
+  page.on('request', (request) => {
+    const url = new URL(request.url())
+    if (/^https?:$/.test(url.protocol) && url.origin !== origin) troubles.push(`foreign request: ${url.href}`)
+  })
+  page.on('response', (response) => {
+    if (response.status() >= 400 && !expected.has(response.url()))
+      troubles.push(`answer ${response.status()}: ${response.request().method()} ${response.url()}`)
+  })
+  await page.exposeFunction('reportViolation', (text: string) => troubles.push(`policy: ${text}`))
+  await page.addInitScript(`document.addEventListener('securitypolicyviolation', (event) =>
+    window.reportViolation(event.effectiveDirective + ' ' + event.blockedURI))`)
+  return {
+    /** A request to this address may be refused. */
+    expectRefusal: (url: string) => void expected.add(url),
+    /** Throws when anything has gone wrong so far. */
+    check: () => assert.deepEqual(troubles, [], 'The page is not clean'),
+  }
+}
+
+/** Names of what a person would have to scroll sideways for. */
+const findOverflow = `(() => {
+  const width = document.documentElement.clientWidth
+  const page = document.documentElement.scrollWidth
+  const hidden = [...document.querySelectorAll('a, button, input, select, textarea')]
+    .filter((control) => control.checkVisibility({ visibilityProperty: true, opacityProperty: true }))
+    .map((control) => ({ control, box: control.getBoundingClientRect() }))
+    .filter(({ box }) => box.width > 0 && (box.left < -1 || box.right > width + 1))
+    .map(({ control, box }) =>
+      [control.tagName, control.className, control.textContent.trim().slice(0, 40), Math.round(box.left), Math.round(box.right)].join(' '))
+  return [...(page > width ? ['the page is ' + page + ' wide, not ' + width] : []), ...hidden]
+})()`
+
+/** A page of a scene, and what can be done with it. */
+class Stage {
+  readonly page: Page
+  readonly scene: Scene
+  #count = 0
+
+  constructor(page: Page, scene: Scene) {
+    this.page = page
+    this.scene = scene
+  }
+
+  /** Takes a picture of what is seen, and requires that nothing is out of reach at the side. */
+  async show(title: string, focus?: Locator): Promise<void> {
+    await focus?.scrollIntoViewIfNeeded()
+    this.#count += 1
+    const path = join(screenshots, `${this.scene.name}-${this.#count}-${title}.png`)
+    await this.page.screenshot({ path })
+    const overflow = await this.page.evaluate<string[]>(findOverflow)
+    assert.deepEqual(overflow, [], `${this.scene.name}, ${title}: out of reach at the side`)
+    console.log(`  ${title}`)
+  }
+
+  /** Opens an operation, whose form is then ready. */
+  async open(tag: string, operation: string): Promise<Locator> {
+    const block = this.page.locator(`#operations-${tag}-${operation}`)
+    await block.locator('.opblock-summary-control').click()
+    await block.locator('button.execute').waitFor()
+    return block
+  }
+
+  /** Opens every operation that is not open yet. */
+  async openAll(): Promise<void> {
+    const closed = this.page.locator('.opblock:not(.is-open) .opblock-summary-control')
+    while ((await closed.count()) > 0) await closed.first().click()
+  }
+
+  /** Sends what the form holds; answers with the status and the body that the page shows. */
+  async execute(block: Locator): Promise<{ readonly status: string; readonly answer: Locator }> {
+    const answered = this.page.waitForResponse((response) => response.request().resourceType() === 'fetch')
+    await block.locator('button.execute').click()
+    const response = await answered
+    const answer = block.locator('.live-responses-table .response')
+    await answer.locator('.response-col_status', { hasText: String(response.status()) }).waitFor()
+    return { status: String(response.status()), answer }
+  }
+}
+
+const parameter = (block: Locator, name: string): Locator =>
+  block.locator(`tr[data-param-name="${name}"] input`)
+
+const jsonOf = async (answer: Locator): Promise<Record<string, unknown>> =>
+  JSON.parse(await answer.locator('.highlight-code code').first().innerText()) as Record<string, unknown>
+
+const authorize = async (stage: Stage, token: string): Promise<void> => {
+  const { page } = stage
+  await page.locator('.auth-wrapper button.authorize').first().click()
+  const dialog = page.locator('.dialog-ux .modal-ux')
+  await dialog.locator('input').fill(token)
+  await stage.show('authorize')
+  await dialog.getByRole('button', { name: 'Apply credentials' }).click()
+  await dialog.getByText('Authorized').waitFor()
+  await dialog.getByRole('button', { name: 'Close' }).first().click()
+}
+
+const createTask = async (stage: Stage): Promise<string> => {
+  const block = await stage.open('tasks', 'createTask')
+  await stage.show('create-a-task', block)
+  const { status, answer } = await stage.execute(block)
+  await stage.show('created', answer)
+  assert.equal(status, '201')
+  const task = await jsonOf(answer)
+  assert.equal(task.title, 'Write the release notes')
+  return String(task.id)
+}
+
+const upload = async (stage: Stage, taskId: string, content: Buffer): Promise<string> => {
+  const block = await stage.open('attachments', 'addTaskAttachment')
+  await parameter(block, 'task_id').fill(taskId)
+  await block
+    .locator('input[type=file]')
+    .setInputFiles({ name: 'notes.bin', mimeType: 'application/octet-stream', buffer: content })
+  await stage.show('upload-a-file', block.locator('input[type=file]'))
+  const { status, answer } = await stage.execute(block)
+  await stage.show('uploaded', answer)
+  assert.equal(status, '201')
+  const attachment = await jsonOf(answer)
+  assert.deepEqual([attachment.file_name, attachment.size], ['notes.bin', content.length])
+  return String(attachment.id)
+}
+
+const download = async (stage: Stage, attachmentId: string, content: Buffer): Promise<void> => {
+  const block = await stage.open('attachments', 'downloadAttachment')
+  await parameter(block, 'attach_id').fill(attachmentId)
+  const { status, answer } = await stage.execute(block)
+  await stage.show('download-a-file', answer)
+  assert.equal(status, '200')
+  const offered = stage.page.waitForEvent('download')
+  await answer.getByText('Download file').click()
+  const file = await offered
+  assert.equal(file.suggestedFilename(), 'notes.bin')
+  assert.ok(content.equals(await readFile(await file.path())), 'The download is not what was uploaded')
+}
+
+const seeAProblem = async (stage: Stage): Promise<void> => {
+  const block = stage.page.locator('#operations-tasks-createTask')
+  await block.locator('textarea.body-param__text').fill('{ "title": "" }')
+  const { status, answer } = await stage.execute(block)
+  await stage.show('problem', answer)
+  assert.equal(status, '400')
+  const problem = await jsonOf(answer)
+  assert.equal(problem.code, 'invalid_request')
+  assert.deepEqual((problem.errors as { pointer: string }[])[0]?.pointer, '/title')
+}
+
+const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> => {
+  console.log(scene.name)
+  const { url, reachable } = await startService(t, scene)
+  const account = await createClient(reachable, () => undefined).register('ada')
+  const context = await browser.newContext({
+    viewport: scene.viewport,
+    isMobile: scene.isPhone,
+    hasTouch: scene.isPhone,
+  })
+  context.setDefaultTimeout(patience)
+  const page = await context.newPage()
+  const clean = await watch(page, new URL(url).origin)
+  const stage = new Stage(page, scene)
+
+  await page.goto(`${url}/`)
+  await stage.show('root')
+  await page.getByRole('link', { name: /Swagger UI/ }).click()
+  await page.locator('.opblock').first().waitFor()
+  await stage.show('docs')
+  clean.check()
+  await authorize(stage, account.token)
+  const taskId = await createTask(stage)
+  const content = Buffer.from(`${randomUUID()}\0\r\n\u00ff${'x'.repeat(100_000)}`)
+  const attachmentId = await upload(stage, taskId, content)
+  await download(stage, attachmentId, content)
+  clean.check()
+  clean.expectRefusal(`${url}/tasks`)
+  await seeAProblem(stage)
+  await stage.openAll()
+  await stage.show('everything-open', page.locator('.opblock').last())
+  clean.check()
+  await page.goto(`${url}/problems/invalid_request`)
+  await page.getByText('invalid_request').waitFor()
+  await stage.show('problem-page')
+  clean.check()
+  await context.close()
+}
+
+const run = async (t: Teardown): Promise<void> => {
+  const executablePath = findChromium()
+  if (executablePath === null) {
+    if (process.env.CI) throw new Error('In CI this needs Chromium')
+    console.log('skipped: no chromium')
+    return
+  }
+  rmSync(screenshots, { recursive: true, force: true })
+  await mkdir(screenshots, { recursive: true })
+  const browser = await chromium.launch({ executablePath, args: browserFlags })
+  t.teardown(() => browser.close())
+  for (const scene of scenes) await play(t, browser, scene)
+  console.log(`The pages work on ${scenes.map(({ name }) => name).join(' and ')}.`)
+}
+
+await runToEnd('browser', deadline, run)
