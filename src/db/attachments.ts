@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { done, missing, type Outcome } from '../domain/outcome.ts'
+import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { newId } from './ids.ts'
@@ -114,8 +114,7 @@ export const selectAttachment = async (
   principal: Principal,
   id: string,
 ): Promise<Outcome<AttachmentFile>> => {
-  const row = onlyRow(await selectVisible(db, { id, ...callerOf(principal) }))
-  return row === null ? missing : done(row)
+  return found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
 }
 
 const remove = statement(
@@ -154,7 +153,7 @@ export const selectTaskAttachments = async (
   taskId: string,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
-  const found = await selectPage(
+  const listed = await selectPage(
     db,
     {
       shape: 'attachments',
@@ -170,8 +169,8 @@ export const selectTaskAttachments = async (
     principal,
     page,
   )
-  if (found.items !== '[]') return done(found)
+  if (listed.items !== '[]') return done(listed)
   // A page with items proves that the task is seen; an empty one has to ask.
   const seen = await checkMayAttach(db, principal, taskId)
-  return seen.outcome === 'missing' ? missing : done(found)
+  return seen.outcome === 'missing' ? missing : done(listed)
 }

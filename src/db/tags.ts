@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { done, missing, type Outcome } from '../domain/outcome.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { foldText } from '../domain/text.ts'
 import type { Database } from './client.ts'
@@ -39,8 +39,7 @@ export const selectTag = async (
   principal: Principal,
   id: string,
 ): Promise<Outcome<{ readonly json: string }>> => {
-  const row = onlyRow(await selectVisible(db, { id, ...callerOf(principal) }))
-  return row === null ? missing : done(row)
+  return found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
 }
 
 const insert = statement(

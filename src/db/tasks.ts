@@ -1,5 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { done, missing, type Outcome } from '../domain/outcome.ts'
+import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { TaskFilter } from '../domain/task-filter.ts'
 import { escapeLike, foldText } from '../domain/text.ts'
@@ -61,8 +61,7 @@ export const selectTask = async (
   principal: Principal,
   id: string,
 ): Promise<Outcome<TaskRow>> => {
-  const row = onlyRow(await selectVisible(db, { id, ...callerOf(principal) }))
-  return row === null ? missing : done(row)
+  return found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
 }
 
 const selectUnchecked = statement(

@@ -1,5 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { done, missing, type Outcome } from '../domain/outcome.ts'
+import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
 import {
@@ -56,8 +56,7 @@ export const selectUser = async (
   principal: Principal,
   id: string,
 ): Promise<Outcome<UserRow>> => {
-  const row = onlyRow(await selectVisible(db, { id, ...callerOf(principal) }))
-  return row === null ? missing : done(row)
+  return found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
 }
 
 const insert = statement(

@@ -12,3 +12,6 @@ export const missing: Refusal = { outcome: 'missing' }
 
 /** Wraps a value that was found or changed. */
 export const done = <T>(value: T): Outcome<T> => ({ outcome: 'done', value })
+
+/** The row that a statement found, or that there is none to be seen. */
+export const found = <T>(row: T | null): Outcome<T> => (row === null ? missing : done(row))
