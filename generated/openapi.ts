@@ -44,6 +44,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/auth/login/second-factor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in with a second factor
+         * @description Completes a sign-in that was answered with `second_factor_required`: send its `challenge` with the code that the authenticator shows, or with a recovery code. Each code works once, and so does a challenge.
+         */
+        post: operations["completeLogin"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/auth/refresh": {
         parameters: {
             query?: never;
@@ -75,7 +95,7 @@ export interface paths {
         put?: never;
         /**
          * Sign out
-         * @description Ends the session of the bearer token. Its access and refresh tokens stop working at once.
+         * @description Ends the session of the bearer token, or all sessions of its user. Their access and refresh tokens stop working at once. API tokens stay.
          */
         post: operations["logout"];
         delete?: never;
@@ -96,6 +116,234 @@ export interface paths {
          * @description Answers with the user whom the bearer token belongs to.
          */
         get: operations["getCurrentUser"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List your sessions
+         * @description Where you are signed in, the newest first.
+         */
+        get: operations["listSessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/sessions/{session_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End one of your sessions
+         * @description Its access and refresh tokens stop working at once. Ending the current one signs you out.
+         */
+        delete: operations["revokeSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change your password
+         * @description Takes the current password and a new one. Your other sessions end, and password resets that are under way are void; this session and your API tokens stay.
+         */
+        post: operations["changePassword"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/password/forgot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask for a password reset
+         * @description Sends a mail with a link to that address if an account has it; the answer is the same if none has. The link works once, for 30 minutes. More than three mails an hour are not sent to an account.
+         */
+        post: operations["forgotPassword"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/password/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reset a forgotten password
+         * @description Sets a new password with the token of the mail. All sessions of the account end; a second factor stays, and so do API tokens.
+         */
+        post: operations["resetPassword"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List your API tokens
+         * @description Without the tokens themselves, which are not kept.
+         */
+        get: operations["listApiTokens"];
+        put?: never;
+        /**
+         * Create an API token
+         * @description For a program that acts as you, within its scopes. The answer holds the token, and nothing shows it again. It is sent like an access token and can never create tokens, change passwords or see sessions.
+         */
+        post: operations["createApiToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke an API token
+         * @description It stops working at once.
+         */
+        delete: operations["revokeApiToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/second-factor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the state of your second factor
+         * @description Whether signing in takes a code of an authenticator too, and how many recovery codes are left.
+         */
+        get: operations["getSecondFactor"];
+        put?: never;
+        /**
+         * Begin to use a second factor
+         * @description Answers with a secret for an authenticator (TOTP, RFC 6238), as a URI and as a picture of it. It counts once a code has confirmed it; until then this can be repeated, and the last secret is the one to confirm.
+         */
+        post: operations["enrolSecondFactor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/second-factor/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm a second factor
+         * @description Takes a code of the authenticator; from now on signing in needs one. Answers with ten recovery codes, each of which works once in place of a code. They are shown only here.
+         */
+        post: operations["confirmSecondFactor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/second-factor/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop using a second factor
+         * @description Takes the password and a code, of the authenticator or a recovery code. Signing in takes the password alone again.
+         */
+        post: operations["disableSecondFactor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit-events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List audit events
+         * @description For administrators: sign-ins and their failures, and changes of passwords, tokens, second factors, roles and sessions. Filters are combined.
+         */
+        get: operations["listAuditEvents"];
         put?: never;
         post?: never;
         delete?: never;
@@ -158,6 +406,26 @@ export interface paths {
          * @description A JSON merge patch. Yourself, or anybody for an administrator. Only an administrator changes a `role`, and the last administrator cannot step down.
          */
         patch: operations["updateUser"];
+        trace?: never;
+    };
+    "/users/{user_id}/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set another user's password
+         * @description For administrators, who change their own with the current one like everybody else. All sessions of the user end. With `reset_second_factor` the user signs in with the password alone again.
+         */
+        put: operations["setUserPassword"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/users/{user_id}/tasks": {
@@ -771,6 +1039,236 @@ export interface components {
             refresh_expires_in: number;
             user: components["schemas"]["User"];
         };
+        /** @description The second step of signing in. */
+        LoginCompletion: {
+            challenge: string;
+            /** @description Six digits of the authenticator, or a recovery code. */
+            code: string;
+        };
+        /** @description A place where you are signed in. */
+        Session: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When you signed in.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description To the minute.
+             */
+            last_used_at: string;
+            /**
+             * Format: date-time
+             * @description It ends then, however often it is refreshed.
+             */
+            expires_at: string;
+            /** @description What the client called itself last. */
+            user_agent: string | null;
+            /** @description The IP address of the client last. */
+            address: string | null;
+            /** @description Whether it is the session of this request. */
+            is_current: boolean;
+        };
+        /** @description A page of sessions. */
+        SessionList: {
+            items: components["schemas"]["Session"][];
+            /** @description Where the next page begins; null on the last. */
+            next_cursor: string | null;
+            /** @description Counted when asked for. */
+            total: number | null;
+        };
+        /** @description A new password, and the proof that it is you. */
+        PasswordChange: {
+            /** Format: password */
+            current_password: string;
+            /** Format: password */
+            new_password: string;
+        };
+        /** @description Whose password is forgotten. */
+        PasswordResetRequest: {
+            /** Format: email */
+            email: string;
+        };
+        /** @description A new password, and the token of the mail. */
+        PasswordReset: {
+            token: string;
+            /** Format: password */
+            new_password: string;
+        };
+        /** @description A password for another user. */
+        UserPassword: {
+            /** Format: password */
+            password: string;
+            /**
+             * @description Whether the second factor goes too.
+             * @default false
+             */
+            reset_second_factor: boolean;
+        };
+        /**
+         * @description What an API token may do, as far as its user may.
+         * @enum {string}
+         */
+        Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write";
+        /** @description A token for a program. */
+        ApiToken: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            name: string;
+            scopes: components["schemas"]["Scope"][];
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description Null when it does not expire.
+             */
+            expires_at: string | null;
+            /**
+             * Format: date-time
+             * @description To the minute; null if never.
+             */
+            last_used_at: string | null;
+        };
+        /** @description A token for a program, with the token itself. */
+        NewApiToken: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            name: string;
+            scopes: components["schemas"]["Scope"][];
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description Null when it does not expire.
+             */
+            expires_at: string | null;
+            /**
+             * Format: date-time
+             * @description To the minute; null if never.
+             */
+            last_used_at: string | null;
+            /** @description Shown here, and never again. */
+            token: string;
+        };
+        /** @description A page of API tokens. */
+        ApiTokenList: {
+            items: components["schemas"]["ApiToken"][];
+            /** @description Where the next page begins; null on the last. */
+            next_cursor: string | null;
+            /** @description Counted when asked for. */
+            total: number | null;
+        };
+        /** @description An API token to create. */
+        ApiTokenCreate: {
+            /** @description What it is for. */
+            name: string;
+            scopes: components["schemas"]["Scope"][];
+            /**
+             * Format: date-time
+             * @description In the future; it does not expire when it is left out.
+             */
+            expires_at?: string | null;
+        };
+        /** @description Whether signing in takes a second factor. */
+        SecondFactor: {
+            enabled: boolean;
+            /**
+             * Format: date-time
+             * @description Since when it is on.
+             */
+            confirmed_at: string | null;
+            recovery_codes_left: number;
+        };
+        /** @description The proof that it is you. */
+        SecondFactorEnrolment: {
+            /** Format: password */
+            password: string;
+        };
+        /** @description A secret for an authenticator. */
+        SecondFactorSecret: {
+            /** @description In base32, to be typed in. */
+            secret: string;
+            /** @description The secret as authenticators take it. */
+            otpauth_uri: string;
+            /** @description A picture of the URI, as a data URL. */
+            qr_code: string;
+        };
+        /** @description A code of the authenticator. */
+        SecondFactorConfirmation: {
+            code: string;
+        };
+        /** @description The proof that it is you, twice. */
+        SecondFactorDisablement: {
+            /** Format: password */
+            password: string;
+            /** @description Six digits of the authenticator, or a recovery code. */
+            code: string;
+        };
+        /** @description What signs in when the authenticator is lost. */
+        NewRecoveryCodes: {
+            recovery_codes: string[];
+        };
+        /**
+         * @description What happened.
+         * @enum {string}
+         */
+        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.role_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled";
+        /** @description Something that happened to somebody's access. */
+        AuditEvent: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            action: components["schemas"]["AuditAction"];
+            /**
+             * Format: uuid
+             * @description Who did it, as far as that was proven.
+             */
+            actor_id: string | null;
+            /**
+             * Format: uuid
+             * @description Whose access it is about; null where no account has the address that was typed.
+             */
+            user_id: string | null;
+            /**
+             * Format: uuid
+             * @description The session that it is about.
+             */
+            session_id: string | null;
+            /**
+             * Format: uuid
+             * @description The API token that it is about.
+             */
+            token_id: string | null;
+            /** @description The IP address of the client. */
+            address: string | null;
+            /** @description What the client called itself. */
+            user_agent: string | null;
+            /** @description Names the request in the service's log. */
+            request_id: string;
+            /** Format: date-time */
+            created_at: string;
+        };
+        /** @description A page of audit events. */
+        AuditEventList: {
+            items: components["schemas"]["AuditEvent"][];
+            /** @description Where the next page begins; null on the last. */
+            next_cursor: string | null;
+            /** @description Counted when asked for. */
+            total: number | null;
+        };
         /** @description How the service is. */
         Health: {
             /** @enum {string} */
@@ -806,6 +1304,10 @@ export interface components {
             code: string;
             /** @description Names this request in the service's log. */
             request_id: string;
+            /** @description To be sent with the second factor; present with `second_factor_required` alone. */
+            challenge?: string;
+            /** @description Seconds until the challenge expires; beside it. */
+            challenge_expires_in?: number;
             /** @description What was wrong, place by place; absent where there is nothing to point at. */
             errors?: components["schemas"]["ProblemError"][];
         };
@@ -891,7 +1393,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The credentials are not valid. Which of them is wrong is not told. */
+        /** @description The credentials are not valid (which of them is wrong is not told), or a second factor is still to come. */
         InvalidCredentials: {
             headers: {
                 "Cache-Control": components["headers"]["NoStore"];
@@ -902,9 +1404,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description You may see this, but not do that with it. */
+        /** @description You may see this, but not do that with it; or your API token lacks the scope. */
         Forbidden: {
             headers: {
+                "WWW-Authenticate": components["headers"]["ScopeChallenge"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -1034,11 +1537,33 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Too much at once. Try again after the seconds in Retry-After. */
+        /** @description The second factor is on already, or is not. */
+        SecondFactorConflict: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The password or the code that the body proves itself with is wrong. */
+        WrongProof: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Too much at once, or too many failed attempts. Try again after the seconds in Retry-After. */
         TooManyRequests: {
             headers: {
                 "Cache-Control": components["headers"]["NoStore"];
                 "Retry-After": components["headers"]["RetryAfter"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                 [name: string]: unknown;
             };
             content: {
@@ -1088,6 +1613,32 @@ export interface components {
          * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
         AttachmentId: string;
+        /**
+         * @description The session's id.
+         * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
+         */
+        SessionId: string;
+        /**
+         * @description The API token's id.
+         * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
+         */
+        TokenId: string;
+        /** @description Only events that one of these users caused; repeat it for several. */
+        ActorFilter: string[];
+        /** @description Only events about the access of one of these users; repeat it for several. */
+        AuditUserFilter: string[];
+        /** @description Only events of one of these kinds; repeat it for several. */
+        ActionFilter: components["schemas"]["AuditAction"][];
+        /**
+         * @description Only what was created after this time.
+         * @example 2026-11-02T00:00:00.000Z
+         */
+        CreatedAfter: string;
+        /**
+         * @description Only what was created before this time.
+         * @example 2099-11-03T00:00:00.000Z
+         */
+        CreatedBefore: string;
         /**
          * @description How many items to answer with. More than 200 is refused, not clamped.
          * @example 20
@@ -1153,6 +1704,21 @@ export interface components {
          * @example 2
          */
         RetryAfter: number;
+        /**
+         * @description What is left of each limit that applies: `r` requests in the next `t` seconds. (An Internet-Draft: RateLimit header fields for HTTP.) Absent where limits are off.
+         * @example "api";r=0;t=42
+         */
+        RateLimit: string;
+        /**
+         * @description Each limit that applies: `q` requests in a window of `w` seconds. Absent where limits are off.
+         * @example "api";q=600;w=60
+         */
+        RateLimitPolicy: string;
+        /**
+         * @description Present when an API token lacks a scope, which it names (RFC 6750).
+         * @example Bearer realm="taskwright", error="insufficient_scope", scope="tasks:write"
+         */
+        ScopeChallenge: string;
         /**
          * @description The scheme to authenticate with (RFC 9110, RFC 6750).
          * @example Bearer realm="taskwright"
@@ -1256,6 +1822,37 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    completeLogin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LoginCompletion"];
+            };
+        };
+        responses: {
+            /** @description Signed in. */
+            200: {
+                headers: {
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthTokens"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["InvalidCredentials"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     refreshToken: {
         parameters: {
             query?: never;
@@ -1283,12 +1880,16 @@ export interface operations {
             401: components["responses"]["InvalidCredentials"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
     logout: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description End every session of the user, this one included. */
+                everywhere?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -1304,6 +1905,8 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1323,6 +1926,454 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listSessions: {
+        parameters: {
+            query?: {
+                /**
+                 * @description How many items to answer with. More than 200 is refused, not clamped.
+                 * @example 20
+                 */
+                limit?: components["parameters"]["Limit"];
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                offset?: components["parameters"]["Offset"];
+                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /**
+                 * @description Count everything that matches, in `total`.
+                 * @example true
+                 */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of your sessions, newest first. */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    revokeSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The session's id.
+                 * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
+                 */
+                session_id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The session has ended. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    changePassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordChange"];
+            };
+        };
+        responses: {
+            /** @description The new password counts. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    forgotPassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordResetRequest"];
+            };
+        };
+        responses: {
+            /** @description If an account has that address, a mail is on its way. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    resetPassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordReset"];
+            };
+        };
+        responses: {
+            /** @description The new password counts. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["InvalidCredentials"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listApiTokens: {
+        parameters: {
+            query?: {
+                /**
+                 * @description How many items to answer with. More than 200 is refused, not clamped.
+                 * @example 20
+                 */
+                limit?: components["parameters"]["Limit"];
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                offset?: components["parameters"]["Offset"];
+                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /**
+                 * @description Count everything that matches, in `total`.
+                 * @example true
+                 */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of your API tokens, newest first. */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiTokenList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createApiToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApiTokenCreate"];
+            };
+        };
+        responses: {
+            /** @description The token exists. This is the only time that it is shown. */
+            201: {
+                headers: {
+                    Location: components["headers"]["Location"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewApiToken"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    revokeApiToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The API token's id.
+                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
+                 */
+                token_id: components["parameters"]["TokenId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The state of your second factor. */
+            200: {
+                headers: {
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecondFactor"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    enrolSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SecondFactorEnrolment"];
+            };
+        };
+        responses: {
+            /** @description A secret to confirm. */
+            201: {
+                headers: {
+                    Location: components["headers"]["Location"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecondFactorSecret"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["SecondFactorConflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    confirmSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SecondFactorConfirmation"];
+            };
+        };
+        responses: {
+            /** @description Signing in needs a code from now on. */
+            200: {
+                headers: {
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewRecoveryCodes"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["SecondFactorConflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    disableSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SecondFactorDisablement"];
+            };
+        };
+        responses: {
+            /** @description Signing in takes the password alone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["SecondFactorConflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listAuditEvents: {
+        parameters: {
+            query?: {
+                /**
+                 * @description How many items to answer with. More than 200 is refused, not clamped.
+                 * @example 20
+                 */
+                limit?: components["parameters"]["Limit"];
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                offset?: components["parameters"]["Offset"];
+                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /**
+                 * @description Count everything that matches, in `total`.
+                 * @example true
+                 */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only events that one of these users caused; repeat it for several. */
+                actor_id?: components["parameters"]["ActorFilter"];
+                /** @description Only events about the access of one of these users; repeat it for several. */
+                user_id?: components["parameters"]["AuditUserFilter"];
+                /** @description Only events of one of these kinds; repeat it for several. */
+                action?: components["parameters"]["ActionFilter"];
+                /**
+                 * @description Only what was created after this time.
+                 * @example 2026-11-02T00:00:00.000Z
+                 */
+                created_after?: components["parameters"]["CreatedAfter"];
+                /**
+                 * @description Only what was created before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                created_before?: components["parameters"]["CreatedBefore"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of audit events, newest first. */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditEventList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1363,6 +2414,8 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1428,7 +2481,9 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1463,6 +2518,7 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1497,6 +2553,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["LastAdmin"];
             412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1532,6 +2589,43 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    setUserPassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The user's id.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserPassword"];
+            };
+        };
+        responses: {
+            /** @description The new password counts. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1578,7 +2672,9 @@ export interface operations {
             200: components["responses"]["TaskPage"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1619,6 +2715,8 @@ export interface operations {
             200: components["responses"]["TaskPage"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1657,6 +2755,7 @@ export interface operations {
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1682,7 +2781,9 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1717,6 +2818,7 @@ export interface operations {
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1750,6 +2852,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1785,6 +2888,7 @@ export interface operations {
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];
             422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1831,7 +2935,9 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1868,9 +2974,11 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             507: components["responses"]["InsufficientStorage"];
         };
@@ -1908,7 +3016,9 @@ export interface operations {
             200: components["responses"]["TagPage"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1941,7 +3051,9 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -1977,8 +3089,10 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -2042,9 +3156,11 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             410: components["responses"]["Gone"];
             416: components["responses"]["RangeNotSatisfiable"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -2078,6 +3194,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -2108,6 +3225,8 @@ export interface operations {
             200: components["responses"]["TagPage"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -2142,10 +3261,12 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             409: components["responses"]["TagConflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -2181,7 +3302,9 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -2215,6 +3338,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
@@ -2288,6 +3412,7 @@ export interface operations {
             };
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
+            429: components["responses"]["TooManyRequests"];
         };
     };
     getContractJson: {
@@ -2315,6 +3440,7 @@ export interface operations {
             };
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
+            429: components["responses"]["TooManyRequests"];
         };
     };
 }

@@ -7,13 +7,16 @@ import { createServer } from 'node:net'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Browser, chromium, type Locator, type Page } from 'playwright-core'
+import { eventually } from '../test/fixture/eventually.ts'
 import { startProcess, temporaryFolder } from '../test/fixture/process.ts'
-import { createClient } from '../test/fixture/service.ts'
+import { type Account, createClient } from '../test/fixture/service.ts'
+import { startMailServer } from '../test/fixture/smtp.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
- * Swagger UI in a real browser, as a newcomer uses it, on a desktop and on a phone: sign in with a token, create a task,
- * upload a file, download it, see a problem. Nothing may be refused, missing, thrown or blocked by the page's policy.
+ * The pages in a real browser, on a desktop and on a phone. Swagger UI as a newcomer uses it: sign in with a token, create
+ * a task, upload a file, download it, see a problem. A forgotten password, from the link to the new one, by keyboard
+ * alone. Nothing may be refused, missing, thrown or blocked by the page's policy.
  * Screenshots go to .cache/screenshots.
  */
 
@@ -79,17 +82,27 @@ const freePort = async (): Promise<number> => {
   return address.port
 }
 
-/** Starts the service of a scene; answers with its address for the browser and for this process. */
-const startService = async (t: Teardown, { prefix }: Scene) => {
-  const environment = { DATA_DIR: await temporaryFolder(t) }
+/** A service of a scene: its address for the browser and for this process, and what people read beside it. */
+interface Served {
+  readonly url: string
+  readonly reachable: string
+  /** Everything that leaves the service but by its answers: the log of a developer, or the mails. */
+  readonly outside: () => string
+}
+
+const startService = async (t: Teardown, { prefix }: Scene): Promise<Served> => {
+  const environment = { DATA_DIR: await temporaryFolder(t), LOG_LEVEL: 'info' }
   if (prefix === null) {
-    const { url } = await startProcess(t, environment)
-    return { url, reachable: url }
+    const service = await startProcess(t, environment)
+    return { url: service.url, reachable: service.url, outside: () => service.output() }
   }
+  const mailServer = await startMailServer(t)
   const port = String(await freePort())
   const url = `http://${publicHost}:${port}${prefix}`
-  await startProcess(t, { ...environment, PORT: port, PUBLIC_URL: url })
-  return { url, reachable: `http://127.0.0.1:${port}` }
+  const SMTP_URL = `smtp://127.0.0.1:${mailServer.port}`
+  await startProcess(t, { ...environment, PORT: port, PUBLIC_URL: url, SMTP_URL })
+  const outside = (): string => mailServer.received.map(({ text }) => text).join('\n')
+  return { url, reachable: `http://127.0.0.1:${port}`, outside }
 }
 
 /** Said by Swagger UI before it takes the plain field, which is right. */
@@ -255,9 +268,65 @@ const seeAProblem = async (stage: Stage): Promise<void> => {
   assert.deepEqual((problem.errors as { pointer: string }[])[0]?.pointer, '/title')
 }
 
+/** Fills the form and sends it, without a mouse; resolves when the page says what came of it. */
+const setPassword = async (
+  { page }: Stage,
+  first: string,
+  second: string,
+  outcome: RegExp,
+): Promise<void> => {
+  await page.getByLabel('New password').focus()
+  await page.keyboard.press('ControlOrMeta+A')
+  await page.keyboard.type(first)
+  await page.keyboard.press('Tab')
+  await page.keyboard.press('ControlOrMeta+A')
+  await page.keyboard.type(second)
+  await page.keyboard.press('Enter')
+  await page.getByRole('status').filter({ hasText: outcome }).waitFor()
+}
+
+const resetPassword = async (
+  stage: Stage,
+  { url, reachable, outside }: Served,
+  { email, password }: Account,
+): Promise<void> => {
+  const { page } = stage
+  const client = createClient(reachable, () => undefined)
+  await client.expect('forgotPassword', 202, { body: { email } })
+  const findLink = (): string | undefined => /http:\S+\/password-reset#token=[\w-]+/.exec(outside())?.[0]
+  await eventually('there is a link', async () => findLink() !== undefined)
+  const link = findLink() ?? ''
+  assert.ok(link.startsWith(`${url}/password-reset#`), link)
+
+  await page.goto(link)
+  await page.getByLabel('New password').waitFor()
+  assert.equal(page.url(), `${url}/password-reset`, 'The token stays in the address')
+  await page.emulateMedia({ colorScheme: 'dark' })
+  await stage.show('reset-a-password-in-the-dark')
+  await page.emulateMedia({ colorScheme: 'light' })
+  await setPassword(stage, 'one of them', 'another', /not the same/)
+  await stage.show('two-passwords')
+  await setPassword(stage, 'short', 'short', /8 characters/)
+  await stage.show('password-too-short')
+  const renewed = `${password}, renewed`
+  await setPassword(stage, renewed, renewed, /is changed/)
+  await stage.show('password-changed')
+  await client.expect('login', 200, { body: { email, password: renewed } })
+  await client.expect('login', 401, { body: { email, password } })
+
+  await page.goto(link)
+  await setPassword(stage, password, password, /./)
+  await stage.show('link-used-twice')
+  await client.expect('login', 200, { body: { email, password: renewed } })
+  await page.reload()
+  await page.getByText('not complete').waitFor()
+  await stage.show('link-without-a-token')
+}
+
 const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> => {
   console.log(scene.name)
-  const { url, reachable } = await startService(t, scene)
+  const served = await startService(t, scene)
+  const { url, reachable } = served
   const account = await createClient(reachable, () => undefined).register('ada')
   const context = await browser.newContext({
     viewport: scene.viewport,
@@ -289,6 +358,9 @@ const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> 
   await page.goto(`${url}/problems/invalid_request`)
   await page.getByText('invalid_request').waitFor()
   await stage.show('problem-page')
+  clean.check()
+  clean.expectRefusal(`${url}/auth/password/reset`)
+  await resetPassword(stage, served, account)
   clean.check()
   await context.close()
 }

@@ -1,28 +1,40 @@
-import fastifyJwt from '@fastify/jwt'
 import fastifyMultipart from '@fastify/multipart'
-import Fastify, { type FastifyInstance } from 'fastify'
-import { createAccessTokens, accessTokenOptions } from './auth/access-tokens.ts'
+import Fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
+import { createAccessTokens } from './auth/access-tokens.ts'
+import { createAttemptKeys } from './auth/attempts.ts'
 import { createAuthenticate } from './auth/authenticate.ts'
-import { deriveKey } from './auth/keys.ts'
+import { createCheckPassword } from './auth/check-password.ts'
+import { cacheCredentials } from './auth/credentials.ts'
+import { deriveKeys, type Secrets } from './auth/keys.ts'
 import type { PasswordHasher } from './auth/passwords.ts'
-import { cacheSessions } from './auth/sessions.ts'
 import type { Config } from './config.ts'
 import { loadContract } from './contract.ts'
 import type { Database } from './db/client.ts'
 import { newId } from './db/ids.ts'
+import { apiTokenHandlers } from './handlers/api-tokens.ts'
 import { attachmentHandlers } from './handlers/attachments.ts'
+import { auditHandlers } from './handlers/audit.ts'
 import { authHandlers } from './handlers/auth.ts'
+import { passwordHandlers } from './handlers/passwords.ts'
+import { secondFactorHandlers } from './handlers/second-factor.ts'
+import { sessionHandlers } from './handlers/sessions.ts'
 import { systemHandlers } from './handlers/system.ts'
 import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
 import { taskHandlers } from './handlers/tasks.ts'
 import { userHandlers } from './handlers/users.ts'
+import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
-import { refuseWhileClosing, requireHost, setCommonHeaders } from './http/connections.ts'
+import { refuseExpectations, refuseWhileClosing, requireHost } from './http/connections.ts'
+import { corsHeaders, openToOrigins } from './http/cors.ts'
 import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
+import { registerPasswordResetPage } from './http/password-reset-page.ts'
 import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
-import { answerUnknownRoutes, readBodies, registerOperations } from './http/routes.ts'
+import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
+import { answerUnknownRoutes, collectMethods, readBodies, registerOperations } from './http/routes.ts'
+import { setSecurityHeaders } from './http/security-headers.ts'
+import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './http/slow-clients.ts'
 import { withoutBase } from './http/url.ts'
 import { largestBody, problemOf } from './problems.ts'
 import type { Storage } from './storage/storage.ts'
@@ -32,22 +44,39 @@ import { startSweeper, uploadTimeout } from './sweeper.ts'
 export interface AppDeps {
   readonly config: Pick<
     Config,
-    'registration' | 'publicUrl' | 'trustProxy' | 'logLevel' | 'attachmentMaxBytes'
+    | 'registration'
+    | 'publicUrl'
+    | 'trustProxy'
+    | 'corsOrigins'
+    | 'logLevel'
+    | 'attachmentMaxBytes'
+    | 'auditDays'
+    | 'rateLimit'
+    | 'rateLimitSignIn'
+    | 'rateLimitRefresh'
+    | 'rateLimitApi'
+    | 'rateLimitUpload'
+    | 'rateLimitAnonymous'
+    | 'redisUrl'
   >
-  /** Signs tokens; at least 32 bytes. */
-  readonly secret: Buffer
+  readonly secrets: Secrets
   readonly db: Database
   readonly storage: Storage
   readonly passwords: PasswordHasher
+  readonly openMailer: OpenMailer
+  /** The usual ones, unless a test has less time. */
+  readonly timeLimits?: TimeLimits
 }
 
 /** Builds the service, ready to listen or to be asked by `inject`. Closing it leaves the database open. */
 export const buildApp = async ({
   config,
-  secret,
-  db,
+  secrets,
+  db: silentDb,
   storage,
   passwords,
+  openMailer,
+  timeLimits = usualLimits,
 }: AppDeps): Promise<FastifyInstance> => {
   const contract = loadContract()
   const publicUrl = config.publicUrl ?? ''
@@ -57,34 +86,59 @@ export const buildApp = async ({
     logger: { level: config.logLevel },
     bodyLimit: largestBody,
     requestTimeout: uploadTimeout,
+    connectionTimeout: timeLimits.stall,
+    keepAliveTimeout: timeLimits.keepAlive,
     // Else Node keeps the first of two Authorization or Content-Type headers, where a proxy may have read the other.
     // And its own answer to a request without Host would be no problem document.
-    http: { joinDuplicateHeaders: true, requireHostHeader: false },
+    http: {
+      joinDuplicateHeaders: true,
+      requireHostHeader: false,
+      headersTimeout: timeLimits.head,
+      connectionsCheckingInterval: timeLimits.checkEvery,
+    },
     trustProxy: config.trustProxy.length > 0 ? [...config.trustProxy] : false,
     genReqId: newId,
     // Ours is a problem, like every other refusal.
     return503OnClosing: false,
     rewriteUrl: ({ url = '/' }) => withoutBase(url, base),
     routerOptions: { maxParamLength: 1_024 },
-    frameworkErrors: (error, request, reply) => sendProblem(problemOf(error), publicUrl, request, reply),
+    // No hook sees these requests.
+    frameworkErrors: (error, request, reply) => {
+      reply.headers(corsHeaders(config.corsOrigins, request.headers.origin))
+      sendProblem(problemOf(error), publicUrl, request, reply)
+    },
     clientErrorHandler: (error, socket) => refuseUnreadable(error, publicUrl, socket),
   })
 
   app.setErrorHandler((error, request, reply) => sendProblem(problemOf(error), publicUrl, request, reply))
-  setCommonHeaders(app)
+  const db: Database = { ...silentDb, audited: (events) => logAudit(app.log, events) }
+
+  const methodsOf = collectMethods(app)
+  setSecurityHeaders(app, publicUrl)
+  openToOrigins(app, config.corsOrigins, methodsOf)
   requireHost(app)
+  refuseExpectations(app)
   refuseWhileClosing(app)
-  answerUnknownRoutes(app)
+  limitBodyTime(app, timeLimits.body)
+  const limit = await createLimit(app, { limits: limitsOf(config), redisUrl: config.redisUrl })
+  limitOtherRoutes(app, limit)
+  answerUnknownRoutes(app, methodsOf)
   readBodies(app)
 
   await app.register(fastifyMultipart, { throwFileSizeLimit: false })
-  await app.register(fastifyJwt, accessTokenOptions(secret))
 
-  const accessTokens = createAccessTokens(app.jwt)
-  const sessions = cacheSessions(db)
-  const paging = createPaging(deriveKey(secret, 'cursor'), publicUrl)
-  const sweeper = startSweeper({ db, storage, log: app.log })
+  const accessTokens = await createAccessTokens(app, secrets)
+  const credentials = cacheCredentials(db)
+  const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').newest)
+  const checkPassword = createCheckPassword(db, passwords, attemptKeys)
+  const secondFactorKeys = deriveKeys(secrets, 'second-factor')
+  const paging = createPaging(deriveKeys(secrets, 'cursor'), publicUrl)
+  // Hooks of this kind run the last one first, and the sweeper uses the storage.
+  app.addHook('onClose', () => storage.close())
+  const sweeper = startSweeper({ db, storage, secondFactorKeys, auditDays: config.auditDays, log: app.log })
   app.addHook('onClose', () => sweeper.close())
+  const mailer = openMailer(app.log)
+  app.addHook('onClose', () => mailer.close())
 
   const { attachmentMaxBytes } = config
   const handlers = {
@@ -92,10 +146,17 @@ export const buildApp = async ({
       db,
       accessTokens,
       passwords,
-      sessions,
+      credentials,
+      attemptKeys,
+      secondFactorKeys,
       isRegistrationOpen: config.registration === 'open',
     }),
-    ...userHandlers({ db, paging, passwords, sessions, sweeper }),
+    ...sessionHandlers({ db, paging, credentials }),
+    ...passwordHandlers({ db, passwords, checkPassword, credentials, mailer }),
+    ...apiTokenHandlers({ db, paging, credentials }),
+    ...secondFactorHandlers({ db, checkPassword, attemptKeys, secondFactorKeys }),
+    ...auditHandlers({ db, paging }),
+    ...userHandlers({ db, paging, passwords, credentials, sweeper }),
     ...taskHandlers({ db, paging, sweeper }),
     ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes }),
     ...tagHandlers({ db, paging }),
@@ -104,11 +165,30 @@ export const buildApp = async ({
   } satisfies Handlers
 
   await registerOperations(app, contract, handlers, {
-    authenticate: createAuthenticate(accessTokens, sessions),
-    idempotencyKey: deriveKey(secret, 'idempotency'),
+    limit,
+    authenticate: createAuthenticate(accessTokens, credentials),
+    fingerprintKeys: deriveKeys(secrets, 'idempotency'),
     publicUrl,
     attachmentMaxBytes,
   })
-  await registerPages(app, { base, publicUrl })
+  await app.register(registerPages, { base, publicUrl })
+  await registerPasswordResetPage(app, { base })
   return app
 }
+
+/** The audit trail for those who read logs: a line for each event. */
+const logAudit = (log: FastifyBaseLogger, events: string): void => {
+  const parsed: unknown = JSON.parse(events)
+  if (Array.isArray(parsed)) for (const event of parsed) log.info({ audit: event as unknown }, 'audit')
+}
+
+const limitsOf = (config: AppDeps['config']) =>
+  config.rateLimit === 'off'
+    ? null
+    : {
+        anonymous: config.rateLimitAnonymous,
+        sign_in: config.rateLimitSignIn,
+        refresh: config.rateLimitRefresh,
+        api: config.rateLimitApi,
+        upload: config.rateLimitUpload,
+      }

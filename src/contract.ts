@@ -2,8 +2,12 @@ import { readFileSync } from 'node:fs'
 import { parse } from 'yaml'
 import type { operations } from '../generated/openapi.ts'
 import { isPermission, type Permission } from './domain/permissions.ts'
+import { isRequiredScope, type RequiredScope } from './domain/scopes.ts'
 
 export type OperationId = keyof operations
+
+/** A limit on the rate of requests, each with a count of its own. */
+export type RateLimitPolicy = 'anonymous' | 'sign_in' | 'refresh' | 'api' | 'upload'
 
 /** What the service reads from the contract about one operation, beside the schemas that the glue compiles. */
 export interface ContractOperation {
@@ -13,7 +17,10 @@ export interface ContractOperation {
   readonly path: string
   /** Whether it needs no access token. */
   readonly isOpen: boolean
+  readonly scope: RequiredScope
   readonly permission: Permission
+  /** The policy that its requests count against: by the client's network if it is open, else by user. */
+  readonly rateLimit: RateLimitPolicy | 'none'
   /** Media types of its body; none when it takes no body. */
   readonly mediaTypes: readonly string[]
   readonly takesIfMatch: boolean
@@ -55,9 +62,14 @@ const readOperation = (document: Json, path: string, method: string, operation: 
   const id = String(operation.operationId)
   const permission = operation['x-permission']
   const isOpen = Array.isArray(operation.security) && operation.security.length === 0
+  const scope = operation['x-scope']
+  if (!isRequiredScope(scope)) throw new Error(`${id} has no known x-scope in openapi.yaml`)
+  if (isOpen !== (scope === 'none')) throw new Error(`${id}: security and x-scope disagree in openapi.yaml`)
   if (!isPermission(permission)) throw new Error(`${id} has no known x-permission in openapi.yaml`)
   if (isOpen !== (permission === 'anyone'))
     throw new Error(`${id}: security and x-permission disagree in openapi.yaml`)
+  const rateLimit = readRateLimit(isOpen, operation['x-rate-limit'])
+  if (rateLimit === null) throw new Error(`${id}: security and x-rate-limit disagree in openapi.yaml`)
   const parameters = new Set(
     asArray(operation.parameters ?? []).map((parameter) => resolve(document, parameter).name),
   )
@@ -66,7 +78,9 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     method: method.toUpperCase(),
     path,
     isOpen,
+    scope,
     permission,
+    rateLimit,
     mediaTypes: Object.keys(asObject(asObject(operation.requestBody ?? {}).content ?? {})),
     takesIfMatch: parameters.has('If-Match'),
     takesIdempotencyKey: parameters.has('Idempotency-Key'),
@@ -74,6 +88,15 @@ const readOperation = (document: Json, path: string, method: string, operation: 
       constantHeaders(document, resolve(document, response)),
     ),
   }
+}
+
+const networkLimits = ['anonymous', 'sign_in', 'refresh', 'none'] as const
+const userLimits = ['api', 'upload', 'none'] as const
+
+/** The first of each list is what absence means. Null for another policy, which would have nobody to count for. */
+const readRateLimit = (isOpen: boolean, value: unknown): ContractOperation['rateLimit'] | null => {
+  const known: readonly ContractOperation['rateLimit'][] = isOpen ? networkLimits : userLimits
+  return known.find((policy) => policy === (value ?? known[0])) ?? null
 }
 
 const constantHeaders = (document: Json, response: Json): Readonly<Record<string, string>> => {

@@ -4,7 +4,8 @@ import type { operations } from '../generated/openapi.ts'
 import type { OperationId } from './contract.ts'
 import type { Created, Idempotency } from './db/idempotency.ts'
 import { type JsonText, jsonText } from './domain/json-text.ts'
-import type { Principal } from './domain/permissions.ts'
+import type { Client } from './domain/audit.ts'
+import type { Principal, SessionPrincipal } from './domain/permissions.ts'
 import type { FileForm } from './http/upload.ts'
 
 /**
@@ -12,11 +13,44 @@ import type { FileForm } from './http/upload.ts'
  * `http/adapter.ts` adapts such a function to Fastify.
  */
 
-/** Operations that need no access token, and so have no principal. */
-export type OpenOperationId =
-  'register' | 'login' | 'refreshToken' | 'getLiveness' | 'getReadiness' | 'getContract' | 'getContractJson'
+/** Operations that need no token, and so have no principal: those with `security: []`. */
+export const openOperations = [
+  'register',
+  'login',
+  'completeLogin',
+  'refreshToken',
+  'forgotPassword',
+  'resetPassword',
+  'getLiveness',
+  'getReadiness',
+  'getContract',
+  'getContractJson',
+] as const satisfies readonly OperationId[]
 
-type SuccessStatus = 200 | 201 | 204 | 206
+/** Operations for people who are signed in, and not for programs: those with `x-scope: session`. */
+export const sessionOperations = [
+  'logout',
+  'listSessions',
+  'revokeSession',
+  'changePassword',
+  'setUserPassword',
+  'listApiTokens',
+  'createApiToken',
+  'revokeApiToken',
+  'getSecondFactor',
+  'enrolSecondFactor',
+  'confirmSecondFactor',
+  'disableSecondFactor',
+  'listAuditEvents',
+] as const satisfies readonly OperationId[]
+
+type PrincipalOf<Id extends OperationId> = Id extends (typeof openOperations)[number]
+  ? null
+  : Id extends (typeof sessionOperations)[number]
+    ? SessionPrincipal
+    : Principal
+
+type SuccessStatus = 200 | 201 | 202 | 204 | 206
 
 /** The bytes of a file; opened only if they are really sent. */
 export interface FileBody {
@@ -88,7 +122,8 @@ export interface Input<Id extends OperationId> {
   readonly params: PathOf<operations[Id]>
   readonly query: QueryOf<operations[Id]>
   readonly body: RequestBodyOf<operations[Id]>
-  readonly principal: Id extends OpenOperationId ? null : Principal
+  readonly principal: PrincipalOf<Id>
+  readonly client: Client
   /** The path of the request, without the prefix of PUBLIC_URL and without the query. */
   readonly path: string
   /** Request headers with a meaning to this operation alone. */

@@ -37,6 +37,18 @@ export const problemTypes = {
     explanation:
       'The address or the password is wrong, or the refresh token is unknown, expired or spent. Which of them is not told.',
   },
+  second_factor_required: {
+    status: 401,
+    title: 'A second factor is required',
+    explanation:
+      'The password is right, and the account has a second factor. Send the challenge with a code of the authenticator, or with a recovery code, to /auth/login/second-factor before it expires.',
+  },
+  insufficient_scope: {
+    status: 403,
+    title: "The token's scopes do not allow that",
+    explanation:
+      'API tokens do what their scopes allow, and some things need a person who is signed in. The detail says what was missing.',
+  },
   forbidden: {
     status: 403,
     title: 'You may not do that',
@@ -85,6 +97,16 @@ export const problemTypes = {
     explanation:
       'An installation always has an administrator. Make somebody else one before this one is demoted or deleted.',
   },
+  second_factor_enabled: {
+    status: 409,
+    title: 'The second factor is on',
+    explanation: 'An account has one second factor. Disable it before another one is enrolled.',
+  },
+  second_factor_not_enrolled: {
+    status: 409,
+    title: 'There is no second factor',
+    explanation: 'There is nothing to confirm or to disable: no second factor was enrolled.',
+  },
   file_lost: {
     status: 410,
     title: 'The file is lost',
@@ -117,6 +139,11 @@ export const problemTypes = {
     title: 'The file has no such bytes',
     explanation: 'The range begins behind the end of the file. Content-Range says how long the file is.',
   },
+  expectation_failed: {
+    status: 417,
+    title: 'The expectation cannot be met',
+    explanation: 'The Expect header asks for something else than 100-continue. Send the request without it.',
+  },
   unknown_reference: {
     status: 422,
     title: 'Something that the body names does not exist',
@@ -127,10 +154,21 @@ export const problemTypes = {
     title: 'The idempotency key was used with another request',
     explanation: 'An Idempotency-Key belongs to one request for 24 hours. Use a new one for a new request.',
   },
+  wrong_password: {
+    status: 422,
+    title: 'The password is wrong',
+    explanation: 'This takes your current password, and the one that was sent is another.',
+  },
+  wrong_code: {
+    status: 422,
+    title: 'The code is wrong',
+    explanation: 'The code is not the one that the authenticator shows now, or it was used before.',
+  },
   too_many_requests: {
     status: 429,
     title: 'Too many requests',
-    explanation: 'Too much was asked at once. Try again after the seconds in Retry-After.',
+    explanation:
+      'Too much was asked at once, or too many attempts to sign in have failed. Try again after the seconds in Retry-After.',
   },
   header_fields_too_large: {
     status: 431,
@@ -162,6 +200,8 @@ export const isProblemCode = (code: string): code is ProblemCode => Object.hasOw
 interface ProblemOptions {
   readonly errors?: readonly ProblemError[]
   readonly headers?: Readonly<Record<string, string>>
+  /** Extension members (RFC 9457 §3.2). */
+  readonly members?: Readonly<Record<string, string | number>>
   readonly cause?: unknown
 }
 
@@ -173,24 +213,29 @@ export class Problem extends Error {
   readonly title: string
   readonly errors: readonly ProblemError[] | null
   readonly headers: Readonly<Record<string, string>>
+  readonly members: Readonly<Record<string, string | number>>
 
-  constructor(code: ProblemCode, detail: string, { errors, headers, cause }: ProblemOptions = {}) {
+  constructor(code: ProblemCode, detail: string, { errors, headers, members, cause }: ProblemOptions = {}) {
     super(detail, { cause })
     this.code = code
     this.status = problemTypes[code].status
     this.title = problemTypes[code].title
     this.errors = errors ?? null
     this.headers = headers ?? {}
+    this.members = members ?? {}
   }
 }
 
 const at = (pointer: string, detail: string) => ({ errors: [{ pointer, detail }] })
 
-const challenge = (error?: string) => ({
-  headers: {
-    'www-authenticate': `Bearer realm="taskwright"${error === undefined ? '' : `, error="${error}"`}`,
-  },
-})
+/** RFC 6750 §3. */
+const challenge = (error?: string, scope?: string) => {
+  const parameters = { realm: 'taskwright', ...(error && { error }), ...(scope && { scope }) }
+  const text = Object.entries(parameters).map(([name, value]) => `${name}="${value}"`)
+  return { headers: { 'www-authenticate': `Bearer ${text.join(', ')}` } }
+}
+
+const retryAfter = (seconds: number) => ({ headers: { 'retry-after': String(seconds) } })
 
 /** Every problem, by name. The functions return it; the caller throws it. */
 export const problems = {
@@ -232,6 +277,53 @@ export const problems = {
       'The refresh token is unknown, expired or spent. Sign in again.',
       challenge('invalid_token'),
     ),
+  invalidResetToken: () =>
+    new Problem(
+      'invalid_credentials',
+      'The token is unknown, expired or used. Ask for another mail.',
+      challenge('invalid_token'),
+    ),
+  secondFactorRequired: (token: string, expiresIn: number) =>
+    new Problem(
+      'second_factor_required',
+      `Send the challenge with a code to /auth/login/second-factor within ${expiresIn} seconds.`,
+      { ...challenge(), members: { challenge: token, challenge_expires_in: expiresIn } },
+    ),
+  wrongSecondFactor: () =>
+    new Problem(
+      'invalid_credentials',
+      'The code is wrong or was used before, or the challenge is unknown or expired.',
+      challenge(),
+    ),
+  insufficientScope: (scope: string) =>
+    scope === 'session'
+      ? new Problem(
+          'insufficient_scope',
+          'No API token may do this. Sign in, and send the access token.',
+          challenge('insufficient_scope'),
+        )
+      : new Problem(
+          'insufficient_scope',
+          `This needs the scope ${scope}.`,
+          challenge('insufficient_scope', scope),
+        ),
+  secondFactorEnabled: () =>
+    new Problem('second_factor_enabled', 'Disable the second factor before you enrol another.'),
+  secondFactorNotEnrolled: () => new Problem('second_factor_not_enrolled', 'Enrol a second factor first.'),
+  wrongCurrentPassword: (pointer: string) =>
+    new Problem('wrong_password', 'The current password is wrong.', at(pointer, 'is wrong')),
+  wrongCode: () =>
+    new Problem(
+      'wrong_code',
+      'The code is wrong or was used before.',
+      at('/code', 'is wrong or was used before'),
+    ),
+  tooManyAttempts: (seconds: number) =>
+    new Problem(
+      'too_many_requests',
+      `Too many attempts have failed. Try again in ${seconds} seconds.`,
+      retryAfter(seconds),
+    ),
   forbidden: () => new Problem('forbidden', 'You may see this resource, but not do that with it.'),
   registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
   notFound: () => new Problem('not_found', 'There is nothing here, or nothing that you may see.'),
@@ -262,6 +354,7 @@ export const problems = {
     new Problem('range_not_satisfiable', `The file has ${size} bytes.`, {
       headers: { 'content-range': `bytes */${size}` },
     }),
+  expectationFailed: () => new Problem('expectation_failed', 'Of all expectations only 100-continue is met.'),
   unknownReference: (pointer: string, kind: string) =>
     new Problem('unknown_reference', `There is no such ${kind}.`, at(pointer, 'does not exist')),
   idempotencyKeyReused: () =>
@@ -273,14 +366,20 @@ export const problems = {
     new Problem(
       'too_many_requests',
       `Too many passwords are being checked at once. Try again in ${seconds} seconds.`,
-      { headers: { 'retry-after': String(seconds) } },
+      retryAfter(seconds),
+    ),
+  rateLimited: (limit: number, seconds: number) =>
+    new Problem(
+      'too_many_requests',
+      `At most ${limit} requests a minute are taken here. Try again in ${seconds} seconds.`,
+      retryAfter(seconds),
     ),
   headerFieldsTooLarge: () =>
     new Problem('header_fields_too_large', 'The header of the request is too large.'),
   internalError: (cause: unknown) =>
     new Problem('internal_error', 'The service failed. Its log has more under this request_id.', { cause }),
   serviceUnavailable: (detail: string, cause?: unknown) =>
-    new Problem('service_unavailable', detail, { headers: { 'retry-after': '2' }, cause }),
+    new Problem('service_unavailable', detail, { ...retryAfter(2), cause }),
   insufficientStorage: (cause: unknown) =>
     new Problem('insufficient_storage', 'There is no room for this file.', { cause }),
 } as const
@@ -313,6 +412,10 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   attachments_uploaded_by_users_id_fk: problems.invalidToken,
   tags_owner_id_users_id_fk: problems.invalidToken,
   idempotency_keys_principal_id_users_id_fk: problems.invalidToken,
+  api_tokens_user_id_users_id_fk: problems.invalidToken,
+  second_factors_user_id_users_id_fk: problems.invalidToken,
+  recovery_codes_user_id_second_factors_user_id_fk: problems.secondFactorNotEnrolled,
+  one_time_tokens_user_id_users_id_fk: problems.wrongPassword,
   sessions_user_id_users_id_fk: problems.wrongPassword,
   refresh_tokens_session_id_sessions_id_fk: problems.invalidRefreshToken,
 }

@@ -1,19 +1,30 @@
 import { randomBytes } from 'node:crypto'
 import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Secrets } from './auth/keys.ts'
 import type { Config } from './config.ts'
 
 const minimumBytes = 32
 
 /**
- * The bytes that sign tokens, 32 or more: those of JWT_SECRET, or else those of the file jwt-secret in
- * dataDir, which is made at the first call. The file's text can be moved into JWT_SECRET as it is. Rejects
- * with the file system's error, or with an Error when the file is too short to be a secret.
+ * The secrets of JWT_SECRET, or else the one of the file jwt-secret in dataDir, which is made at the first call.
+ * Rejects with the file system's error, or with an Error when the file is too short to be a secret.
+ *
+ * The file's text can be moved into JWT_SECRET as it is, and JWT_SECRET="<new>,<the file's text>" replaces it without
+ * signing anybody out. Several instances must all verify by a new secret before any of them signs by it: start them
+ * all with "<old>,<new>", then with "<new>,<old>", and a day later with "<new>". By then access tokens (15 minutes) and
+ * idempotency keys (24 hours) of the old one have expired, and the sweeper has sealed second factors with the new one.
  */
-export async function loadSecret(config: Pick<Config, 'jwtSecret' | 'dataDir'>): Promise<Buffer> {
-  if (config.jwtSecret !== null) return Buffer.from(config.jwtSecret)
-  const path = join(config.dataDir, 'jwt-secret')
-  return (await readIfPresent(path)) ?? (await createSecret(config.dataDir, path))
+export async function loadSecrets({
+  jwtSecrets,
+  dataDir,
+}: Pick<Config, 'jwtSecrets' | 'dataDir'>): Promise<Secrets> {
+  if (jwtSecrets !== null) {
+    const [newest, ...earlier] = jwtSecrets
+    return [Buffer.from(newest), ...earlier.map((secret) => Buffer.from(secret))]
+  }
+  const path = join(dataDir, 'jwt-secret')
+  return [(await readIfPresent(path)) ?? (await createSecret(dataDir, path))]
 }
 
 async function createSecret(dataDir: string, path: string): Promise<Buffer> {

@@ -3,14 +3,17 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { buildApp } from './app.ts'
 import { passwordHasher } from './auth/passwords.ts'
-import { type Config, ConfigError, readConfig } from './config.ts'
+import { type Config, ConfigError, type MailConfig, readConfig } from './config.ts'
 import { migrate, openDatabase } from './db/client.ts'
 import type { ConnectionOptions } from './db/connection.ts'
 import { FolderInUse, startEmbedded } from './db/embedded.ts'
 import { DatabaseUnavailable } from './db/errors.ts'
 import { keepEmbeddedTidy } from './db/maintenance.ts'
-import { loadSecret } from './secret.ts'
+import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
+import { smtpMailer } from './mail/smtp.ts'
+import { loadSecrets } from './secret.ts'
 import { diskStorage } from './storage/disk.ts'
+import type { Storage } from './storage/storage.ts'
 
 /** Runs when the process ends, the last first. */
 const closers: (() => Promise<unknown>)[] = []
@@ -53,14 +56,28 @@ const start = async (): Promise<void> => {
   const app = await buildApp({
     config,
     db,
-    secret: await loadSecret(config),
-    storage: await diskStorage(join(config.dataDir, 'attachments')),
+    secrets: await loadSecrets(config),
+    storage: await openStorage(config),
     passwords: passwordHasher(),
+    openMailer: mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
   })
   closers.push(() => app.close())
   if (stoppingSince !== null) return
   await app.listen({ host: config.host, port: config.port })
   say(`listening; Swagger UI is at ${config.publicUrl ?? listeningUrl(config, app.server.address())}/docs`)
+}
+
+/** The configured bucket, or a folder when there is none. The SDK is loaded for whoever uses it. */
+const openStorage = async ({ storageUrl, dataDir }: Config): Promise<Storage> => {
+  if (storageUrl === null) return diskStorage(join(dataDir, 'attachments'))
+  const { s3Storage } = await import('./storage/s3.ts')
+  say(`keeping attachments in the bucket ${storageUrl.bucket} of STORAGE_URL`)
+  return s3Storage(storageUrl)
+}
+
+const mailerOf = (mail: MailConfig, whereItListens: () => string): OpenMailer => {
+  if (mail.kind === 'smtp') return smtpMailer(mail)
+  return mail.kind === 'log' ? loggingMailer(whereItListens) : noMailer
 }
 
 /** Where the process listens, with the port that the system chose if it was to choose one. */

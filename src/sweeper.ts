@@ -1,8 +1,12 @@
 import type { FastifyBaseLogger } from 'fastify'
+import { resealSecrets } from './auth/second-factor.ts'
+import { removeOldAttempts } from './db/attempts.ts'
+import { removeOldAuditEvents } from './db/audit.ts'
 import type { Database } from './db/client.ts'
 import { deleteFileDeletions, selectFileDeletions, selectUnreferenced } from './db/files.ts'
 import { removeExpiredKeys } from './db/idempotency.ts'
-import { removeExpiredSessions } from './db/sessions.ts'
+import { removeExpiredOneTimeTokens, removeExpiredSessions } from './db/sessions.ts'
+import type { KeyRing } from './domain/key-ring.ts'
 import type { Storage } from './storage/storage.ts'
 
 /** Removes what nothing refers to any more: files of deleted attachments, leftovers of crashes, expired rows. */
@@ -16,6 +20,9 @@ export interface Sweeper {
 interface SweeperDeps {
   readonly db: Database
   readonly storage: Storage
+  readonly secondFactorKeys: KeyRing
+  /** For how long the audit trail is kept. */
+  readonly auditDays: number
   readonly log: FastifyBaseLogger
 }
 
@@ -29,7 +36,8 @@ const batch = 500
 const roundEvery = 3_600_000
 
 /** Starts the sweeper with a full round, and another one every hour. */
-export const startSweeper = ({ db, storage, log }: SweeperDeps): Sweeper => {
+export const startSweeper = ({ log, ...deps }: SweeperDeps): Sweeper => {
+  const { db, storage } = deps
   let running: Promise<void> = Promise.resolve()
   let closed = false
 
@@ -47,8 +55,8 @@ export const startSweeper = ({ db, storage, log }: SweeperDeps): Sweeper => {
     }
   }
 
-  enqueue(() => sweep(db, storage))
-  const timer = setInterval(() => enqueue(() => sweep(db, storage)), roundEvery)
+  enqueue(() => sweep(deps))
+  const timer = setInterval(() => enqueue(() => sweep(deps)), roundEvery)
   timer.unref()
 
   return {
@@ -62,12 +70,21 @@ export const startSweeper = ({ db, storage, log }: SweeperDeps): Sweeper => {
 }
 
 /** One full round. */
-export const sweep = async (db: Database, storage: Storage): Promise<void> => {
+export const sweep = async ({
+  db,
+  storage,
+  secondFactorKeys,
+  auditDays,
+}: Omit<SweeperDeps, 'log'>): Promise<void> => {
   await removeDeletedFiles(db, storage)
   await removeOrphans(db, storage)
   await storage.removeAbandoned(new Date(Date.now() - graceTime))
   await removeExpiredSessions(db, {})
   await removeExpiredKeys(db, {})
+  await removeExpiredOneTimeTokens(db, {})
+  await removeOldAttempts(db, {})
+  await removeOldAuditEvents(db, { days: auditDays })
+  await resealSecrets(db, secondFactorKeys)
 }
 
 /** Empties the outbox: the file first, so that a crash in between only repeats its removal. */

@@ -187,8 +187,9 @@ t.test('a header that is too large is 431', async (t) => {
 })
 
 t.test('an expectation that nobody can meet is 417', async (t) => {
-  const answer = await sendRaw(t, service.url, head('GET / HTTP/1.1', 'Host: x', 'Expect: miracles'))
-  t.equal(answer.status, 417)
+  const { status, body } = await raw(t, 'GET / HTTP/1.1', 'Host: x', 'Expect: miracles')
+  t.equal(status, 417)
+  t.match(body, { code: 'expectation_failed' })
 })
 
 t.test('a body over the limit is 413', async (t) => {

@@ -20,12 +20,23 @@ t.test('an empty environment has the defaults', async (t) => {
     port: 3000,
     databaseUrl: null,
     dataDir: resolve('data'),
-    jwtSecret: null,
+    jwtSecrets: null,
     registration: 'open',
+    storageUrl: null,
     publicUrl: null,
     trustProxy: [],
+    corsOrigins: [],
     logLevel: 'info',
     attachmentMaxBytes: 52_428_800,
+    auditDays: 365,
+    mail: { kind: 'log' },
+    rateLimit: 'on',
+    rateLimitSignIn: 10,
+    rateLimitRefresh: 30,
+    rateLimitApi: 600,
+    rateLimitUpload: 60,
+    rateLimitAnonymous: 600,
+    redisUrl: null,
   }
   t.strictSame(readConfig({}), defaults)
   const empty = { HOST: '', PORT: '', DATABASE_URL: '', JWT_SECRET: '', PUBLIC_URL: '', TRUST_PROXY: '' }
@@ -49,17 +60,72 @@ const good: readonly (readonly [
   ['DATABASE_URL', 'postgres://u:p@a:1,b:2/db', 'databaseUrl', 'postgres://u:p@a:1,b:2/db'],
   ['DATA_DIR', 'some/folder', 'dataDir', resolve('some/folder')],
   ['DATA_DIR', '/srv/tasks', 'dataDir', '/srv/tasks'],
-  ['JWT_SECRET', 'x'.repeat(32), 'jwtSecret', 'x'.repeat(32)],
-  ['JWT_SECRET', 'ü'.repeat(16), 'jwtSecret', 'ü'.repeat(16)],
+  ['JWT_SECRET', 'x'.repeat(32), 'jwtSecrets', ['x'.repeat(32)]],
+  ['JWT_SECRET', 'ü'.repeat(16), 'jwtSecrets', ['ü'.repeat(16)]],
+  ['JWT_SECRET', ` ${'x'.repeat(30)} `, 'jwtSecrets', [` ${'x'.repeat(30)} `]],
+  ['JWT_SECRET', `${'x'.repeat(32)},${'y'.repeat(32)}`, 'jwtSecrets', ['x'.repeat(32), 'y'.repeat(32)]],
+  [
+    'JWT_SECRET',
+    `${secret} , ${'y'.repeat(32)}\n,z${secret}`,
+    'jwtSecrets',
+    [secret, 'y'.repeat(32), `z${secret}`],
+  ],
   ['REGISTRATION', 'closed', 'registration', 'closed'],
+  [
+    'STORAGE_URL',
+    's3://bucket?region=eu-central-1',
+    'storageUrl',
+    { bucket: 'bucket', prefix: '', endpoint: null, region: 'eu-central-1', pathStyle: false },
+  ],
+  [
+    'STORAGE_URL',
+    's3://a.b-1/deep/path/?endpoint=http://127.0.0.1:9000&path_style=true',
+    'storageUrl',
+    {
+      bucket: 'a.b-1',
+      prefix: 'deep/path/',
+      endpoint: 'http://127.0.0.1:9000',
+      region: 'us-east-1',
+      pathStyle: true,
+    },
+  ],
+  [
+    'STORAGE_URL',
+    's3://bucket/p?endpoint=https%3A%2F%2Fs3.example.com%2Fbase&region=r&path_style=false',
+    'storageUrl',
+    {
+      bucket: 'bucket',
+      prefix: 'p/',
+      endpoint: 'https://s3.example.com/base',
+      region: 'r',
+      pathStyle: false,
+    },
+  ],
   ['PUBLIC_URL', 'https://tasks.example', 'publicUrl', 'https://tasks.example'],
   ['PUBLIC_URL', 'https://tasks.example/', 'publicUrl', 'https://tasks.example'],
   ['PUBLIC_URL', 'http://localhost:8080/api//', 'publicUrl', 'http://localhost:8080/api'],
   ['TRUST_PROXY', '127.0.0.1', 'trustProxy', ['127.0.0.1']],
   ['TRUST_PROXY', '10.0.0.0/8, ::1, fd00::/8', 'trustProxy', ['10.0.0.0/8', '::1', 'fd00::/8']],
+  ['CORS_ORIGINS', '*', 'corsOrigins', '*'],
+  ['CORS_ORIGINS', 'https://app.example.com', 'corsOrigins', ['https://app.example.com']],
+  [
+    'CORS_ORIGINS',
+    'HTTPS://App.Example.com:443/, http://localhost:5173',
+    'corsOrigins',
+    ['https://app.example.com', 'http://localhost:5173'],
+  ],
   ['LOG_LEVEL', 'silent', 'logLevel', 'silent'],
   ['ATTACHMENT_MAX_BYTES', '1', 'attachmentMaxBytes', 1],
+  ['AUDIT_DAYS', '36500', 'auditDays', 36_500],
   ['ATTACHMENT_MAX_BYTES', '1099511627776', 'attachmentMaxBytes', 2 ** 40],
+  ['RATE_LIMIT', 'off', 'rateLimit', 'off'],
+  ['RATE_LIMIT_SIGN_IN', '1', 'rateLimitSignIn', 1],
+  ['RATE_LIMIT_REFRESH', '2', 'rateLimitRefresh', 2],
+  ['RATE_LIMIT_API', '3', 'rateLimitApi', 3],
+  ['RATE_LIMIT_UPLOAD', '4', 'rateLimitUpload', 4],
+  ['RATE_LIMIT_ANONYMOUS', '100000', 'rateLimitAnonymous', 100_000],
+  ['REDIS_URL', 'redis://localhost', 'redisUrl', 'redis://localhost'],
+  ['REDIS_URL', 'rediss://u:p%2Fw@[::1]:6380/2', 'redisUrl', 'rediss://u:p%2Fw@[::1]:6380/2'],
 ]
 
 for (const [name, text, key, value] of good) {
@@ -74,7 +140,56 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
   ['DATABASE_URL', /must begin with postgres:/, ['mysql://host/db', 'host/db', ' postgres://host']],
   ['DATABASE_URL', /percent-encoded/, ['postgres://u:p/w@host/db', 'postgres://host:port/db']],
   ['DATA_DIR', /must be a path/, ['a\0b']],
-  ['JWT_SECRET', /at least 32 bytes long, and has 31/, ['x'.repeat(31)]],
+  [
+    'JWT_SECRET',
+    /at least 32 bytes each, and number 1 has 31\b/,
+    ['x'.repeat(31), `${'x'.repeat(31)},${secret}`],
+  ],
+  ['JWT_SECRET', /and number 2 has 31\b/, [`${secret},${'x'.repeat(31)}`, `${secret}, ${'x'.repeat(31)} ,x`]],
+  ['JWT_SECRET', /and number 2 has 0\b/, [`${secret},`, `${secret}, ,${secret}`]],
+  [
+    'STORAGE_URL',
+    /must be an s3:\/\/ URL/,
+    ['bucket', 'http://host/bucket', 's3:bucket', 's3:///prefix', '/srv'],
+  ],
+  ['STORAGE_URL', /must not hold credentials/, ['s3://key:hunter2@bucket', 's3://key@bucket?region=r']],
+  [
+    'STORAGE_URL',
+    /must name a bucket/,
+    ['s3://Bucket?region=r', 's3://ab?region=r', 's3://a_b?region=r', 's3://host:9000/bucket', 's3://-ab'],
+  ],
+  [
+    'STORAGE_URL',
+    /must have a path/,
+    [
+      's3://bucket/a//b?region=r',
+      's3://bucket//?region=r',
+      's3://bucket/a%20b?region=r',
+      's3://bucket?region=r#',
+    ],
+  ],
+  [
+    'STORAGE_URL',
+    /each once, and nothing else/,
+    ['s3://bucket?region=r&secret=hunter2', 's3://bucket?region=a&region=b', 's3://bucket?Region=r'],
+  ],
+  [
+    'STORAGE_URL',
+    /URL for its endpoint/,
+    [
+      's3://bucket?endpoint=localhost:9000',
+      's3://bucket?endpoint=',
+      's3://bucket?endpoint=http://u:hunter2@host',
+      's3://bucket?endpoint=http://host?a=b',
+      's3://bucket?endpoint=http://host%23a',
+    ],
+  ],
+  ['STORAGE_URL', /must name the region/, ['s3://bucket', 's3://bucket?region=', 's3://bucket?region=a%20b']],
+  [
+    'STORAGE_URL',
+    /true or false/,
+    ['s3://bucket?region=r&path_style=yes', 's3://bucket?region=r&path_style='],
+  ],
   ['REGISTRATION', /must be one of open, closed/, ['Open', 'yes', 'open ']],
   [
     'PUBLIC_URL',
@@ -89,8 +204,62 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
     ['true', '1', '10.0.0.0/33', '::/129', '127.0.0.1,,::1', 'proxy'],
   ],
   ['TRUST_PROXY', /'0\.0\.0\.0\/0' is neither/, ['127.0.0.1,0.0.0.0/0']],
+  [
+    'CORS_ORIGINS',
+    /must be \* or a comma-separated list of origins/,
+    [
+      'null',
+      'app.example.com',
+      '//app.example.com',
+      'https://app.example.com/page',
+      'https://app.example.com?',
+      'https://u@app.example.com',
+      'https://*.example.com',
+      'file:///',
+      'https://a.example,',
+      '*,https://a.example',
+    ],
+  ],
   ['LOG_LEVEL', /must be one of fatal, error, warn, info, debug, trace, silent/, ['verbose', 'INFO']],
+  [
+    'SMTP_URL',
+    /must be an smtp:\/\/ or smtps:\/\/ URL/,
+    ['mail.example.com', 'http://host', 'smtp://', 'smtp:host'],
+  ],
+  ['SMTP_URL', /percent-encoded/, ['smtp://u:p/w@host', 'smtp://host:port']],
+  [
+    'SMTP_URL',
+    /path, a query or a fragment/,
+    ['smtp://host/inbox', 'smtp://host?pool=true', 'smtp://host/#a'],
+  ],
+  ['SMTP_URL', /a % that encodes nothing/, ['smtp://u:100%@host', 'smtp://u:%ff@host']],
+  ['SMTP_URL', /a user name and a password, or neither/, ['smtp://u@host', 'smtp://:p@host']],
+  [
+    'MAIL_FROM',
+    /must be a mail address/,
+    [
+      'tasks',
+      'tasks@',
+      'a@b, c@d',
+      'a@b\r\nBcc: c@d',
+      'T\n <a@b>',
+      '"T" <a@b>',
+      'T <a@b> <c@d>',
+      'T <a>b@c>',
+    ],
+  ],
+  ['AUDIT_DAYS', /whole number of days from 1 to 36500/, ['0', '36501', '-1', 'year']],
   ['ATTACHMENT_MAX_BYTES', /positive whole number/, ['0', '-1', '50MB', '1.5', '9007199254740993']],
+  ['RATE_LIMIT', /must be one of on, off/, ['true', 'ON', '0']],
+  ['RATE_LIMIT_SIGN_IN', /positive whole number of requests per minute/, ['0', '-1', '1.5', '10/min']],
+  ['RATE_LIMIT_REFRESH', /positive whole number/, ['0']],
+  ['RATE_LIMIT_API', /positive whole number/, ['0']],
+  ['RATE_LIMIT_UPLOAD', /positive whole number/, ['0']],
+  ['RATE_LIMIT_ANONYMOUS', /positive whole number/, ['0']],
+  ['REDIS_URL', /must be a redis:/, ['localhost:6379', 'http://host', 'redis://', '/run/redis.sock']],
+  ['REDIS_URL', /percent-encoded/, ['redis://:p/w@host', 'redis://host:port']],
+  ['REDIS_URL', /% that encodes nothing/, ['redis://:p%w@host']],
+  ['REDIS_URL', /number of a database/, ['redis://host/name', 'redis://host/0?family=6', 'redis://host#0']],
 ]
 
 for (const [name, fault, texts] of bad) {
@@ -107,10 +276,81 @@ for (const [name, fault, texts] of bad) {
 }
 
 t.test('the examples are good themselves', async (t) => {
-  const bad = { PORT: 'x', DATABASE_URL: 'x', PUBLIC_URL: 'x', TRUST_PROXY: 'x', ATTACHMENT_MAX_BYTES: 'x' }
+  const bad = {
+    PORT: 'x',
+    DATABASE_URL: 'x',
+    STORAGE_URL: 'x',
+    PUBLIC_URL: 'x',
+    TRUST_PROXY: 'x',
+    ATTACHMENT_MAX_BYTES: 'x',
+  }
   const examples = [...messageOf(bad).matchAll(/^(\w+) .*\(example: (.*)\)$/gm)]
-  t.equal(examples.length, 5)
+  t.equal(examples.length, 6)
   for (const [, name = '', example = ''] of examples) t.equal(messageOf({ [name]: example }), '', name)
+})
+
+t.test('mail', async (t) => {
+  const PUBLIC_URL = 'https://tasks.example.com/api'
+  const mailOf = (env: Readonly<Record<string, string>>): unknown => readConfig(env).mail
+
+  t.test('goes to the server of SMTP_URL', async (t) => {
+    const servers: readonly (readonly [text: string, server: object])[] = [
+      [
+        'smtp://mail.example.com',
+        { host: 'mail.example.com', port: 587, tls: 'starttls_if_offered', auth: null },
+      ],
+      ['smtps://[2001:db8::1]/', { host: '2001:db8::1', port: 465, tls: 'implicit', auth: null }],
+      [
+        'smtp://me%40x:p%2Fw%25@mail.example.com:25',
+        { host: 'mail.example.com', port: 25, tls: 'starttls', auth: { user: 'me@x', pass: 'p/w%' } },
+      ],
+      ['smtp://u:p@localhost', { host: 'localhost', port: 587, tls: 'none', auth: { user: 'u', pass: 'p' } }],
+      ['smtp://127.0.0.2:1025', { host: '127.0.0.2', port: 1025, tls: 'none', auth: null }],
+    ]
+    for (const [SMTP_URL, server] of servers) {
+      const from = { name: 'Taskwright', address: 'taskwright@tasks.example.com' }
+      const expected = { kind: 'smtp', server, from, publicUrl: PUBLIC_URL }
+      t.strictSame(mailOf({ SMTP_URL, PUBLIC_URL }), expected, SMTP_URL)
+    }
+  })
+
+  t.test('comes from MAIL_FROM', async (t) => {
+    const senders: readonly (readonly [text: string, name: string, address: string])[] = [
+      ['tasks@example.com', '', 'tasks@example.com'],
+      ['<tasks@example.com>', '', 'tasks@example.com'],
+      ['Tâches, Inc. <tasks@example.com>', 'Tâches, Inc.', 'tasks@example.com'],
+    ]
+    for (const [MAIL_FROM, name, address] of senders) {
+      const mail = mailOf({ SMTP_URL: 'smtp://localhost', PUBLIC_URL, MAIL_FROM })
+      t.match(mail, { from: { name, address } }, MAIL_FROM)
+    }
+  })
+
+  t.test('needs PUBLIC_URL, whose own fault is told once', async (t) => {
+    const SMTP_URL = 'smtp://u:hunter2@localhost'
+    t.match(
+      messageOf({ SMTP_URL }),
+      /^Bad configuration:\nSMTP_URL needs PUBLIC_URL, .* \(example: https:.*\)$/,
+    )
+    t.notMatch(messageOf({ SMTP_URL }), 'hunter2')
+    t.match(messageOf({ SMTP_URL, PUBLIC_URL: 'nowhere' }), /^Bad configuration:\nPUBLIC_URL must [^\n]*$/)
+  })
+
+  t.test('is logged in development only', async (t) => {
+    for (const HOST of ['localhost', '127.0.0.1', '::1'])
+      t.strictSame(mailOf({ HOST }), { kind: 'log' }, HOST)
+    t.strictSame(mailOf({ NODE_ENV: 'development' }), { kind: 'log' })
+    const served: readonly Readonly<Record<string, string>>[] = [
+      { HOST: '0.0.0.0' },
+      { HOST: '::' },
+      { HOST: 'localhost.example.com' },
+      { HOST: '127.example.com' },
+      { NODE_ENV: 'production' },
+      { TRUST_PROXY: '127.0.0.1' },
+      { PUBLIC_URL },
+    ]
+    for (const env of served) t.strictSame(mailOf(env), { kind: 'none' }, JSON.stringify(env))
+  })
 })
 
 t.test('every fault is told at once', async (t) => {
@@ -133,4 +373,14 @@ t.test('no secret is printed', async (t) => {
     messageOf({ JWT_SECRET: secret, DATABASE_URL: 'mysql://u:hunter2@host', PORT: 'x' }),
     /hunter2|a secret/,
   )
+  t.notMatch(messageOf({ JWT_SECRET: `${secret},hunter2` }), /hunter2|a secret/)
+  for (const STORAGE_URL of [
+    's3://key:hunter2@bucket?region=r',
+    's3://bucket?region=r&hunter2=hunter2',
+    's3://bucket?endpoint=http://key:hunter2@host',
+  ]) {
+    t.match(messageOf({ STORAGE_URL }), 'STORAGE_URL')
+    t.notMatch(messageOf({ STORAGE_URL }), 'hunter2')
+  }
+  t.notMatch(messageOf({ REDIS_URL: 'redis://:hunter2@host/name', PORT: 'x' }), 'hunter2')
 })

@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto'
 import t, { type Test } from 'tap'
+import type { components } from '../generated/openapi.ts'
 import { type ContractOperation, loadContract, type OperationId } from '../src/contract.ts'
 import { isProblemCode, problemTypes } from '../src/problems.ts'
 import { type Located, lookUp, member, validate } from './fixture/contract-check.ts'
-import { type Account, type Call, fileForm, startService } from './fixture/service.ts'
+import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
+import { type Call, fileForm, startService } from './fixture/service.ts'
 
 /**
  * The examples of openapi.yaml are true: every one is as its schema says, every request that they make up is sent as it
@@ -11,22 +13,48 @@ import { type Account, type Call, fileForm, startService } from './fixture/servi
  */
 
 const service = await startService(t)
+const { forgetLastCode, challengeOf } = secondFactorActions(service)
+type Schemas = components['schemas']
 type Operation = ContractOperation & { readonly id: OperationId }
 
 // The generated types were made of this contract, so its operations are theirs.
 const operations = [...loadContract().operations.values()] as readonly Operation[]
 
-/** By operation, the path parameter that later operations fill with the id of what it created last. */
-const creates: Partial<Record<OperationId, string>> = {
+/** By operation, the path parameter that later operations fill with the id of what it answers with, the last item of a list. */
+const finds: Partial<Record<OperationId, string>> = {
+  listSessions: 'session_id',
+  createApiToken: 'token_id',
   createUser: 'user_id',
   createTask: 'task_id',
   addTaskAttachment: 'attach_id',
   createTag: 'tag_id',
 }
 
-/** The fields that cannot be literal, since the service makes their values up. */
-const live: Partial<Record<OperationId, (account: Session) => Readonly<Record<string, string>>>> = {
-  refreshToken: ({ refreshToken }) => ({ refresh_token: refreshToken }),
+/** What the answers so far hold that later requests need. */
+type Learned = Partial<Schemas['AuthTokens'] & Schemas['SecondFactorSecret'] & Schemas['NewRecoveryCodes']>
+
+/** A code that has not been used, as the authenticator shows it. */
+const freshCode = async ({ secret = '', user }: Learned): Promise<string> => {
+  if (user !== undefined) await forgetLastCode(user)
+  return authenticator(secret)()
+}
+
+/** Who signs in by the contract's example. */
+const credentials = (): Schemas['Login'] =>
+  operations.filter(({ id }) => id === 'login').flatMap(bodiesOf)[0]?.value as Schemas['Login']
+
+/** The fields that cannot be literal, since the service or an authenticator makes their values up. */
+const live: Partial<
+  Record<OperationId, (learned: Learned, example: BodyExample['value']) => object | Promise<object>>
+> = {
+  refreshToken: ({ refresh_token }) => ({ refresh_token }),
+  resetPassword: () => ({ token: service.mails.at(-1)?.token }),
+  confirmSecondFactor: async (learned) => ({ code: await freshCode(learned) }),
+  completeLogin: async (learned, { code }) => ({
+    challenge: await challengeOf(credentials()),
+    code: /^\d+$/.test(String(code)) ? await freshCode(learned) : learned.recovery_codes?.[0],
+  }),
+  disableSecondFactor: async (learned) => ({ code: await freshCode(learned) }),
 }
 
 /** What ends something that others need, and what needs something that the contract has later. */
@@ -36,10 +64,13 @@ const last: readonly OperationId[] = [
   'deleteTag',
   'deleteTask',
   'deleteUser',
+  'completeLogin',
+  'disableSecondFactor',
+  'changePassword',
   'logout',
+  'forgotPassword',
+  'resetPassword',
 ]
-
-type Session = Pick<Account, 'token' | 'refreshToken'>
 
 interface Example {
   readonly name: string
@@ -110,23 +141,32 @@ t.test('every request body has examples', async (t) => {
   t.strictSame(missing, [])
 })
 
-/** The bodies that the examples of an operation make up; one without a body when it takes none. */
-const bodiesOf = (operation: Operation, session: Session | null): { name: string; call: Call }[] => {
+interface BodyExample {
+  readonly name: string
+  /** Null when the operation takes no body. */
+  readonly mediaType: string | null
+  readonly value: Readonly<Record<string, unknown>>
+}
+
+/** The bodies that the examples of an operation make up. */
+const bodiesOf = (operation: Operation): BodyExample[] => {
   const contents = childrenOf(operationNode(operation), 'requestBody', 'content')
-  if (contents.length === 0) return [{ name: 'no body', call: {} }]
+  if (contents.length === 0) return [{ name: 'no body', mediaType: null, value: {} }]
   return contents.flatMap(([mediaType, content]) =>
     examplesOf(`${operation.id} ${mediaType}`, content).map(({ name, value }) => ({
       name: `${mediaType}, example ${name}`,
-      call: bodyOf(mediaType, { ...(value as object), ...(session && live[operation.id]?.(session)) }),
+      mediaType,
+      value: value as BodyExample['value'],
     })),
   )
 }
 
 /** A form has one part, the file; all else is JSON. */
-const bodyOf = (mediaType: string, value: object): Call =>
-  mediaType === 'multipart/form-data'
-    ? { body: fileForm(...(Object.values(value) as [string])) }
-    : { body: value, headers: { 'content-type': mediaType } }
+const callWith = (mediaType: string | null, value: object): Call => {
+  if (mediaType === null) return {}
+  if (mediaType === 'multipart/form-data') return { body: fileForm(...(Object.values(value) as [string])) }
+  return { body: value, headers: { 'content-type': mediaType } }
+}
 
 /** What the examples of the parameters make up; the path is filled with what there is. */
 const parametersOf = (operation: Operation, ids: ReadonlyMap<string, string>): Call => {
@@ -153,32 +193,33 @@ const inOrder = [
   ...last.flatMap((one) => operations.filter(({ id }) => id === one)),
 ]
 
-/** The session that an answer starts or renews, if it does. */
-const sessionOf = (body: unknown): Session | null =>
-  typeof body === 'object' && body !== null && 'access_token' in body && 'refresh_token' in body
-    ? { token: String(body.access_token), refreshToken: String(body.refresh_token) }
-    : null
-
 t.test('every request is answered as success', async (t) => {
   const ids = new Map<string, string>()
-  let session: Session | null = null
+  const learned: Learned = {}
   for (const operation of inOrder) {
-    for (const { name, call } of bodiesOf(operation, session)) {
+    for (const { name, mediaType, value } of bodiesOf(operation)) {
       const { headers, ...parameters } = parametersOf(operation, ids)
+      const call = callWith(mediaType, { ...value, ...(await live[operation.id]?.(learned, value)) })
       const reply = await service.call(operation.id, {
         ...parameters,
         ...call,
         headers: { ...headers, ...call.headers },
-        token: operation.isOpen ? undefined : session?.token,
+        token: operation.isOpen ? undefined : learned.access_token,
       })
       t.ok(isSuccess(reply.status), `${operation.id}: ${name}`, { reply: reply.body })
-      session = sessionOf(reply.body) ?? session
-      const created = creates[operation.id]
-      if (created !== undefined && isSuccess(reply.status))
-        ids.set(created, (reply.body as { readonly id: string }).id)
+      if (!isSuccess(reply.status)) continue
+      if (!(reply.body instanceof Uint8Array)) Object.assign(learned, reply.body)
+      const found = finds[operation.id]
+      if (found !== undefined) ids.set(found, idIn(reply.body))
     }
   }
 })
+
+/** The id of a resource, or of the last item of a list. */
+const idIn = (body: unknown): string => {
+  const { id, items } = body as { readonly id?: string; readonly items?: readonly { readonly id: string }[] }
+  return id ?? items?.at(-1)?.id ?? 'the answer has no id'
+}
 
 t.test('the example of a stored file is that of the example of an upload', async (t) => {
   const upload = operations.find(({ id }) => id === 'addTaskAttachment')

@@ -2,12 +2,16 @@ import t, { type Test } from 'tap'
 import type { components } from '../generated/openapi.ts'
 import { type ContractOperation, loadContract, type OperationId } from '../src/contract.ts'
 import { newId } from '../src/db/ids.ts'
+import type { Permission } from '../src/domain/permissions.ts'
+import type { RequiredScope, Scope } from '../src/domain/scopes.ts'
+import { accountActions } from './fixture/accounts.ts'
+import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from './fixture/service.ts'
 
 /**
- * Every operation of the contract, asked by everybody who could ask. What is expected comes from the operation's
- * x-permission and from the table below, which says who may do what in words of its own: a rule of the service that is
- * wrong does not agree with it.
+ * Every operation of the contract, asked by everybody who could ask, in a session and with API tokens. What is expected
+ * comes from the operation's x-permission and x-scope and from the tables below, which say who may do what in words of
+ * their own: a rule of the service that is wrong does not agree with them.
  */
 
 type Schemas = components['schemas']
@@ -26,14 +30,24 @@ const everybody = personas
 const signedIn: readonly Persona[] = ['other', 'former', 'assignee', 'owner', 'admin']
 const whoSeeTheTask: readonly Persona[] = ['assignee', 'owner', 'admin']
 
-/** `owner` owns the task and its tag, and is the user whom the operations on a user are about. */
+/** `owner` owns the task, its tag, a session and an API token, and is the user whom the operations on a user are about. */
 const rules: Readonly<Record<string, Rule>> = {
   anyone: { see: everybody, may: everybody },
+  'session.see': { see: ['owner'], may: ['owner'] },
   'session.end': { see: signedIn, may: signedIn },
+  'session.end_other': { see: ['owner'], may: ['owner'] },
+  'password.change': { see: signedIn, may: signedIn },
+  'api_token.see': { see: ['owner'], may: ['owner'] },
+  'api_token.create': { see: signedIn, may: signedIn },
+  'api_token.revoke': { see: ['owner'], may: ['owner'] },
+  'second_factor.see': { see: signedIn, may: signedIn },
+  'second_factor.change': { see: signedIn, may: signedIn },
+  'audit.see': { see: signedIn, may: ['admin'] },
   'user.see': { see: signedIn, may: signedIn },
   'user.create': { see: signedIn, may: ['admin'] },
   'user.change': { see: signedIn, may: ['owner', 'admin'] },
   'user.delete': { see: signedIn, may: ['owner', 'admin'] },
+  'user.set_password': { see: signedIn, may: ['admin'] },
   'task.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'task.create': { see: signedIn, may: signedIn },
   'task.change': { see: whoSeeTheTask, may: whoSeeTheTask },
@@ -48,7 +62,71 @@ const rules: Readonly<Record<string, Rule>> = {
   'task_tag.change': { see: whoSeeTheTask, may: whoSeeTheTask },
 }
 
+/** What the contract has to say of each operation; a scope or a rule that lets more in would else pass by its own word. */
+const declared: Readonly<Record<OperationId, readonly [RequiredScope, Permission]>> = {
+  register: ['none', 'anyone'],
+  login: ['none', 'anyone'],
+  completeLogin: ['none', 'anyone'],
+  refreshToken: ['none', 'anyone'],
+  logout: ['session', 'session.end'],
+  getCurrentUser: ['users:read', 'user.see'],
+
+  listSessions: ['session', 'session.see'],
+  revokeSession: ['session', 'session.end_other'],
+
+  changePassword: ['session', 'password.change'],
+  forgotPassword: ['none', 'anyone'],
+  resetPassword: ['none', 'anyone'],
+  setUserPassword: ['session', 'user.set_password'],
+
+  listApiTokens: ['session', 'api_token.see'],
+  createApiToken: ['session', 'api_token.create'],
+  revokeApiToken: ['session', 'api_token.revoke'],
+
+  getSecondFactor: ['session', 'second_factor.see'],
+  enrolSecondFactor: ['session', 'second_factor.change'],
+  confirmSecondFactor: ['session', 'second_factor.change'],
+  disableSecondFactor: ['session', 'second_factor.change'],
+
+  listAuditEvents: ['session', 'audit.see'],
+
+  listUsers: ['users:read', 'user.see'],
+  createUser: ['users:write', 'user.create'],
+  getUser: ['users:read', 'user.see'],
+  replaceUser: ['users:write', 'user.change'],
+  updateUser: ['users:write', 'user.change'],
+  deleteUser: ['users:write', 'user.delete'],
+  listUserTasks: ['tasks:read', 'task.see'],
+
+  listTasks: ['tasks:read', 'task.see'],
+  createTask: ['tasks:write', 'task.create'],
+  getTask: ['tasks:read', 'task.see'],
+  replaceTask: ['tasks:write', 'task.change'],
+  updateTask: ['tasks:write', 'task.change'],
+  deleteTask: ['tasks:write', 'task.delete'],
+
+  listTaskAttachments: ['attachments:read', 'attachment.see'],
+  addTaskAttachment: ['attachments:write', 'attachment.add'],
+  downloadAttachment: ['attachments:read', 'attachment.see'],
+  deleteAttachment: ['attachments:write', 'attachment.delete'],
+
+  listTags: ['tags:read', 'tag.see'],
+  createTag: ['tags:write', 'tag.create'],
+  getTag: ['tags:read', 'tag.see'],
+  deleteTag: ['tags:write', 'tag.delete'],
+
+  listTaskTags: ['tags:read', 'task_tag.see'],
+  addTaskTag: ['tasks:write', 'task_tag.change'],
+  removeTaskTag: ['tasks:write', 'task_tag.change'],
+
+  getLiveness: ['none', 'anyone'],
+  getReadiness: ['none', 'anyone'],
+  getContract: ['none', 'anyone'],
+  getContractJson: ['none', 'anyone'],
+}
+
 const adminOnly: Rule = { see: signedIn, may: ['admin'] }
+const nobody: Rule = { see: signedIn, may: [] }
 const transfer: Rule = { see: whoSeeTheTask, may: ['owner', 'admin'] }
 
 const outcomeOf = (rule: Rule, persona: Persona): Outcome => {
@@ -74,15 +152,19 @@ interface Scenario {
   readonly what?: string
   /** Where a part of the operation has a rule that is finer than the operation's own. */
   readonly rule?: Rule
+  /** No API token may do it, although its scope is right. */
+  readonly inSessionOnly?: true
   readonly request?: (world: World, persona: Persona) => Call | Promise<Call>
   /** For a list that everybody may ask for: the item that only those see who pass the operation's rule. */
-  readonly lists?: (world: World) => string
+  readonly lists?: (world: World) => string | Promise<string>
   readonly check?: (t: Test, reply: Reply, persona: Persona) => void
 }
 
 const service = await startService(t)
 const contract = loadContract()
 const admin = await service.register('admin')
+const { createApiToken } = accountActions(service, admin)
+const { guard, challengeOf } = secondFactorActions(service)
 const bystanders = {
   admin,
   other: await service.register('other'),
@@ -131,12 +213,65 @@ const newUser = () => {
 const newSession = async ({ email, password }: Account) =>
   (await service.expect('login', 200, { body: { email, password } })).body
 
+/** Somebody like the persona, who may change how they sign in: nobody else needs them. */
+const doubleOf = async ({ people }: World, persona: Exclude<Persona, 'anonymous'>): Promise<Account> => {
+  if (persona === 'owner') return people.owner
+  const double = await service.register(unique())
+  if (persona === 'admin') {
+    const promotion = { params: { user_id: double.id }, body: { role: 'admin' } }
+    await service.expect('updateUser', 200, { token: admin.token, ...promotion })
+  }
+  return double
+}
+
+/** A request that changes how the one who makes it signs in, and is made by a double of the persona. */
+const byDouble =
+  (request: (account: Account) => Call | Promise<Call>) =>
+  async (world: World, persona: Persona): Promise<Call> => {
+    if (persona === 'anonymous') return { ...(await request(world.people.owner)), token: undefined }
+    const double = await doubleOf(world, persona)
+    return { token: double.token, ...(await request(double)) }
+  }
+
+const allScopes: readonly Scope[] = [
+  'tasks:read',
+  'tasks:write',
+  'tags:read',
+  'tags:write',
+  'attachments:read',
+  'attachments:write',
+  'users:read',
+  'users:write',
+]
+
+/** The id of the newest item of a list of the owner's. */
+const newestOf =
+  (operation: 'listSessions' | 'listApiTokens') =>
+  async ({ people: { owner } }: World): Promise<string> => {
+    const { body } = await service.expect(operation, 200, { token: owner.token })
+    return body.items[0]?.id ?? ''
+  }
+
+/** A code for a second factor that waits to be confirmed. */
+const enrol = async ({ token, password }: Account): Promise<string> => {
+  const { body } = await service.expect('enrolSecondFactor', 201, { token, body: { password } })
+  return authenticator(body.secret)()
+}
+
 const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
   register: [{ request: () => ({ body: newUser() }) }],
   login: [
     { request: ({ people: { owner } }) => ({ body: { email: owner.email, password: owner.password } }) },
   ],
   refreshToken: [{ request: ({ people: { owner } }) => ({ body: { refresh_token: owner.refreshToken } }) }],
+  completeLogin: [
+    {
+      async request({ people }) {
+        const { codeAt, ...owner } = await guard(people.owner)
+        return { body: { challenge: await challengeOf(owner), code: codeAt() } }
+      },
+    },
+  ],
   logout: [
     {
       request: async ({ people }, persona) =>
@@ -145,8 +280,84 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
   ],
   getCurrentUser: [{}],
 
+  listSessions: [{ lists: newestOf('listSessions') }],
+  revokeSession: [
+    {
+      async request(world) {
+        await newSession(world.people.owner)
+        return { params: { session_id: await newestOf('listSessions')(world) } }
+      },
+    },
+  ],
+
+  changePassword: [
+    {
+      request: byDouble(({ password }) => ({
+        body: { current_password: password, new_password: 'another password' },
+      })),
+    },
+  ],
+  forgotPassword: [{ request: ({ people: { owner } }) => ({ body: { email: owner.email } }) }],
+  resetPassword: [
+    {
+      async request({ people: { owner } }) {
+        await service.expect('forgotPassword', 202, { body: { email: owner.email } })
+        return { body: { token: service.mails.at(-1)?.token, new_password: 'another password' } }
+      },
+    },
+  ],
+  setUserPassword: [
+    { request: (world) => ({ ...ofOwner(world), body: { password: 'another password' } }) },
+    {
+      what: 'of their own',
+      rule: nobody,
+      request: (world, persona) => ({
+        params: { user_id: world.people[persona === 'anonymous' ? 'owner' : persona].id },
+        body: { password: 'another password' },
+      }),
+    },
+  ],
+
+  listApiTokens: [
+    {
+      async request({ people: { owner } }) {
+        await createApiToken(owner)
+        return {}
+      },
+      lists: newestOf('listApiTokens'),
+    },
+  ],
+  createApiToken: [{ request: () => ({ body: { name: 'A program', scopes: ['tasks:read'] } }) }],
+  revokeApiToken: [
+    {
+      request: async ({ people: { owner } }) => ({
+        params: { token_id: (await createApiToken(owner)).id },
+      }),
+    },
+  ],
+
+  getSecondFactor: [{}],
+  enrolSecondFactor: [{ request: byDouble(({ password }) => ({ body: { password } })) }],
+  confirmSecondFactor: [{ request: byDouble(async (account) => ({ body: { code: await enrol(account) } })) }],
+  disableSecondFactor: [
+    {
+      request: byDouble(async (account) => ({
+        body: { password: account.password, code: (await guard(account)).codeAt() },
+      })),
+    },
+  ],
+
+  listAuditEvents: [{}],
+
   listUsers: [{ lists: ({ people }) => people.owner.id }],
-  createUser: [{ request: () => ({ body: newUser() }) }],
+  createUser: [
+    { request: () => ({ body: newUser() }) },
+    {
+      what: 'who is an administrator',
+      inSessionOnly: true,
+      request: () => ({ body: { ...newUser(), role: 'admin' } }),
+    },
+  ],
   getUser: [
     {
       request: ofOwner,
@@ -157,11 +368,20 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
     },
   ],
   replaceUser: [
-    { request: (world) => ({ ...ofOwner(world), body: { ...newName(), role: 'member' } }) },
+    { request: (world) => ({ ...ofOwner(world), body: { ...nameOf(world), role: 'member' } }) },
+    {
+      what: 'with another address',
+      inSessionOnly: true,
+      request: (world) => ({
+        ...ofOwner(world),
+        body: { ...nameOf(world), ...newAddress(), role: 'member' },
+      }),
+    },
     {
       what: 'with another role',
       rule: adminOnly,
-      request: (world) => ({ ...ofOwner(world), body: { ...newName(), role: 'admin' } }),
+      inSessionOnly: true,
+      request: (world) => ({ ...ofOwner(world), body: { ...nameOf(world), role: 'admin' } }),
     },
   ],
   updateUser: [
@@ -172,8 +392,18 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
       request: (world) => ({ ...ofOwner(world), body: { display_name: 'Changed', role: 'member' } }),
     },
     {
+      what: 'with the address that it has',
+      request: (world) => ({ ...ofOwner(world), body: { email: world.people.owner.email } }),
+    },
+    {
+      what: 'with another address',
+      inSessionOnly: true,
+      request: (world) => ({ ...ofOwner(world), body: newAddress() }),
+    },
+    {
       what: 'with another role',
       rule: adminOnly,
+      inSessionOnly: true,
       request: (world) => ({ ...ofOwner(world), body: { role: 'admin' } }),
     },
   ],
@@ -282,9 +512,13 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
   getContractJson: [{}],
 }
 
-function newName() {
-  const username = unique()
-  return { username, email: `${username}@example.com`, display_name: 'Replaced' }
+/** All of the owner but the role, with a new name. */
+function nameOf({ people: { owner } }: World) {
+  return { username: unique(), email: owner.email, display_name: 'Replaced' }
+}
+
+function newAddress() {
+  return { email: `${unique()}@example.com` }
 }
 
 /** Everything that a refused write could have touched, as the administrator sees it. */
@@ -307,8 +541,18 @@ const snapshot = async (world: World): Promise<unknown> => {
     totalOf('listUsers'),
     totalOf('listTasks'),
     totalOf('listTags'),
+    service.deps.db.run(selectAccess, [world.people.owner.id]),
   ])
 }
+
+/** How the owner can sign in, as no answer shows it, and how much the audit trail holds. */
+const selectAccess = `
+  select password_hash,
+    (select array_agg(id order by id) from sessions where user_id = users.id) as sessions,
+    (select array_agg(id order by id) from api_tokens where user_id = users.id) as api_tokens,
+    (select array_agg(secret) from second_factors where user_id = users.id) as second_factors,
+    (select count(*) from audit_events) as audit_events
+  from users where id = $1`
 
 /** A problem as bytes would show it, without what names the request. */
 const anonymized = ({ status, headers, body }: Reply): string => {
@@ -329,46 +573,121 @@ const requestsForNothing = (request: Call): Call[] => {
   })
 }
 
-const tryCell = async (t: Test, operation: ContractOperation, scenario: Scenario, persona: Persona) => {
-  const own = rules[operation.permission]
-  if (own === undefined) throw new Error(`No row of the table says what ${operation.permission} means`)
+/** The row of the table for an operation. */
+const ruleOf = ({ permission }: ContractOperation): Rule => {
+  const rule = rules[permission]
+  if (rule === undefined) throw new Error(`No row of the table says what ${permission} means`)
+  return rule
+}
+
+/** With what somebody signs in: an access token, or an API token with the operation's scope and no other. */
+type Credential = 'session' | 'API token'
+
+const credentialOf = async (
+  world: World,
+  persona: Persona,
+  { scope }: ContractOperation,
+  credential: Credential,
+): Promise<string | undefined> =>
+  credential === 'session' || persona === 'anonymous' || scope === 'none' || scope === 'session'
+    ? tokenOf(world, persona)
+    : (await createApiToken(world.people[persona], { scopes: [scope] })).token
+
+const tryCell = async (
+  t: Test,
+  operation: ContractOperation,
+  scenario: Scenario,
+  persona: Persona,
+  credential: Credential,
+) => {
+  const own = ruleOf(operation)
+  const who = `${persona} (${credential})`
   const id = operation.id as OperationId
   const world = await newWorld()
-  const request = { token: tokenOf(world, persona), ...(await scenario.request?.(world, persona)) }
+  const token = await credentialOf(world, persona, operation, credential)
+  const request = { token, ...(await scenario.request?.(world, persona)) }
   const rule = scenario.rule ?? (scenario.lists ? { see: signedIn, may: signedIn } : own)
-  const expected = outcomeOf(rule, persona)
+  const inSession = outcomeOf(rule, persona)
+  const isRefused = inSession === 'allowed' && credential === 'API token' && scenario.inSessionOnly
+  const expected = isRefused ? 403 : inSession
 
   const before = expected !== 'allowed' && operation.method !== 'GET' ? await snapshot(world) : null
   const reply = await service.call(id, request)
   const outcome = reply.status < 300 ? 'allowed' : reply.status
-  t.equal(outcome, expected, `${persona}: ${expected}`)
+  t.equal(outcome, expected, `${who}: ${expected}`)
   if (outcome !== expected) t.comment(JSON.stringify(reply.body))
 
-  if (before !== null) t.strictSame(await snapshot(world), before, `${persona}: nothing has changed`)
+  if (before !== null) t.strictSame(await snapshot(world), before, `${who}: nothing has changed`)
+  if (expected === 403) t.match(reply.body, { code: 'forbidden' }, `${who}: it is the rule that refuses`)
   if (expected === 404) {
     for (const forNothing of requestsForNothing(request)) {
       const answer = await service.call(id, forNothing)
-      t.equal(anonymized(answer), anonymized(reply), `${persona}: as if it did not exist`)
+      t.equal(anonymized(answer), anonymized(reply), `${who}: as if it did not exist`)
     }
   }
   if (outcome !== 'allowed') return
   scenario.check?.(t, reply, persona)
   if (scenario.lists) {
     const { items } = reply.body as { items: { id: string }[] }
-    const listed = items.some((item) => item.id === scenario.lists?.(world))
-    t.equal(listed, own.may.includes(persona), `${persona}: the list holds what they may see`)
+    const item = await scenario.lists(world)
+    t.ok(item, 'there is something to list')
+    const listed = items.some(({ id }) => id === item)
+    t.equal(listed, own.may.includes(persona), `${who}: the list holds what they may see`)
   }
 }
 
+/** What cannot be read, wherever something stands; the path is as long as before, since the answer names it. */
+const unreadable = ({ method }: ContractOperation, { params = {} }: Call): Call => ({
+  params: Object.fromEntries(Object.entries(params).map(([name, value]) => [name, 'x'.repeat(value.length)])),
+  query: 'bogus=%ff',
+  ...(method !== 'GET' && { body: '{', headers: { 'content-type': 'text/nonsense' } }),
+})
+
+/** Someone who may do it, with an API token that has every scope but the one for it. */
+const tryWithoutScope = async (t: Test, operation: ContractOperation, scenario: Scenario) => {
+  const { scope } = operation
+  const id = operation.id as OperationId
+  const persona = ruleOf(operation).may.includes('owner') ? 'owner' : 'admin'
+  const world = await newWorld()
+  const scopes = allScopes.filter((one) => one !== scope)
+  const { token } = await createApiToken(world.people[persona], { scopes })
+  const request = { ...(await scenario.request?.(world, persona)), token }
+
+  const before = await snapshot(world)
+  const reply = await service.call(id, request)
+  t.equal(reply.status, 403)
+  t.match(reply.body, { code: 'insufficient_scope' })
+  const named = scope === 'session' ? '' : `, scope="${scope}"`
+  t.equal(
+    reply.headers.get('www-authenticate'),
+    `Bearer realm="taskwright", error="insufficient_scope"${named}`,
+  )
+  for (const other of [...requestsForNothing(request), { ...unreadable(operation, request), token }]) {
+    t.equal(anonymized(await service.call(id, other)), anonymized(reply), 'whatever is asked for')
+  }
+  t.strictSame(await snapshot(world), before, 'nothing has changed')
+}
+
+/** One who has no relation to what it is about, one who owns it, and one for whom the role is enough. */
+const holders = ['other', 'owner', 'admin'] as const
+
 for (const operation of contract.operations.values()) {
   t.test(operation.id, async (t) => {
-    const rows = Object.hasOwn(scenarios, operation.id) ? scenarios[operation.id as OperationId] : []
+    const { scope, permission } = operation
+    const id = operation.id as OperationId
+    const rows = Object.hasOwn(scenarios, id) ? scenarios[id] : []
     t.ok(rows.length > 0, 'it has a row in the matrix')
+    t.strictSame([scope, permission], declared[id], 'the contract says what it takes')
     for (const scenario of rows) {
       await t.test(scenario.what ?? 'as it is', async (t) => {
-        for (const persona of personas) await tryCell(t, operation, scenario, persona)
+        for (const persona of personas) await tryCell(t, operation, scenario, persona, 'session')
+        if (scope === 'none' || scope === 'session') return
+        for (const persona of holders) await tryCell(t, operation, scenario, persona, 'API token')
       })
     }
+    const [first] = rows
+    if (scope === 'none' || first === undefined) return
+    await t.test('with an API token without the scope', (t) => tryWithoutScope(t, operation, first))
   })
 }
 
@@ -445,12 +764,13 @@ t.test('fields that the server alone writes', async (t) => {
     { id: 'replaceTask', request: ofTask(world), read: world.task, schema: 'TaskReplace' },
     { id: 'updateTask', request: ofTask(world), read: world.task, schema: 'TaskPatch' },
     { id: 'createTag', request: {}, read: { ...world.tag, name: 'refused' }, schema: 'TagCreate' },
+    { id: 'createApiToken', request: {}, read: await createApiToken(owner), schema: 'ApiTokenCreate' },
   ] as const
 
   for (const { id, request, read, schema } of rows) {
     await t.test(id, async (t) => {
       const writable = writableFields(schema)
-      const entries = Object.entries(read)
+      const entries: [string, unknown][] = Object.entries(read)
       const good = Object.fromEntries(entries.filter(([name]) => writable.has(name)))
       const readOnly = entries.filter(([name]) => !writable.has(name))
       t.ok(readOnly.length > 0, 'there are such fields')

@@ -1,5 +1,7 @@
 import { request } from 'node:http'
 import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
 import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
@@ -9,14 +11,14 @@ import { createEmptyDatabase } from './fixture/database.ts'
 const serverUrl = process.env.DATABASE_URL
 
 /** A database for processes: a folder for the embedded one, or a server's. */
-const environmentFor = async (t: Parameters<typeof temporaryFolder>[0]): Promise<Record<string, string>> => {
+const environmentFor = async (t: Parameters<typeof temporaryFolder>[0]) => {
   const DATA_DIR = await temporaryFolder(t)
   if (serverUrl === undefined) return { DATA_DIR }
   const { options } = await createEmptyDatabase(t, serverUrl)
   return { DATA_DIR, DATABASE_URL: options.url }
 }
 
-t.test('a stop and a kill lose nothing that was acknowledged', async (t) => {
+t.test('a stop, a new secret and a kill lose nothing that was acknowledged', async (t) => {
   const environment = await environmentFor(t)
   const first = await startProcess(t, environment)
   const ada = await createClient(first.url).register('ada')
@@ -25,14 +27,16 @@ t.test('a stop and a kill lose nothing that was acknowledged', async (t) => {
   t.match(first.output(), /schema/, 'it says what it is doing')
   t.equal(await first.end('SIGTERM'), 0, 'SIGTERM ends it cleanly')
 
-  const second = await startProcess(t, environment)
+  const secret = await readFile(join(environment.DATA_DIR, 'jwt-secret'), 'utf8')
+  const JWT_SECRET = `a new secret in front of the one of the file, ${secret}`
+  const second = await startProcess(t, { ...environment, JWT_SECRET })
   const again = createClient(second.url)
   const found = await again.expect('getTask', 200, { token: ada.token, params: { task_id: kept.id } })
-  t.strictSame(found.body, kept, 'the task and the token survive a stop')
+  t.strictSame(found.body, kept, 'the task and the token survive a stop, though another secret signs')
   const { body: late } = await again.expect('createTask', 201, { token: ada.token, body: { title: 'late' } })
   t.equal(await second.end('SIGKILL'), null)
 
-  const third = await startProcess(t, environment)
+  const third = await startProcess(t, { ...environment, JWT_SECRET })
   const after = await createClient(third.url).expect('listTasks', 200, { token: ada.token })
   t.strictSame(
     after.body.items.map(({ id }) => id),

@@ -4,13 +4,15 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import t from 'tap'
 import { diskStorage } from '../src/storage/disk.ts'
+import { deriveKeys } from '../src/auth/keys.ts'
 import { sweep, uploadTimeout } from '../src/sweeper.ts'
 import { fileForm, startService } from './fixture/service.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'taskwright-sweep-'))
 const storage = await diskStorage(folder)
 const service = await startService(t, { storage })
-const { db } = service.deps
+const { db, secrets } = service.deps
+const round = { db, storage, secondFactorKeys: deriveKeys(secrets, 'second-factor'), auditDays: 365 }
 const { token } = await service.register('ada')
 t.teardown(() => rm(folder, { recursive: true, force: true }))
 
@@ -37,7 +39,7 @@ t.test('what a crash left behind is removed, and nothing else', async (t) => {
   await writeFile(abandoned, 'half a file')
   for (const path of [pathOf(orphan.key), pathOf(kept), abandoned]) await age(path)
 
-  await sweep(db, storage)
+  await sweep(round)
 
   t.same((await stored()).toSorted(), [kept, young.key].toSorted())
   const params = { attach_id: attachment.id }
@@ -56,7 +58,7 @@ t.test('a file whose removal failed is removed by the next round', async (t) => 
   // What a crash between the commit and the removal of the file leaves behind.
   await db.run('delete from tasks where id = $1', [task.id])
   t.equal((await stored()).length, before.length + 1)
-  await sweep(db, storage)
+  await sweep(round)
   t.same((await stored()).toSorted(), before.toSorted())
 })
 
@@ -70,7 +72,7 @@ t.test('a key can be used again after 24 hours', async (t) => {
   const second = await service.expect('createTask', 201, request)
   t.not(second.body.id, first.body.id, 'after them it creates')
   await db.run(`update idempotency_keys set created_at = now() - interval '24 hours 1 second'`, [])
-  await sweep(db, storage)
+  await sweep(round)
   t.same(await db.run('select from idempotency_keys', []), [], 'the sweeper forgets it')
 })
 
@@ -85,7 +87,7 @@ t.test('sessions end when they are over', async (t) => {
   ])
   await service.expect('refreshToken', 401, { body: { refresh_token: mallory.refreshToken } })
   const left = 'select from sessions where user_id = $1'
-  await sweep(db, storage)
+  await sweep(round)
   t.same(await db.run(left, [eve.id]), [], 'showing a token that was idle for too long ends its session')
   t.same(await db.run(left, [mallory.id]), [])
 })

@@ -1,5 +1,7 @@
+import Fastify from 'fastify'
 import t, { type Test } from 'tap'
 import { createAccessTokens } from '../src/auth/access-tokens.ts'
+import { newApiToken } from '../src/auth/api-tokens.ts'
 import { openDatabase } from '../src/db/client.ts'
 import { newId } from '../src/db/ids.ts'
 import { diskStorage } from '../src/storage/disk.ts'
@@ -26,7 +28,7 @@ t.test('without a database', async (t) => {
   const db = openDatabase({ kind: 'server', url: 'postgres://nobody@127.0.0.1:1/none' })
   const service = await startService(t, { db })
   t.teardown(() => db.close())
-  const tokens = createAccessTokens(service.app.jwt)
+  const tokens = await createAccessTokens(Fastify(), service.deps.secrets)
   const token = tokens.issue({ userId: newId(), sessionId: newId() })
 
   await Promise.all(
@@ -38,6 +40,10 @@ t.test('without a database', async (t) => {
       }),
     ),
   )
+
+  t.test('whose API token it is cannot be known', async (t) => {
+    isUnavailable(t, await service.call('listTasks', { token: newApiToken().token }))
+  })
 
   t.test('the process lives and explains itself', async () => {
     await service.expect('getLiveness', 200)

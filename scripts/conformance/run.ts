@@ -11,8 +11,16 @@ import { runToEnd, type Teardown } from '../run-to-end.ts'
  * follows what one answer says to the next. Every check and every phase is on, and an administrator is signed in.
  */
 
-/** Operations that can take away the rights of the one who calls them, and so are tried by one who has them to lose. */
-const leaving = ['logout', 'deleteUser', 'replaceUser', 'updateUser']
+/**
+ * Operations that can take away the rights of the one who calls them, and so are tried by some who have them to lose: each
+ * line by another administrator, together with what finds something to try them on.
+ */
+const leaving = [
+  { ids: ['replaceUser', 'updateUser'], finding: 'createUser' },
+  { ids: ['deleteUser'], finding: 'createUser' },
+  { ids: ['revokeSession'], finding: 'listSessions' },
+  { ids: ['logout'], finding: 'getCurrentUser' },
+]
 
 /** The same requests at every run, unless another seed is given: `npm run conformance -- 7`. */
 const seed = process.argv[2] ?? '1'
@@ -78,15 +86,23 @@ await runToEnd('conformance', deadline, async (t) => {
     return
   }
   await install(t)
-  const service = await startProcess(t, { DATA_DIR: await temporaryFolder(t), LOG_LEVEL: 'fatal' })
+  const service = await startProcess(t, {
+    DATA_DIR: await temporaryFolder(t),
+    LOG_LEVEL: 'fatal',
+    RATE_LIMIT: 'off',
+  })
   const client = createClient(service.url, () => undefined)
   const { token } = await client.register('admin')
-  const leaver = { username: 'leaver', email: 'leaver@example.com', password: 'a password to leave with' }
-  await client.expect('createUser', 201, { token, body: { ...leaver, role: 'admin' } })
+  const left = leaving.flatMap(({ ids }) => ids)
+  await conform(t, service.url, token, ...left.flatMap((id) => ['--exclude-operation-id', id]))
 
-  await conform(t, service.url, token, ...leaving.flatMap((id) => ['--exclude-operation-id', id]))
-  const { email, password } = leaver
-  const { body } = await client.expect('login', 200, { body: { email, password } })
-  const others = [...leaving, 'createUser']
-  await conform(t, service.url, body.access_token, ...others.flatMap((id) => ['--include-operation-id', id]))
+  for (const [index, { ids, finding }] of leaving.entries()) {
+    const email = `leaver-${index}@example.com`
+    const password = 'a password to leave with'
+    const leaver = { username: `leaver-${index}`, email, password, role: 'admin' }
+    await client.expect('createUser', 201, { token, body: leaver })
+    const { body } = await client.expect('login', 200, { body: { email, password } })
+    const which = [...ids, finding].flatMap((id) => ['--include-operation-id', id])
+    await conform(t, service.url, body.access_token, ...which)
+  }
 })

@@ -1,5 +1,7 @@
-import type { FastifyJWTOptions, JWT } from '@fastify/jwt'
+import fastifyJwt, { type FastifyJWTOptions, type JWT } from '@fastify/jwt'
+import type { FastifyInstance } from 'fastify'
 import { randomUUID } from 'node:crypto'
+import type { Secrets } from './keys.ts'
 
 /** Seconds until an access token expires. */
 export const accessTokenLifetime = 900
@@ -25,8 +27,8 @@ export interface AccessTokens {
   verify(token: string): AccessClaims | null
 }
 
-/** Options of @fastify/jwt: one algorithm, one issuer, one audience, and every claim required. */
-export const accessTokenOptions = (secret: Buffer): FastifyJWTOptions => ({
+/** One algorithm, one issuer, one audience, and every claim required. */
+const jwtOptions = (secret: Buffer): FastifyJWTOptions => ({
   secret,
   sign: { algorithm: 'HS256', iss: issuer, aud: audience, expiresIn: accessTokenLifetime },
   verify: {
@@ -39,17 +41,42 @@ export const accessTokenOptions = (secret: Buffer): FastifyJWTOptions => ({
   },
 })
 
-/** Access tokens by the plugin that `accessTokenOptions` configured. */
-export const createAccessTokens = (jwt: JWT): AccessTokens => ({
-  issue: ({ userId, sessionId }) => jwt.sign({ sub: userId, sid: sessionId, jti: randomUUID() }),
-  verify(token) {
-    try {
-      return readClaims(jwt.verify(token))
-    } catch {
+/** Access tokens by @fastify/jwt, which `app` gets once for each secret: each remembers what it has verified. */
+export const createAccessTokens = async (
+  app: FastifyInstance,
+  [newest, ...earlier]: Secrets,
+): Promise<AccessTokens> => {
+  const signer = await registerJwt(app, newest)
+  const verifiers = [signer, ...(await Promise.all(earlier.map((secret) => registerJwt(app, secret))))]
+  return {
+    issue: ({ userId, sessionId }) => signer.sign({ sub: userId, sid: sessionId, jti: randomUUID() }),
+    verify(token) {
+      for (const verifier of verifiers) {
+        const payload = verifiedPayload(verifier, token)
+        if (payload !== null) return readClaims(payload)
+      }
       return null
-    }
-  },
-})
+    },
+  }
+}
+
+/** Registers the plugin in a context of its own, since it can be in each only once. */
+const registerJwt = async (app: FastifyInstance, secret: Buffer): Promise<JWT> => {
+  const { promise, resolve } = Promise.withResolvers<JWT>()
+  await app.register(async (context) => {
+    await context.register(fastifyJwt, jwtOptions(secret))
+    resolve(context.jwt)
+  })
+  return promise
+}
+
+const verifiedPayload = (jwt: JWT, token: string): object | null => {
+  try {
+    return jwt.verify<object>(token)
+  } catch {
+    return null
+  }
+}
 
 const readClaims = (payload: object): AccessClaims | null => {
   if (!('sub' in payload && 'sid' in payload && 'aud' in payload)) return null

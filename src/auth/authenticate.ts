@@ -1,7 +1,8 @@
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems.ts'
 import type { AccessTokens } from './access-tokens.ts'
-import type { Sessions } from './sessions.ts'
+import { hashApiToken } from './api-tokens.ts'
+import type { Credentials } from './credentials.ts'
 
 /**
  * Finds out who makes a request, by its Authorization header.
@@ -11,17 +12,23 @@ import type { Sessions } from './sessions.ts'
 export type Authenticate = (authorization: string | undefined) => Promise<Principal>
 
 /** RFC 6750 §2.1: the scheme in any case, and one token. */
-const bearer = /^bearer +([\w-]+\.[\w-]+\.[\w-]+) *$/i
+const bearer = /^bearer +([\w.-]+) *$/i
 
-/** Authenticates by access tokens whose sessions are live. */
-export const createAuthenticate =
-  (accessTokens: AccessTokens, sessions: Sessions): Authenticate =>
-  async (authorization) => {
+/** Authenticates by access tokens whose sessions are live, and by API tokens. */
+export const createAuthenticate = (accessTokens: AccessTokens, credentials: Credentials): Authenticate => {
+  const principalOf = async (token: string): Promise<Principal | null> => {
+    const hash = hashApiToken(token)
+    if (hash !== null) return credentials.ofApiToken(hash)
+    const claims = accessTokens.verify(token)
+    return claims && credentials.ofSession(claims.sessionId, claims.userId)
+  }
+
+  return async (authorization) => {
     // With another scheme there is no token either, and so no error to tell of (RFC 6750 §3.1).
     if (authorization === undefined || !/^bearer\b/i.test(authorization)) throw problems.noToken()
     const token = bearer.exec(authorization)?.[1]
-    const claims = token === undefined ? null : accessTokens.verify(token)
-    const role = claims && (await sessions.roleOf(claims.sessionId, claims.userId))
-    if (claims === null || role === null) throw problems.invalidToken()
-    return { ...claims, role }
+    const principal = token === undefined ? null : await principalOf(token)
+    if (principal === null) throw problems.invalidToken()
+    return principal
   }
+}

@@ -1,9 +1,18 @@
 import { hkdfSync } from 'node:crypto'
+import type { KeyRing } from '../domain/key-ring.ts'
+
+/** The secrets in use, at least 32 bytes each: the first one signs, and all of them verify. */
+export type Secrets = readonly [newest: Buffer, ...earlier: Buffer[]]
+
+export type KeyPurpose = 'cursor' | 'idempotency' | 'sign-in' | 'second-factor'
 
 /**
- * A 32-byte key for one purpose, derived from the service's secret by HKDF-SHA256 (RFC 5869). Keys of different
- * purposes tell nothing about each other or about the secret.
+ * 32-byte keys for one purpose, derived from each secret by HKDF-SHA256 (RFC 5869). Keys of different purposes tell
+ * nothing about each other or about the secret.
  */
-export function deriveKey(secret: Buffer, purpose: 'cursor' | 'idempotency'): Buffer {
-  return Buffer.from(hkdfSync('sha256', secret, '', `taskwright ${purpose}`, 32))
+export const deriveKeys = ([newest, ...earlier]: Secrets, purpose: KeyPurpose): KeyRing => {
+  const derive = (secret: Buffer): Buffer =>
+    Buffer.from(hkdfSync('sha256', secret, '', `taskwright ${purpose}`, 32))
+  const key = derive(newest)
+  return { newest: key, all: [key, ...earlier.map(derive)] }
 }

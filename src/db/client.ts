@@ -13,6 +13,8 @@ export interface Database {
    * @throws DatabaseUnavailable when the database cannot be reached or too many statements wait for it
    */
   run(text: string, values: readonly unknown[]): Promise<readonly Readonly<Record<string, unknown>>[]>
+  /** Is told of audit events that are committed: a JSON array of them. */
+  readonly audited?: (events: string) => void
   /** Lets running statements finish, for up to 5 seconds. */
   close(): Promise<void>
 }

@@ -13,6 +13,8 @@ export interface Idempotency {
   readonly key: string
   /** Base64url of an HMAC, so that it tells nothing about a password in the body. */
   readonly fingerprint: string
+  /** Whether a fingerprint that was kept, perhaps under an earlier secret, is of this very request. */
+  readonly isFingerprint: (kept: string) => boolean
 }
 
 /** What was created: its id, its JSON text, and whether that is an earlier request's answer. */
@@ -68,10 +70,10 @@ const selectKept = statement(
 )
 
 const replay = async (db: Database, idempotency: Idempotency): Promise<Created | null> => {
-  const { principalId, operation, key, fingerprint } = idempotency
+  const { principalId, operation, key, isFingerprint } = idempotency
   const kept = onlyRow(await selectKept(db, { principal_id: principalId, operation, key }))
   if (kept === null) return null
-  if (kept.fingerprint !== fingerprint) throw new IdempotencyKeyReused()
+  if (!isFingerprint(kept.fingerprint)) throw new IdempotencyKeyReused()
   return { id: kept.resource_id, json: kept.body, replayed: true }
 }
 

@@ -46,3 +46,22 @@ export const attachmentJson = (attachment: SQL): SQL =>
     ${attachment}.id, ${attachment}.task_id, ${attachment}.file_name, ${attachment}.content_type,
     ${attachment}.size, ${attachment}.sha256, ${attachment}.uploaded_by,
     ${instantText(sql`${attachment}.created_at`)} as created_at`)
+
+export const sessionJson = (session: SQL, currentId: SQL): SQL =>
+  object(sql`
+    ${session}.id, ${instantText(sql`${session}.created_at`)} as created_at,
+    ${instantText(sql`${session}.last_used_at`)} as last_used_at,
+    ${instantText(sql`${session}.expires_at`)} as expires_at, ${session}.user_agent, ${session}.address,
+    ${session}.id = ${currentId} as is_current`)
+
+export const apiTokenJson = (token: SQL): SQL =>
+  object(sql`
+    ${token}.id, ${token}.name, ${token}.scopes, ${instantText(sql`${token}.created_at`)} as created_at,
+    ${instantText(sql`${token}.expires_at`)} as expires_at,
+    ${instantText(sql`${token}.last_used_at`)} as last_used_at`)
+
+export const auditEventJson = (event: SQL): SQL =>
+  object(sql`
+    ${event}.id, ${event}.action, ${event}.actor_id, ${event}.user_id, ${event}.session_id, ${event}.token_id,
+    ${event}.address, ${event}.user_agent, ${event}.request_id,
+    ${instantText(sql`${event}.created_at`)} as created_at`)

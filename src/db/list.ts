@@ -42,7 +42,7 @@ export interface ListSource<P extends Parameters> {
   /** Conditions on `item`; all must hold. */
   readonly where: (placeholders: Placeholders<P>, caller: CallerPlaceholders) => readonly SQL[]
   /** The JSON text of a row. */
-  readonly json: (row: SQL, caller: CallerPlaceholders) => SQL
+  readonly json: (row: SQL, caller: CallerPlaceholders, placeholders: Placeholders<P>) => SQL
 }
 
 const pageParameters = {
@@ -101,19 +101,24 @@ const compilePage = <P extends Parameters>(
 ): Compiled =>
   compile({ ...parameters, ...pageParameters }, (p) => {
     // The role is part of the shape and so a constant here: the planner sees which indexes can serve the condition.
-    const caller = { caller: p.caller, is_admin: role === 'admin' ? sql`true` : sql`false` }
+    const caller = {
+      caller: p.caller,
+      is_admin: role === 'admin' ? sql`true` : sql`false`,
+      in_session: sql`false`,
+    }
     const matching = sql`from ${from} where ${sql.join([sql`true`, ...where(p, caller)], sql` and `)}`
     const behind =
       after === null ? sql`` : sql`and (item.created_at, item.id) < (${p.after_created_at}, ${p.after_id})`
+    // NULLS LAST although there are none: without it the planner does not see that the indexes have this order.
     return sql`
       with picked as (
         select item.* ${matching} ${behind}
-        order by item.created_at desc, item.id desc limit ${p.limit} + 1 offset ${p.offset}
+        order by item.created_at desc nulls last, item.id desc nulls last limit ${p.limit} + 1 offset ${p.offset}
       ), numbered as (
-        select picked.*, row_number() over (order by created_at desc, id desc) as position from picked
+        select picked.*, row_number() over (order by created_at desc nulls last, id desc nulls last) as position from picked
       )
       select
-        '[' || coalesce(string_agg(${json(sql`numbered`, caller)}, ',' order by position)
+        '[' || coalesce(string_agg(${json(sql`numbered`, caller, p)}, ',' order by position)
           filter (where position <= ${p.limit}), '') || ']' as items,
         count(*) > ${p.limit} as more,
         max(${instantText(sql`created_at`)}) filter (where position = ${p.limit}) as created_at,

@@ -3,7 +3,7 @@ import { type Permission, permissions, type Principal } from '../domain/permissi
 import type { Placeholders } from './statement.ts'
 
 /** The parameters that every statement with a permission in it takes. */
-export const callerParameters = { caller: 'uuid', is_admin: 'bool' } as const
+export const callerParameters = { caller: 'uuid', is_admin: 'bool', in_session: 'bool' } as const
 
 export type CallerPlaceholders = Placeholders<typeof callerParameters>
 
@@ -11,6 +11,7 @@ export type CallerPlaceholders = Placeholders<typeof callerParameters>
 export const callerOf = (principal: Principal) => ({
   caller: principal.userId,
   is_admin: principal.role === 'admin',
+  in_session: principal.credential.kind === 'session',
 })
 
 type Relations = Readonly<Record<string, SQL>>
@@ -30,8 +31,19 @@ export const allowsUser = (permission: Permission, caller: CallerPlaceholders, u
   allowed(permission, {
     signed_in: sql`true`,
     self: sql`${user}.id = ${caller.caller}`,
+    self_in_session: sql`(${user}.id = ${caller.caller} and ${caller.in_session})`,
     admin: caller.is_admin,
+    admin_in_session: sql`(${caller.is_admin} and ${caller.in_session})`,
+    another_admin: sql`(${caller.is_admin} and ${user}.id <> ${caller.caller})`,
   })
+
+/** May the caller do this to what the user in `row.user_id` has for themselves: a session, an API token? */
+export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, row: SQL): SQL =>
+  allowed(permission, { self: sql`${row}.user_id = ${caller.caller}` })
+
+/** May the caller do this to the audit trail? */
+export const allowsAudit = (permission: Permission, caller: CallerPlaceholders): SQL =>
+  allowed(permission, { admin: caller.is_admin })
 
 /** May the caller do this to the task in row `task`? The fragment for "visible tasks" is that of `task.see`. */
 export const allowsTask = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>

@@ -58,8 +58,14 @@ export const sessions = pgTable(
     created_at: createdAt(),
     last_used_at: instant('last_used_at').notNull().defaultNow(),
     expires_at: instant('expires_at').notNull(),
+    /** Of the client that signed in or refreshed last. */
+    user_agent: text('user_agent'),
+    address: text('address'),
   },
-  (t) => [index('sessions_user').on(t.user_id), index('sessions_expiry').on(t.expires_at)],
+  (t) => [
+    index('sessions_user_newest').on(t.user_id, t.created_at.desc(), t.id.desc()),
+    index('sessions_expiry').on(t.expires_at),
+  ],
 )
 
 /** Spent tokens stay until they would have expired, so that showing one again is noticed. */
@@ -75,6 +81,115 @@ export const refreshTokens = pgTable(
     spent_at: instant('spent_at'),
   },
   (t) => [index('refresh_tokens_session').on(t.session_id), index('refresh_tokens_expiry').on(t.expires_at)],
+)
+
+/** A token that a program signs in with; revoking one deletes its row. */
+export const apiTokens = pgTable(
+  'api_tokens',
+  {
+    id: uuid('id').primaryKey(),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    name: text('name').notNull(),
+    /** SHA-256 of the token. */
+    hash: bytea('hash').notNull(),
+    scopes: text('scopes').array().notNull(),
+    created_at: createdAt(),
+    expires_at: instant('expires_at'),
+    last_used_at: instant('last_used_at'),
+  },
+  (t) => [
+    uniqueIndex('api_tokens_hash_unique').on(t.hash),
+    index('api_tokens_user_newest').on(t.user_id, t.created_at.desc(), t.id.desc()),
+    index('api_tokens_expiry').on(t.expires_at),
+  ],
+)
+
+/** What proves a step of signing in, once and for a short time. Using one deletes its row. */
+export const oneTimeTokens = pgTable(
+  'one_time_tokens',
+  {
+    /** SHA-256 of the token. */
+    hash: bytea('hash').primaryKey(),
+    /** `sign_in`: the password was right, the second factor is still to come. `reset_password`: sent by mail. */
+    purpose: text('purpose').notNull(),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    created_at: createdAt(),
+    expires_at: instant('expires_at').notNull(),
+  },
+  (t) => [
+    index('one_time_tokens_user').on(t.user_id, t.purpose),
+    index('one_time_tokens_expiry').on(t.expires_at),
+    check('one_time_tokens_purpose_known', sql`${t.purpose} in ('sign_in', 'reset_password')`),
+  ],
+)
+
+/** A user's TOTP secret (RFC 6238). It counts once it is confirmed. */
+export const secondFactors = pgTable('second_factors', {
+  user_id: uuid('user_id')
+    .primaryKey()
+    .references(() => users.id, { onDelete: 'cascade' }),
+  /** Sealed with a key that the database does not have. */
+  secret: bytea('secret').notNull(),
+  created_at: createdAt(),
+  confirmed_at: instant('confirmed_at'),
+  /** The time step of the last code that was taken: a code works once. */
+  last_step: bigint('last_step', { mode: 'number' }).notNull().default(0),
+})
+
+/** Recovery codes that are left; using one deletes its row. */
+export const recoveryCodes = pgTable(
+  'recovery_codes',
+  {
+    /** SHA-256 of the code. */
+    hash: bytea('hash').primaryKey(),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => secondFactors.user_id, { onDelete: 'cascade' }),
+  },
+  (t) => [index('recovery_codes_user').on(t.user_id)],
+)
+
+/** Failed attempts to prove who one is, by whom they are counted for; a success deletes the row. */
+export const attempts = pgTable(
+  'attempts',
+  {
+    /** A keyed hash: what was typed as an address may be a password. */
+    key: bytea('key').primaryKey(),
+    failures: integer('failures').notNull(),
+    last_failed_at: instant('last_failed_at').notNull(),
+    /** Until then nothing is tried. */
+    delayed_until: instant('delayed_until').notNull(),
+  },
+  (t) => [index('attempts_age').on(t.last_failed_at)],
+)
+
+/** Who did what to whose access. References nothing, since it outlives what it tells of. */
+export const auditEvents = pgTable(
+  'audit_events',
+  {
+    id: uuid('id').primaryKey(),
+    action: text('action').notNull(),
+    /** Who did it, as far as that is proven. */
+    actor_id: uuid('actor_id'),
+    /** Whose access it is about. */
+    user_id: uuid('user_id'),
+    session_id: uuid('session_id'),
+    token_id: uuid('token_id'),
+    address: text('address'),
+    user_agent: text('user_agent'),
+    request_id: text('request_id').notNull(),
+    created_at: createdAt(),
+  },
+  (t) => [
+    index('audit_events_newest').on(t.created_at.desc(), t.id.desc()),
+    index('audit_events_actor_newest').on(t.actor_id, t.created_at.desc(), t.id.desc()),
+    index('audit_events_user_newest').on(t.user_id, t.created_at.desc(), t.id.desc()),
+    index('audit_events_action_newest').on(t.action, t.created_at.desc(), t.id.desc()),
+  ],
 )
 
 /** A trigger moves `version` and `updated_at` with every change, whichever statement makes it. */

@@ -1,8 +1,14 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { Role } from '../domain/permissions.ts'
+import type { Client } from '../domain/audit.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
+import type { Principal, Role, SessionPrincipal } from '../domain/permissions.ts'
+import { attemptParameter, clearAttempts, countAttempt, waitColumn } from './attempts.ts'
+import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
 import { newId } from './ids.ts'
-import { userJson } from './json.ts'
+import { sessionJson, userJson } from './json.ts'
+import { type Page, type PageRequest, selectPage } from './list.ts'
+import { allowsOwn, callerOf, callerParameters } from './permissions.ts'
 import { onlyRow, type Placeholders, statement } from './statement.ts'
 import type { NewUser } from './users.ts'
 
@@ -22,29 +28,62 @@ const idleLifetime = sql.raw(`interval '7 days'`)
 /** A session ends after this long, however often it is refreshed. */
 const longestLifetime = sql.raw(`interval '30 days'`)
 
+/** When something was used is put down to the minute, so that using it is not one write after another. */
+export const lastUsedPrecision = sql.raw(`interval '1 minute'`)
+
+/** Reads the role of a user as it is stored. */
+export const parseRole = (text: string): Role => (text === 'admin' ? 'admin' : 'member')
+
 const person = sql.raw('person')
 
-const sessionParameters = { session_id: 'uuid', token_hash: 'bytes' } as const
-const sessionColumns = { session_id: 'text', user_id: 'text', user_json: 'text', expires_in: 'int' } as const
+/** Parameters of a statement that starts a session. */
+export const sessionParameters = { session_id: 'uuid', token_hash: 'bytes', ...auditParameters } as const
+
+/** The columns of a statement that starts a session. */
+export const sessionColumns = {
+  session_id: 'text',
+  user_id: 'text',
+  user_json: 'text',
+  expires_in: 'int',
+  ...auditColumns,
+} as const
+
+/** Values for `sessionParameters`, for a session that nobody has yet. */
+export const sessionValues = (client: Client, tokenHash: Buffer) => ({
+  session_id: newId(),
+  token_hash: tokenHash,
+  ...auditValues(client, null),
+})
 
 /** Parts of a statement that start a session for the row `person`. */
-const startSession = (p: Placeholders<typeof sessionParameters>): SQL => sql`
+export const startSession = (p: Placeholders<typeof sessionParameters>): SQL => sql`
   session as (
-    insert into sessions (id, user_id, expires_at)
-    select ${p.session_id}, id, now() + ${longestLifetime} from person returning *
+    insert into sessions (id, user_id, expires_at, user_agent, address)
+    select ${p.session_id}, id, now() + ${longestLifetime}, ${p.audit_user_agent}, ${p.audit_address}
+    from person returning *
   ), token as (
     insert into refresh_tokens (hash, session_id, expires_at)
     select ${p.token_hash}, id, now() + ${idleLifetime} from session returning *
   )`
 
+/** The event of a session that has started. */
+const signedIn = (p: Placeholders<typeof auditParameters>): SQL =>
+  sql`${auditEvent(p, 'sign_in.succeeded', { user: sql`user_id`, actor: sql`user_id`, session: sql`id` })} from session`
+
 /** What a statement with `person`, `session` and `token` answers with. Times are kept to the millisecond. */
 const startedSession = sql`
   session.id::text as session_id, person.id::text as user_id,
-  ${userJson(person, { caller: sql`person.id`, is_admin: sql`false` })} as user_json,
-  floor(extract(epoch from token.expires_at - now()::timestamptz(3)))::int as expires_in
-  from person, session, token`
+  ${userJson(person, { caller: sql`person.id`, is_admin: sql`false`, in_session: sql`true` })} as user_json,
+  floor(extract(epoch from token.expires_at - now()::timestamptz(3)))::int as expires_in`
 
-const readStarted = (
+const started = sql`person, session, token`
+
+/** The end of a statement with `person` that starts a session and puts it down. */
+export const startAuditedSession = (p: Placeholders<typeof sessionParameters>): SQL => sql`
+  ${startSession(p)}, audit as (${audit(p, signedIn(p))})
+  select ${startedSession}, ${auditColumn} from ${started}`
+
+export const readStarted = (
   row: { session_id: string; user_id: string; user_json: string; expires_in: number } | null,
 ): StartedSession | null =>
   row && {
@@ -74,8 +113,11 @@ const register = statement(
         case when exists (select from first) then 'admin' else 'member' end
       where ${p.is_open} or exists (select from first)
       returning *
-    ), ${startSession(p)}
-    select ${startedSession}`,
+    ), ${startSession(p)}, audit as (${audit(
+      p,
+      sql`${auditEvent(p, 'user.registered', { user: sql`user_id`, actor: sql`user_id`, session: sql`id` })} from session`,
+    )})
+    select ${startedSession}, ${auditColumn} from ${started}`,
 )
 
 /**
@@ -86,11 +128,12 @@ export const insertRegistration = async (
   db: Database,
   { username, email, displayName, passwordHash }: NewUser,
   isOpen: boolean,
+  client: Client,
   tokenHash: Buffer,
 ): Promise<StartedSession | null> => {
   const account = { id: newId(), username, email, display_name: displayName, password_hash: passwordHash }
-  const session = { session_id: newId(), token_hash: tokenHash }
-  return readStarted(onlyRow(await register(db, { ...account, ...session, is_open: isOpen })))
+  const values = { ...account, ...sessionValues(client, tokenHash), is_open: isOpen }
+  return readStarted(onlyRow(await register(db, values)))
 }
 
 const isRegistrationPossible = statement(
@@ -103,52 +146,123 @@ const isRegistrationPossible = statement(
 export const selectIsEmpty = async (db: Database): Promise<boolean> =>
   onlyRow(await isRegistrationPossible(db, {}))?.possible ?? false
 
-const credentials = statement(
-  { email: 'text' },
-  { id: 'text', password_hash: 'text' },
-  (p) => sql`select id::text, password_hash from users where email = ${p.email}`,
+const beginSignIn = statement(
+  { email: 'text', ...attemptParameter },
+  { wait: 'int', user_id: 'text?', password_hash: 'text?', has_second_factor: 'bool' },
+  (p) => sql`
+    with counted as (${countAttempt(p)})
+    select ${waitColumn(p)}, person.id::text as user_id, person.password_hash,
+      exists (select from second_factors where user_id = person.id and confirmed_at is not null) as has_second_factor
+    from (select) one left join users person on person.email = ${p.email}`,
 )
 
-/** The id and password hash of the user with this address, in canonical form. */
+/** What a sign-in is checked against. */
+export interface Credentials {
+  readonly userId: string
+  readonly passwordHash: string
+  readonly hasSecondFactor: boolean
+}
+
+/**
+ * Counts an attempt to sign in and looks up the account with this address, in canonical form. `wait` is the number of
+ * seconds until there may be an attempt, 0 for now. Known or unknown, an address takes the same statement.
+ */
 export const selectCredentials = async (
   db: Database,
   email: string,
-): Promise<{ readonly id: string; readonly password_hash: string } | null> =>
-  onlyRow(await credentials(db, { email }))
+  attemptKey: Buffer,
+): Promise<{ readonly wait: number; readonly credentials: Credentials | null }> => {
+  const row = onlyRow(await beginSignIn(db, { email, attempt_key: attemptKey }))
+  if (row === null) throw new Error('Counting answers with a row')
+  const { wait, user_id: userId, password_hash: passwordHash, has_second_factor: hasSecondFactor } = row
+  if (userId === null || passwordHash === null) return { wait, credentials: null }
+  return { wait, credentials: { userId, passwordHash, hasSecondFactor } }
+}
+
+/** A password that was right: whose, the hash that it was verified against, and the one to keep. */
+export interface VerifiedPassword {
+  readonly userId: string
+  readonly oldHash: string
+  readonly newHash: string
+  /** Whom its attempts are counted for. */
+  readonly attemptKey: Buffer
+}
+
+const verifiedParameters = {
+  user_id: 'uuid',
+  old_hash: 'text',
+  new_hash: 'text',
+  ...attemptParameter,
+} as const
+
+const verifiedValues = ({ userId, oldHash, newHash, attemptKey }: VerifiedPassword) => ({
+  user_id: userId,
+  old_hash: oldHash,
+  new_hash: newHash,
+  attempt_key: attemptKey,
+})
+
+/** Parts of a statement that select the row `person`, if the password is still the one that was verified. */
+const verifiedPerson = (p: Placeholders<typeof verifiedParameters>, condition: SQL): SQL => sql`
+  person as (
+    update users set password_hash = ${p.new_hash}
+    where id = ${p.user_id} and password_hash = ${p.old_hash} and ${condition} returning *
+  ), cleared as (
+    ${clearAttempts(p, person)}
+  )`
+
+const needsSecondFactor = sql`
+  exists (select from second_factors where user_id = users.id and confirmed_at is not null)`
 
 const signIn = statement(
-  { user_id: 'uuid', old_hash: 'text', new_hash: 'text', ...sessionParameters },
+  { ...verifiedParameters, ...sessionParameters },
   sessionColumns,
-  (p) => sql`
-    with person as (
-      update users set password_hash = ${p.new_hash}
-      where id = ${p.user_id} and password_hash = ${p.old_hash} returning *
-    ), ${startSession(p)}
-    select ${startedSession}`,
+  (p) => sql`with ${verifiedPerson(p, sql`not ${needsSecondFactor}`)}, ${startAuditedSession(p)}`,
 )
 
-/**
- * Starts a session for a user whose password was verified against `oldHash`; `newHash` replaces it when it was made
- * with other parameters. Null when the user or the password has changed meanwhile.
- */
+/** Starts a session. Null when the user, the password or the second factor has changed meanwhile. */
 export const insertSession = async (
   db: Database,
-  userId: string,
-  { oldHash, newHash }: { readonly oldHash: string; readonly newHash: string },
+  verified: VerifiedPassword,
+  client: Client,
   tokenHash: Buffer,
-): Promise<StartedSession | null> => {
-  const values = { user_id: userId, old_hash: oldHash, new_hash: newHash }
-  return readStarted(onlyRow(await signIn(db, { ...values, session_id: newId(), token_hash: tokenHash })))
+): Promise<StartedSession | null> =>
+  readStarted(onlyRow(await signIn(db, { ...verifiedValues(verified), ...sessionValues(client, tokenHash) })))
+
+/** Seconds for which a challenge can be answered. */
+export const challengeLifetime = 300
+
+const challenge = statement(
+  { ...verifiedParameters, token_hash: 'bytes', ...auditParameters },
+  { user_id: 'text', ...auditColumns },
+  (p) => sql`
+    with ${verifiedPerson(p, needsSecondFactor)}, challenge as (
+      insert into one_time_tokens (hash, purpose, user_id, expires_at)
+      select ${p.token_hash}, 'sign_in', id, now() + ${sql.raw(`interval '${challengeLifetime} seconds'`)} from person
+    ), audit as (${audit(p, sql`${auditEvent(p, 'sign_in.challenged', { user: sql`id` })} from person`)})
+    select id::text as user_id, ${auditColumn} from person`,
+)
+
+/** Stores the challenge of a sign-in that lacks its second factor. False when something has changed meanwhile. */
+export const insertChallenge = async (
+  db: Database,
+  verified: VerifiedPassword,
+  client: Client,
+  tokenHash: Buffer,
+): Promise<boolean> => {
+  const values = { ...verifiedValues(verified), token_hash: tokenHash, ...auditValues(client, null) }
+  return onlyRow(await challenge(db, values)) !== null
 }
 
 const rotate = statement(
-  { old_hash: 'bytes', new_hash: 'bytes' },
+  { old_hash: 'bytes', new_hash: 'bytes', ...auditParameters },
   {
     ended_session_id: 'text?',
     session_id: 'text?',
     user_id: 'text?',
     user_json: 'text?',
     expires_in: 'int?',
+    ...auditColumns,
   },
   (p) => sql`
     with spent as (
@@ -157,20 +271,25 @@ const rotate = statement(
         and sessions.id = token.session_id and sessions.expires_at > now()
       returning sessions.id
     ), session as (
-      update sessions set last_used_at = now() from spent where sessions.id = spent.id returning sessions.*
+      update sessions set last_used_at = now(), user_agent = ${p.audit_user_agent}, address = ${p.audit_address}
+      from spent where sessions.id = spent.id returning sessions.*
     ), token as (
       insert into refresh_tokens (hash, session_id, expires_at)
       select ${p.new_hash}, id, least(now() + ${idleLifetime}, expires_at) from session returning *
     ), ended as (
       delete from sessions using refresh_tokens shown
       where shown.hash = ${p.old_hash} and sessions.id = shown.session_id and not exists (select from spent)
-      returning sessions.id
+      returning sessions.id, sessions.user_id, shown.expires_at > now() and sessions.expires_at > now() as reused
     ), person as (
       select users.* from users join session on users.id = session.user_id
     ), started as (
-      select ${startedSession}
-    )
-    select ended.id::text as ended_session_id, started.session_id, started.user_id, started.user_json, started.expires_in
+      select ${startedSession} from ${started}
+    ), audit as (${audit(
+      p,
+      sql`${auditEvent(p, 'session.token_reused', { user: sql`user_id`, session: sql`id` })} from ended where reused`,
+    )})
+    select ended.id::text as ended_session_id, started.session_id, started.user_id, started.user_json,
+      started.expires_in, ${auditColumn}
     from (select) one left join ended on true left join started on true`,
 )
 
@@ -187,8 +306,10 @@ export const rotateRefreshToken = async (
   db: Database,
   oldHash: Buffer,
   newHash: Buffer,
+  client: Client,
 ): Promise<Rotation> => {
-  const row = onlyRow(await rotate(db, { old_hash: oldHash, new_hash: newHash }))
+  const values = { old_hash: oldHash, new_hash: newHash, ...auditValues(client, null) }
+  const row = onlyRow(await rotate(db, values))
   if (row?.session_id == null || row.user_id === null || row.user_json === null || row.expires_in === null) {
     return { started: null, endedSessionId: row?.ended_session_id ?? null }
   }
@@ -203,25 +324,87 @@ const live = statement(
   { session_id: 'uuid', user_id: 'uuid' },
   { role: 'text' },
   (p) => sql`
+    with used as (
+      update sessions set last_used_at = now()
+      where id = ${p.session_id} and user_id = ${p.user_id} and expires_at > now()
+        and last_used_at < now() - ${lastUsedPrecision}
+    )
     select users.role from sessions join users on users.id = sessions.user_id
     where sessions.id = ${p.session_id} and sessions.user_id = ${p.user_id} and sessions.expires_at > now()`,
 )
 
-/** The role of the user of a live session; null when the session has ended or is another user's. */
+/** The role of the user of a live session, which this uses; null when it has ended or is another user's. */
 export const selectSessionRole = async (
   db: Database,
   sessionId: string,
   userId: string,
 ): Promise<Role | null> => {
   const row = onlyRow(await live(db, { session_id: sessionId, user_id: userId }))
-  return row && (row.role === 'admin' ? 'admin' : 'member')
+  return row && parseRole(row.role)
 }
 
-const end = statement({ session_id: 'uuid' }, {}, (p) => sql`delete from sessions where id = ${p.session_id}`)
+const session = sql.raw('session')
 
-/** Ends a session with its refresh tokens. */
-export const deleteSession = async (db: Database, sessionId: string): Promise<void> => {
-  await end(db, { session_id: sessionId })
+/** A page of the principal's own sessions. */
+export const selectSessions = (db: Database, principal: SessionPrincipal, page: PageRequest): Promise<Page> =>
+  selectPage(
+    db,
+    {
+      shape: 'sessions',
+      parameters: { session_id: 'uuid' },
+      values: { session_id: principal.credential.sessionId },
+      from: sql`sessions item`,
+      where: (_p, caller) => [
+        allowsOwn('session.see', caller, sql`item`),
+        sql`item.expires_at > now()`,
+        sql`exists (
+          select from refresh_tokens token
+          where token.session_id = item.id and token.spent_at is null and token.expires_at > now())`,
+      ],
+      json: (row, _caller, p) => sessionJson(row, p.session_id),
+    },
+    principal,
+    page,
+  )
+
+const end = statement(
+  { session_id: 'uuid', ...callerParameters, ...auditParameters },
+  { id: 'text', ...auditColumns },
+  (p) => sql`
+    with session as (
+      delete from sessions session
+      where id = ${p.session_id} and ${allowsOwn('session.end_other', p, session)} and expires_at > now() returning *
+    ), audit as (${audit(
+      p,
+      sql`${auditEvent(p, 'session.ended', { user: sql`user_id`, session: sql`id` })} from session`,
+    )})
+    select id::text, ${auditColumn} from session`,
+)
+
+/** Ends a session of the principal, with its refresh tokens. */
+export const deleteSession = async (
+  db: Database,
+  principal: Principal,
+  client: Client,
+  sessionId: string,
+): Promise<Outcome<unknown>> => {
+  const values = { session_id: sessionId, ...callerOf(principal), ...auditValues(client, principal) }
+  return found(onlyRow(await end(db, values)))
+}
+
+const endAll = statement(
+  { ...callerParameters, ...auditParameters },
+  auditColumns,
+  (p) => sql`
+    with session as (
+      delete from sessions session where ${allowsOwn('session.end_other', p, session)}
+    ), audit as (${audit(p, auditEvent(p, 'session.all_ended', { user: p.caller }))})
+    select ${auditColumn}`,
+)
+
+/** Ends every session of the principal. */
+export const deleteSessions = async (db: Database, principal: Principal, client: Client): Promise<void> => {
+  await endAll(db, { ...callerOf(principal), ...auditValues(client, principal) })
 }
 
 /** Removes sessions that are over, and spent tokens whose reuse would no longer tell anything. */
@@ -231,4 +414,11 @@ export const removeExpiredSessions = statement(
   () => sql`
     with over as (delete from sessions where expires_at <= now())
     delete from refresh_tokens where expires_at <= now() and spent_at is not null`,
+)
+
+/** Removes one-time tokens that are no good any more; those for passwords count against the mails of an hour. */
+export const removeExpiredOneTimeTokens = statement(
+  {},
+  {},
+  () => sql`delete from one_time_tokens where expires_at <= now() - interval '1 hour'`,
 )

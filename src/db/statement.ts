@@ -5,12 +5,14 @@ import type { Database } from './client.ts'
 
 interface ParameterTypes {
   uuid: string
+  'uuid?': string | null
   text: string
   'text?': string | null
   int: number
   int8: number
   bool: boolean
   instant: string
+  'instant?': string | null
   bytes: Buffer
   json: object
   'uuid[]': readonly string[]
@@ -25,6 +27,7 @@ interface ColumnTypes {
   int8: number
   'int?': number | null
   bool: boolean
+  bytes: Buffer
 }
 
 type ParameterType = keyof ParameterTypes
@@ -46,12 +49,14 @@ export type Statement<P extends Parameters, C extends Columns> = (
 
 const postgresTypes: Record<ParameterType, string> = {
   uuid: 'uuid',
+  'uuid?': 'uuid',
   text: 'text',
   'text?': 'text',
   int: 'int',
   int8: 'bigint',
   bool: 'bool',
   instant: 'timestamptz',
+  'instant?': 'timestamptz',
   bytes: 'bytea',
   json: 'jsonb',
   'uuid[]': 'uuid[]',
@@ -89,7 +94,10 @@ export const compile = <P extends Parameters>(
   return { text, params }
 }
 
-/** Runs a compiled statement; rows are checked against `columns` on the way out. */
+/**
+ * Runs a compiled statement; rows are checked against `columns` on the way out. What a statement put down for the audit
+ * trail is its column `audit`, and is reported once it is committed.
+ */
 export const runCompiled = async <C extends Columns>(
   db: Database,
   { text, params }: Compiled,
@@ -97,7 +105,10 @@ export const runCompiled = async <C extends Columns>(
   values: Readonly<Record<string, unknown>>,
 ): Promise<Row<C>[]> => {
   const rows = await db.run(text, fillPlaceholders(params, encode(values)))
-  return rows.map((row) => parseRow(columns, row))
+  return rows.map((row) => {
+    if (typeof row.audit === 'string') db.audited?.(row.audit)
+    return parseRow(columns, row)
+  })
 }
 
 /** The only row of a statement that answers with at most one. */
@@ -142,6 +153,8 @@ const isOfType = (value: unknown, type: keyof ColumnTypes): boolean => {
       return value === null || Number.isSafeInteger(value)
     case 'bool':
       return typeof value === 'boolean'
+    case 'bytes':
+      return Buffer.isBuffer(value)
   }
 }
 

@@ -1,6 +1,8 @@
 import { type SQL, sql } from 'drizzle-orm'
+import type { Client } from '../domain/audit.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
+import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
 import {
   type Created,
@@ -69,18 +71,21 @@ const insert = statement(
     password_hash: 'text',
     ...callerParameters,
     ...idempotencyParameters,
+    ...auditParameters,
   },
-  { json: 'text' },
+  { json: 'text', ...auditColumns },
   (p) => sql`
     with person as (
       insert into users (id, username, email, display_name, role, password_hash)
-      values (${p.id}, ${p.username}, ${p.email}, ${p.display_name}, ${p.role}, ${p.password_hash}) returning *
+      select ${p.id}, ${p.username}, ${p.email}, ${p.display_name}, ${p.role}, ${p.password_hash}
+      where ${p.role} <> 'admin' or ${allowsUser('user.create_admin', p, user)}
+      returning *
     ), created as (
       select id, ${userJson(user, p)} as json from person
     ), kept as (
       ${keepAnswer(p, sql`created`)}
-    )
-    select json from created`,
+    ), audit as (${audit(p, sql`${auditEvent(p, 'user.created', { user: sql`id` })} from person`)})
+    select json, ${auditColumn} from created`,
 )
 
 /**
@@ -91,27 +96,23 @@ export const insertUser = (
   db: Database,
   principal: Principal,
   newUser: () => Promise<NewUser & { readonly role: Role }>,
+  client: Client,
   idempotency: Idempotency | null,
-): Promise<Created> =>
-  createOnce(
-    db,
-    idempotency,
-    async () => create(db, principal, await newUser(), idempotency),
-    (earlier) => earlier,
-  )
+): Promise<Outcome<Created>> =>
+  createOnce(db, idempotency, async () => create(db, principal, await newUser(), client, idempotency), done)
 
 const create = async (
   db: Database,
   principal: Principal,
   { username, email, displayName, role, passwordHash }: NewUser & { readonly role: Role },
+  client: Client,
   idempotency: Idempotency | null,
-): Promise<Created> => {
+): Promise<Outcome<Created>> => {
   const id = newId()
-  const values = { id, username, email, display_name: displayName, role, password_hash: passwordHash }
-  const rows = await insert(db, { ...values, ...callerOf(principal), ...idempotencyValues(idempotency) })
-  const row = onlyRow(rows)
-  if (row === null) throw new Error('A creation answers with a row')
-  return { id, json: row.json, replayed: false }
+  const fields = { id, username, email, display_name: displayName, role, password_hash: passwordHash }
+  const values = { ...fields, ...callerOf(principal), ...idempotencyValues(idempotency) }
+  const row = onlyRow(await insert(db, { ...values, ...auditValues(client, principal) }))
+  return row === null ? { outcome: 'forbidden' } : done({ id, json: row.json, replayed: false })
 }
 
 /**
@@ -124,8 +125,16 @@ const lockedAdmins = (isNeeded: SQL): SQL =>
 const whenLastAdmin = sql`when target.role = 'admin' and not exists (select from admins where admins.id <> target.id)`
 
 const update = statement(
-  { id: 'uuid', patch: 'json', demotes: 'bool', ...callerParameters, ...ifMatchParameter },
-  { outcome: 'text', json: 'text?', version: 'int?', shows_email: 'bool' },
+  {
+    id: 'uuid',
+    patch: 'json',
+    demotes: 'bool',
+    role_audit_id: 'uuid',
+    ...callerParameters,
+    ...ifMatchParameter,
+    ...auditParameters,
+  },
+  { outcome: 'text', json: 'text?', version: 'int?', shows_email: 'bool', ...auditColumns },
   (p) => sql`
     with admins as materialized (
       ${lockedAdmins(p.demotes)}
@@ -136,7 +145,8 @@ const update = statement(
     ), checked as (
       select id, ${checkedOutcome(
         sql`${allowsUser('user.change', p, sql`target`)} and (
-          coalesce(${p.patch} ->> 'role' = target.role, true) or ${allowsUser('user.change_role', p, sql`target`)})`,
+          coalesce(${p.patch} ->> 'role' = target.role, true) or ${allowsUser('user.change_role', p, sql`target`)}) and (
+          coalesce(${p.patch} ->> 'email' = target.email, true) or ${allowsUser('user.change_email', p, sql`target`)})`,
         sql`target.version::text`,
         p.if_match,
         sql`${whenLastAdmin} and ${p.demotes} then 'last_admin'`,
@@ -150,9 +160,20 @@ const update = statement(
         role = coalesce(${p.patch} ->> 'role', person.role)
       from checked where person.id = checked.id and checked.outcome = 'done'
       returning person.*
-    )
+    ), voided as (
+      delete from one_time_tokens using changed join target using (id)
+      where user_id = changed.id and changed.email <> target.email
+    ), audit as (${audit(
+      p,
+      sql`
+        ${auditEvent(p, 'user.email_changed', { user: sql`id` })} from changed join target using (id)
+        where changed.email <> target.email
+        union all
+        ${auditEvent(p, 'user.role_changed', { user: sql`id`, id: p.role_audit_id })} from changed join target using (id)
+        where changed.role <> target.role`,
+    )})
     select outcome, ${userJson(sql`changed`, p)} as json, changed.version,
-      coalesce(${allowsUser('user.see_email', p, sql`changed`)}, false) as shows_email
+      coalesce(${allowsUser('user.see_email', p, sql`changed`)}, false) as shows_email, ${auditColumn}
     from checked left join changed on true`,
 )
 
@@ -162,18 +183,25 @@ export const updateUser = async (
   principal: Principal,
   id: string,
   change: UserChange,
+  client: Client,
   ifMatch: readonly string[] | null,
 ): Promise<Outcome<UserRow>> => {
-  const values = { id, patch: change, demotes: change.role === 'member', if_match: ifMatch }
-  const result = readOutcome(onlyRow(await update(db, { ...values, ...callerOf(principal) })))
+  const fields = { id, patch: change, demotes: change.role === 'member', if_match: ifMatch }
+  const values = {
+    ...fields,
+    role_audit_id: newId(),
+    ...callerOf(principal),
+    ...auditValues(client, principal),
+  }
+  const result = readOutcome(onlyRow(await update(db, values)))
   if (result.outcome !== 'done') return result
   const { json, version, shows_email } = result.value
   return json === null || version === null ? missing : done({ json, version, shows_email })
 }
 
 const remove = statement(
-  { id: 'uuid', ...callerParameters, ...ifMatchParameter },
-  { outcome: 'text' },
+  { id: 'uuid', ...callerParameters, ...ifMatchParameter, ...auditParameters },
+  { outcome: 'text', ...auditColumns },
   (p) => sql`
     with admins as materialized (
       ${lockedAdmins(sql`exists (select from users person where person.id = ${p.id} and person.role = 'admin')`)}
@@ -190,9 +218,9 @@ const remove = statement(
       )} as outcome
       from target
     ), removed as (
-      delete from users using checked where users.id = checked.id and checked.outcome = 'done'
-    )
-    select outcome from checked`,
+      delete from users using checked where users.id = checked.id and checked.outcome = 'done' returning users.id
+    ), audit as (${audit(p, sql`${auditEvent(p, 'user.deleted', { user: sql`id` })} from removed`)})
+    select outcome, ${auditColumn} from checked`,
 )
 
 /** Deletes a user with their tasks, tags and sessions; files follow through the outbox. */
@@ -200,9 +228,12 @@ export const deleteUser = async (
   db: Database,
   principal: Principal,
   id: string,
+  client: Client,
   ifMatch: readonly string[] | null,
-): Promise<Outcome<unknown>> =>
-  readOutcome(onlyRow(await remove(db, { id, ...callerOf(principal), if_match: ifMatch })))
+): Promise<Outcome<unknown>> => {
+  const values = { id, ...callerOf(principal), if_match: ifMatch, ...auditValues(client, principal) }
+  return readOutcome(onlyRow(await remove(db, values)))
+}
 
 /** A page of the users, as the principal sees them. */
 export const selectUsers = (db: Database, principal: Principal, page: PageRequest): Promise<Page> =>

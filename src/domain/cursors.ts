@@ -1,4 +1,5 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { KeyRing } from './key-ring.ts'
 
 /** Where a page ended: the sort key and id of its last item, newest first. */
 export interface Position {
@@ -25,20 +26,23 @@ const seal = (key: Buffer, scope: CursorScope, payload: string): Buffer =>
     .subarray(0, macBytes)
 
 /** Makes the opaque cursor that continues after `position`: version byte, MAC and position, in base64url. */
-export const encodeCursor = (key: Buffer, scope: CursorScope, position: Position): string => {
+export const encodeCursor = (keys: KeyRing, scope: CursorScope, position: Position): string => {
   const payload = `${position.createdAt} ${position.id}`
-  return Buffer.concat([Buffer.of(version), seal(key, scope, payload), Buffer.from(payload)]).toString(
-    'base64url',
-  )
+  return Buffer.concat([
+    Buffer.of(version),
+    seal(keys.newest, scope, payload),
+    Buffer.from(payload),
+  ]).toString('base64url')
 }
 
 /** Reads a cursor; null when it was not made by this service for this very scope. */
-export const decodeCursor = (key: Buffer, scope: CursorScope, cursor: string): Position | null => {
+export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Position | null => {
   const bytes = Buffer.from(cursor, 'base64url')
   if (bytes.toString('base64url') !== cursor || bytes[0] !== version || bytes.length <= 1 + macBytes)
     return null
   const payload = bytes.subarray(1 + macBytes).toString()
-  if (!timingSafeEqual(bytes.subarray(1, 1 + macBytes), seal(key, scope, payload))) return null
+  const mac = bytes.subarray(1, 1 + macBytes)
+  if (!keys.all.some((key) => timingSafeEqual(mac, seal(key, scope, payload)))) return null
   const [createdAt, id] = payload.split(' ')
   if (createdAt === undefined || id === undefined || !instant.test(createdAt) || !uuid.test(id)) return null
   return { createdAt, id }

@@ -1,15 +1,30 @@
+import type { RequiredScope, Scope } from './scopes.ts'
+
 /**
  * Who may do what, as data. Each key is the `x-permission` of an operation or a finer rule within one; each value
  * names the relations to the resource of which one is enough. `src/db/permissions.ts` compiles them into WHERE.
  */
 export const permissions = {
   anyone: ['anyone'],
+  'session.see': ['self'],
   'session.end': ['signed_in'],
+  'session.end_other': ['self'],
+  'password.change': ['signed_in'],
+  'api_token.see': ['self'],
+  'api_token.create': ['signed_in'],
+  'api_token.revoke': ['self'],
+  'second_factor.see': ['signed_in'],
+  'second_factor.change': ['signed_in'],
+  'audit.see': ['admin'],
   'user.see': ['signed_in'],
   'user.see_email': ['self', 'admin'],
   'user.create': ['admin'],
+  'user.create_admin': ['admin_in_session'],
   'user.change': ['self', 'admin'],
-  'user.change_role': ['admin'],
+  // Whoever has the address can have the password reset, so an API token must not change it.
+  'user.change_email': ['self_in_session', 'admin_in_session'],
+  'user.change_role': ['admin_in_session'],
+  'user.set_password': ['another_admin'],
   'user.delete': ['self', 'admin'],
   'task.see': ['owner', 'assignee', 'admin'],
   'task.create': ['signed_in'],
@@ -30,22 +45,38 @@ export const permissions = {
 export type Permission = keyof typeof permissions
 export type Role = 'member' | 'admin'
 
-/** Who makes a request: the user and session that the access token proved, with the user's role as of now. */
+/** What a principal showed: the access token of a session, or an API token. */
+export type Credential =
+  | { readonly kind: 'session'; readonly sessionId: string }
+  | { readonly kind: 'api_token'; readonly tokenId: string; readonly scopes: readonly Scope[] }
+
+/** Who makes a request: the user whom the bearer token proved, with the user's role as of now. */
 export interface Principal {
   readonly userId: string
-  readonly sessionId: string
   readonly role: Role
+  readonly credential: Credential
+}
+
+/** A principal who is signed in, and no program with an API token. */
+export interface SessionPrincipal extends Principal {
+  readonly credential: Extract<Credential, { kind: 'session' }>
 }
 
 /** Whether a contract's `x-permission` names a rule that exists here. */
 export const isPermission = (name: unknown): name is Permission =>
   typeof name === 'string' && Object.hasOwn(permissions, name)
 
+const administrators = new Set<string>(['admin', 'admin_in_session', 'another_admin'])
+
 /**
- * Whether the principal's role alone refuses the permission, so that no row needs to be looked at: only
- * administrators pass a rule whose sole relation is `admin`.
+ * Whether the principal's role alone refuses the permission, so that no row needs to be looked at: only administrators
+ * pass a rule that names no other relation.
  */
-export const roleRefuses = (permission: Permission, role: Role): boolean => {
-  const relations: readonly string[] = permissions[permission]
-  return relations.every((relation) => relation === 'admin') && role !== 'admin'
+export const roleRefuses = (permission: Permission, role: Role): boolean =>
+  role !== 'admin' && permissions[permission].every((relation) => administrators.has(relation))
+
+/** Whether the credential is not enough for an operation with this scope, whoever it belongs to. */
+export const scopeRefuses = (scope: RequiredScope, credential: Credential): boolean => {
+  if (scope === 'none' || credential.kind === 'session') return false
+  return scope === 'session' || !credential.scopes.includes(scope)
 }

@@ -101,5 +101,5 @@ const fileHeaders = ({ file_name, sha256, created_at }: AttachmentFile, etag: st
   'last-modified': new Date(created_at).toUTCString(),
   'content-disposition': createDisposition(file_name),
   'repr-digest': `sha-256=:${Buffer.from(sha256, 'hex').toString('base64')}:`,
-  'content-security-policy': "sandbox; default-src 'none'",
+  'content-security-policy': "sandbox; default-src 'none'; frame-ancestors 'none'",
 })

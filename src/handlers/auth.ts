@@ -1,19 +1,30 @@
 import type { components } from '../../generated/openapi.ts'
 import { type AccessTokens, accessTokenLifetime } from '../auth/access-tokens.ts'
+import type { AttemptKeys } from '../auth/attempts.ts'
+import type { Credentials } from '../auth/credentials.ts'
+import { hashChallenge, hashRefreshToken, newChallenge, newRefreshToken } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
-import { hashRefreshToken, newRefreshToken } from '../auth/refresh-tokens.ts'
-import type { Sessions } from '../auth/sessions.ts'
+import { readCode } from '../auth/second-factor.ts'
+import { insertAttempt } from '../db/attempts.ts'
+import { insertFailure } from '../db/audit.ts'
 import type { Database } from '../db/client.ts'
+import { insertSessionBySecondFactor, selectChallenged } from '../db/second-factors.ts'
 import {
+  challengeLifetime,
   deleteSession,
+  deleteSessions,
+  insertChallenge,
   insertRegistration,
   insertSession,
   rotateRefreshToken,
   selectCredentials,
   selectIsEmpty,
   type StartedSession,
+  type VerifiedPassword,
 } from '../db/sessions.ts'
+import type { Client } from '../domain/audit.ts'
 import { type JsonText, jsonText } from '../domain/json-text.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
 import type { Handlers } from '../operation.ts'
 import { problems } from '../problems.ts'
 
@@ -21,54 +32,105 @@ interface Deps {
   readonly db: Database
   readonly accessTokens: AccessTokens
   readonly passwords: PasswordHasher
-  readonly sessions: Sessions
+  readonly credentials: Credentials
+  readonly attemptKeys: AttemptKeys
+  readonly secondFactorKeys: KeyRing
   /** Whether anybody may register, and not the first user alone. */
   readonly isRegistrationOpen: boolean
 }
 
-/** The operations of the contract's tag `auth`. */
-export const authHandlers = ({ db, accessTokens, passwords, sessions, isRegistrationOpen }: Deps) =>
+/** The operations of the contract's tag `auth`, but for those on the signed-in user. */
+export const authHandlers = ({
+  db,
+  accessTokens,
+  passwords,
+  credentials,
+  attemptKeys,
+  secondFactorKeys,
+  isRegistrationOpen,
+}: Deps) =>
   ({
-    async register({ body }) {
+    async register({ body, client }) {
       if (!isRegistrationOpen && !(await selectIsEmpty(db))) throw problems.registrationClosed()
       const { username, email, password, display_name: displayName = username } = body
       const passwordHash = await passwords.hash(password)
       const refresh = newRefreshToken()
       const account = { username, email, displayName, passwordHash }
-      const started = await insertRegistration(db, account, isRegistrationOpen, refresh.hash)
+      const started = await insertRegistration(db, account, isRegistrationOpen, client, refresh.hash)
       if (started === null) throw problems.registrationClosed()
       const headers = { location: `/users/${started.userId}` }
       return { status: 201, headers, body: tokensOf(accessTokens, started, refresh.token) }
     },
 
-    async login({ body }) {
-      const credentials = await selectCredentials(db, body.email)
-      const { valid, rehash } = await passwords.verify(credentials?.password_hash ?? null, body.password)
-      if (credentials === null || !valid) throw problems.wrongPassword()
-      const oldHash = credentials.password_hash
-      const newHash = rehash ? await passwords.hash(body.password) : oldHash
+    async login({ body, client }) {
+      const { email, password } = body
+      const attemptKey = attemptKeys.ofSignIn(email, client)
+      const { wait, credentials: found } = await selectCredentials(db, email, attemptKey)
+      if (wait > 0) throw problems.tooManyAttempts(wait)
+      const { valid, rehash } = await passwords.verify(found?.passwordHash ?? null, password)
+      if (found === null || !valid) {
+        await insertFailure(db, 'sign_in.failed', { client, principal: null, userId: found?.userId ?? null })
+        throw problems.wrongPassword()
+      }
+      const { userId, passwordHash: oldHash } = found
+      const newHash = rehash ? await passwords.hash(password) : oldHash
+      const verified = { userId, oldHash, newHash, attemptKey }
+      if (found.hasSecondFactor) throw await challenge(db, verified, client)
       const refresh = newRefreshToken()
-      const started = await insertSession(db, credentials.id, { oldHash, newHash }, refresh.hash)
+      const started = await insertSession(db, verified, client, refresh.hash)
       if (started === null) throw problems.wrongPassword()
       return { status: 200, body: tokensOf(accessTokens, started, refresh.token) }
     },
 
-    async refreshToken({ body }) {
+    async completeLogin({ body, client }) {
+      const challengeHash = hashChallenge(body.challenge)
+      const factor = challengeHash && (await selectChallenged(db, challengeHash))
+      if (challengeHash === null || factor === null) throw problems.wrongSecondFactor()
+      const { userId } = factor
+      const attemptKey = attemptKeys.ofSecondFactor(userId)
+      const wait = await insertAttempt(db, attemptKey)
+      if (wait > 0) throw problems.tooManyAttempts(wait)
+      const code = readCode(secondFactorKeys, factor, body.code)
+      const refresh = newRefreshToken()
+      const proof = code && { challengeHash, code, attemptKey }
+      const started = proof && (await insertSessionBySecondFactor(db, userId, proof, client, refresh.hash))
+      if (started === null) {
+        await insertFailure(db, 'sign_in.failed', { client, principal: null, userId })
+        throw problems.wrongSecondFactor()
+      }
+      return { status: 200, body: tokensOf(accessTokens, started, refresh.token) }
+    },
+
+    async refreshToken({ body, client }) {
       const shown = hashRefreshToken(body.refresh_token)
       if (shown === null) throw problems.invalidRefreshToken()
       const refresh = newRefreshToken()
-      const { started, endedSessionId } = await rotateRefreshToken(db, shown, refresh.hash)
-      if (endedSessionId !== null) sessions.forgetSession(endedSessionId)
+      const { started, endedSessionId } = await rotateRefreshToken(db, shown, refresh.hash, client)
+      if (endedSessionId !== null) credentials.forgetSession(endedSessionId)
       if (started === null) throw problems.invalidRefreshToken()
       return { status: 200, body: tokensOf(accessTokens, started, refresh.token) }
     },
 
-    async logout({ principal }) {
-      await deleteSession(db, principal.sessionId)
-      sessions.forgetSession(principal.sessionId)
+    async logout({ principal, query, client }) {
+      const { userId, credential } = principal
+      if (query?.everywhere === true) {
+        await deleteSessions(db, principal, client)
+        credentials.forgetUser(userId)
+      } else {
+        await deleteSession(db, principal, client, credential.sessionId)
+        credentials.forgetSession(credential.sessionId)
+      }
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>
+
+/** Stores a challenge for the second factor, and answers with the problem that asks for it. */
+const challenge = async (db: Database, verified: VerifiedPassword, client: Client): Promise<Error> => {
+  const { token, hash } = newChallenge()
+  return (await insertChallenge(db, verified, client, hash))
+    ? problems.secondFactorRequired(token, challengeLifetime)
+    : problems.wrongPassword()
+}
 
 const tokensOf = (
   accessTokens: AccessTokens,

@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
-import type { Sessions } from '../auth/sessions.ts'
+import type { Credentials } from '../auth/credentials.ts'
 import type { Database } from '../db/client.ts'
 import { selectTasks } from '../db/tasks.ts'
 import { deleteUser, insertUser, selectUser, selectUsers, updateUser, type UserRow } from '../db/users.ts'
@@ -15,21 +15,21 @@ interface Deps {
   readonly db: Database
   readonly paging: Paging
   readonly passwords: PasswordHasher
-  readonly sessions: Sessions
+  readonly credentials: Credentials
   readonly sweeper: Sweeper
 }
 
 type User = components['schemas']['User']
 
 /** The operations of the contract's tag `users`. */
-export const userHandlers = ({ db, paging, passwords, sessions, sweeper }: Deps) =>
+export const userHandlers = ({ db, paging, passwords, credentials, sweeper }: Deps) =>
   ({
     async listUsers({ path, principal, query }) {
       const { request, answer } = paging(path, principal, query)
       return answer(await selectUsers(db, principal, request))
     },
 
-    async createUser({ body, principal, idempotency }) {
+    async createUser({ body, principal, client, idempotency }) {
       const { username, email, password, display_name: displayName = username, role = 'member' } = body
       const newUser = async () => ({
         username,
@@ -38,7 +38,7 @@ export const userHandlers = ({ db, paging, passwords, sessions, sweeper }: Deps)
         role,
         passwordHash: await passwords.hash(password),
       })
-      const user = await insertUser(db, principal, newUser, idempotency)
+      const user = expectDone(await insertUser(db, principal, newUser, client, idempotency))
       return created<User>(`/users/${user.id}`, quoteETag(1), user)
     },
 
@@ -46,21 +46,21 @@ export const userHandlers = ({ db, paging, passwords, sessions, sweeper }: Deps)
       return userAnswer(expectDone(await selectUser(db, principal, params.user_id)))
     },
 
-    async replaceUser({ params, body, principal, ifMatch }) {
-      const user = expectDone(await updateUser(db, principal, params.user_id, body, ifMatch))
-      sessions.forgetUser(params.user_id.toLowerCase())
+    async replaceUser({ params, body, principal, client, ifMatch }) {
+      const user = expectDone(await updateUser(db, principal, params.user_id, body, client, ifMatch))
+      credentials.forgetUser(params.user_id.toLowerCase())
       return userAnswer(user)
     },
 
-    async updateUser({ params, body, principal, ifMatch }) {
-      const user = expectDone(await updateUser(db, principal, params.user_id, body, ifMatch))
-      sessions.forgetUser(params.user_id.toLowerCase())
+    async updateUser({ params, body, principal, client, ifMatch }) {
+      const user = expectDone(await updateUser(db, principal, params.user_id, body, client, ifMatch))
+      credentials.forgetUser(params.user_id.toLowerCase())
       return userAnswer(user)
     },
 
-    async deleteUser({ params, principal, ifMatch }) {
-      expectDone(await deleteUser(db, principal, params.user_id, ifMatch))
-      sessions.forgetUser(params.user_id.toLowerCase())
+    async deleteUser({ params, principal, client, ifMatch }) {
+      expectDone(await deleteUser(db, principal, params.user_id, client, ifMatch))
+      credentials.forgetUser(params.user_id.toLowerCase())
       sweeper.wake()
       return { status: 204 }
     },

@@ -3,11 +3,14 @@ import { createHmac } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { ContractOperation } from '../contract.ts'
 import type { Idempotency } from '../db/idempotency.ts'
+import { type Client, longestUserAgent } from '../domain/audit.ts'
 import { matchesWeakly, parseETagList } from '../domain/conditional.ts'
 import type { JsonText } from '../domain/json-text.ts'
-import { type Principal, roleRefuses } from '../domain/permissions.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
+import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import type { FileBody } from '../operation.ts'
-import { problems } from '../problems.ts'
+import { Problem, problems } from '../problems.ts'
+import type { Limit } from './rate-limit.ts'
 import { largestFormOverhead, readFileForm } from './upload.ts'
 import { pathOf } from './url.ts'
 
@@ -20,7 +23,9 @@ import { pathOf } from './url.ts'
 export interface AdapterDeps {
   /** Finds out who asks, by the Authorization header; throws the problem when it is nobody. */
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
-  readonly idempotencyKey: Buffer
+  readonly limit: Limit
+  /** Fingerprint the requests that have an Idempotency-Key. */
+  readonly fingerprintKeys: KeyRing
   /** In front of every Location; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
   readonly attachmentMaxBytes: number
@@ -46,8 +51,11 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
   const principals = new WeakMap<FastifyRequest, Principal>()
 
   return {
-    async onRequest(request: FastifyRequest): Promise<void> {
-      if (!operation.isOpen) principals.set(request, await deps.authenticate(request.headers.authorization))
+    async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+      const principal = operation.isOpen ? null : await identify(request, reply, deps)
+      if (principal !== null) principals.set(request, principal)
+      await deps.limit(request, reply, operation.rateLimit, principal)
+      checkScope(operation, principal)
       // The type of no content says nothing. Without it the parser of bodies sees whatever comes all the same.
       if (operation.mediaTypes.length === 0) delete request.headers['content-type']
       checkMediaType(operation, request)
@@ -63,6 +71,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         query: request.query,
         body: isForm(operation) ? readFileForm(request, deps.attachmentMaxBytes) : request.body,
         principal,
+        client: clientOf(request),
         path: pathOf(request.url),
         headers: conditionsOf(request),
         ifMatch,
@@ -80,6 +89,31 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
     },
   } satisfies { onRequest: unknown; handler: RouteHandlerMethod }
 }
+
+/** Who asks. An attempt that fails counts for the network that it came from. */
+const identify = async (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { authenticate, limit }: AdapterDeps,
+): Promise<Principal> => {
+  try {
+    return await authenticate(request.headers.authorization)
+  } catch (error) {
+    if (error instanceof Problem && error.status === 401) await limit(request, reply, 'anonymous', null)
+    throw error
+  }
+}
+
+/** Before the body is read: a token that may not do this at all need not learn anything more. */
+const checkScope = ({ scope }: ContractOperation, principal: Principal | null): void => {
+  if (principal !== null && scopeRefuses(scope, principal.credential)) throw problems.insufficientScope(scope)
+}
+
+const clientOf = ({ ip, headers, id }: FastifyRequest): Client => ({
+  address: ip,
+  userAgent: headers['user-agent']?.slice(0, longestUserAgent) ?? null,
+  requestId: id,
+})
 
 /** RFC 9110 §14.2: Range has a meaning for GET alone. */
 const conditionsOf = ({ method, headers }: FastifyRequest): FastifyRequest['headers'] => {
@@ -146,14 +180,20 @@ const readIdempotency = (
   operation: ContractOperation,
   principal: Principal,
   request: FastifyRequest,
-  { idempotencyKey }: AdapterDeps,
+  { fingerprintKeys }: AdapterDeps,
 ): Idempotency | null => {
   const key = request.headers['idempotency-key']
   if (typeof key !== 'string') return null
-  const fingerprint = createHmac('sha256', idempotencyKey)
-    .update(JSON.stringify([operation.id, principal.userId, canonical(request.body)]))
-    .digest('base64url')
-  return { principalId: principal.userId, operation: operation.id, key, fingerprint }
+  const text = JSON.stringify([operation.id, principal.userId, canonical(request.body)])
+  const fingerprintBy = (secret: Buffer): string =>
+    createHmac('sha256', secret).update(text).digest('base64url')
+  return {
+    principalId: principal.userId,
+    operation: operation.id,
+    key,
+    fingerprint: fingerprintBy(fingerprintKeys.newest),
+    isFingerprint: (kept) => fingerprintKeys.all.some((secret) => fingerprintBy(secret) === kept),
+  }
 }
 
 /** The same body whatever the order of its fields. */

@@ -1,19 +1,22 @@
 import type { FastifyInstance } from 'fastify'
 import { problems } from '../problems.ts'
 
-/** Headers that every answer has. */
-export const setCommonHeaders = (app: FastifyInstance): void => {
-  app.addHook('onRequest', async (_request, reply) => {
-    reply.header('x-content-type-options', 'nosniff')
-  })
-}
-
 /** Refuses a request without Host (RFC 9112 §3.2), as Node would, but with a problem. */
 export const requireHost = (app: FastifyInstance): void => {
   app.addHook('onRequest', async ({ raw }, reply) => {
     if (raw.headers.host !== undefined || raw.httpVersion === '1.0') return
     reply.header('connection', 'close')
     throw problems.invalidRequest('The request has no Host header.')
+  })
+}
+
+/** Refuses a request that expects what is not known here (RFC 9110 §10.1.1), as Node would, but with a problem. */
+export const refuseExpectations = (app: FastifyInstance): void => {
+  app.server.on('checkExpectation', (request, response) => app.routing(request, response))
+  app.addHook('onRequest', async ({ headers: { expect } }, reply) => {
+    if (expect === undefined || expect.toLowerCase() === '100-continue') return
+    reply.header('connection', 'close')
+    throw problems.expectationFailed()
   })
 }
 

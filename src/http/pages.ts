@@ -1,17 +1,22 @@
 import fastifyStatic from '@fastify/static'
 import type { FastifyInstance, FastifyReply } from 'fastify'
+import { createHash } from 'node:crypto'
 import { createRequire } from 'node:module'
 import { dirname } from 'node:path'
 import { isProblemCode, problemTypes, problems, type ProblemCode } from '../problems.ts'
+import { addVary } from './cors.ts'
 
 /**
  * The pages for people: where they are, Swagger UI, and what each problem means; and for programs, where the contract is.
- * `base` is the path of PUBLIC_URL.
+ * `base` is the path of PUBLIC_URL. A plugin, for its hook.
  */
 export const registerPages = async (
   app: FastifyInstance,
   { base, publicUrl }: { readonly base: string; readonly publicUrl: string },
 ): Promise<void> => {
+  app.addHook('onRequest', async (_request, reply) => {
+    reply.header('cache-control', 'no-cache')
+  })
   app.get('/', (_request, reply) => sendPage(reply.header('link', rootLinks(publicUrl)), rootPage(base)))
   // As bytes, to whose type no charset is added: the media type has none.
   const catalog = Buffer.from(linkSet(publicUrl))
@@ -34,7 +39,7 @@ export const registerPages = async (
     const { code } = request.params
     if (!isProblemCode(code)) throw problems.notFound()
     const wantsPage = (request.headers.accept ?? '').includes('text/html')
-    reply.header('vary', 'Accept')
+    addVary(reply, 'Accept')
     return wantsPage ? sendPage(reply, problemPage(base, code)) : reply.send({ code, ...problemTypes[code] })
   })
 }
@@ -70,29 +75,40 @@ const linkSet = (publicUrl: string): string =>
     ],
   })
 
+const pageStyle = `
+  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 42rem; margin: 3rem auto; padding: 0 1rem; }
+  code { font-size: 0.95em; }
+  li { margin: 0.5rem 0; }
+`
+
+const docsStyle = `
+  /* On a phone these would push the page to the side; the contract has no links between operations. */
+  @media (max-width: 640px) {
+    .swagger-ui .response-col_links { display: none; }
+    .swagger-ui .btn.try-out__btn { margin-left: 0.5rem; padding: 5px 10px; }
+  }
+`
+
+/** What a policy allows of a style element: its text, to the letter. */
+const hashOf = (style: string): string => `'sha256-${createHash('sha256').update(style).digest('base64')}'`
+
 // The icon is an empty one, so that a browser does not ask for one.
-const pagePolicy =
-  "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+const pagePolicy = `default-src 'none'; style-src ${hashOf(pageStyle)}; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'`
 
 // Swagger UI sets style attributes and shows small images that it has inside itself.
-const docsPolicy =
-  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+const docsPolicy = `default-src 'none'; script-src 'self'; style-src 'self' ${hashOf(docsStyle)}; style-src-attr 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'`
 
-const sendPage = (reply: FastifyReply, html: string, policy = pagePolicy): FastifyReply =>
+export const sendPage = (reply: FastifyReply, html: string, policy = pagePolicy): FastifyReply =>
   reply.header('content-security-policy', policy).type('text/html; charset=utf-8').send(html)
 
-const page = (title: string, body: string): string => `<!doctype html>
+export const page = (title: string, body: string): string => `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>${escapeHtml(title)}</title>
 <link rel="icon" href="data:,">
-<style>
-  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 42rem; margin: 3rem auto; padding: 0 1rem; }
-  code { font-size: 0.95em; }
-  li { margin: 0.5rem 0; }
-</style>
+<style>${pageStyle}</style>
 ${body}
 </html>
 `
@@ -128,13 +144,7 @@ const docsPage = (base: string): string => `<!doctype html>
 <title>Taskwright API</title>
 <link rel="stylesheet" href="${escapeHtml(base)}/docs/swagger-ui.css">
 <link rel="icon" type="image/png" href="${escapeHtml(base)}/docs/favicon-32x32.png" sizes="32x32">
-<style>
-  /* On a phone these would push the page to the side; the contract has no links between operations. */
-  @media (max-width: 640px) {
-    .swagger-ui .response-col_links { display: none; }
-    .swagger-ui .btn.try-out__btn { margin-left: 0.5rem; padding: 5px 10px; }
-  }
-</style>
+<style>${docsStyle}</style>
 <div id="swagger-ui"></div>
 <script src="${escapeHtml(base)}/docs/swagger-ui-bundle.js"></script>
 <script src="${escapeHtml(base)}/docs/initializer.js"></script>
@@ -151,5 +161,5 @@ const initializer = (base: string): string => `window.ui = SwaggerUIBundle({
 })
 `
 
-const escapeHtml = (text: string): string =>
+export const escapeHtml = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')

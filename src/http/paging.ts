@@ -2,6 +2,7 @@ import type { JsonText } from '../domain/json-text.ts'
 import { jsonText } from '../domain/json-text.ts'
 import { type CursorScope, decodeCursor, encodeCursor, type Position } from '../domain/cursors.ts'
 import type { Page, PageRequest } from '../db/list.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems.ts'
 
@@ -36,11 +37,11 @@ export type Paging = <Query extends PageQuery>(
 const defaultLimit = 50
 
 /**
- * Makes the reader of list queries. Cursors are sealed with `cursorKey`, for the principal, the path and the filter
+ * Makes the reader of list queries. Cursors are sealed with `cursorKeys`, for the principal, the path and the filter
  * they were made for; links (RFC 8288) stand under `publicUrl`.
  */
 export const createPaging =
-  (cursorKey: Buffer, publicUrl: string): Paging =>
+  (cursorKeys: KeyRing, publicUrl: string): Paging =>
   (path, principal, query) => {
     const { limit = defaultLimit, offset, cursor, include_total: includeTotal = false, ...filter } = query
     const inOrder = Object.entries(filter).toSorted(([a], [b]) => (a < b ? -1 : 1))
@@ -59,11 +60,11 @@ export const createPaging =
       request: {
         limit,
         offset: offset ?? 0,
-        after: cursor === undefined ? null : readCursor(cursorKey, scope, cursor),
+        after: cursor === undefined ? null : readCursor(cursorKeys, scope, cursor),
         includeTotal,
       },
       answer: ({ items, next, total }) => {
-        const nextCursor = next && encodeCursor(cursorKey, scope, next)
+        const nextCursor = next && encodeCursor(cursorKeys, scope, next)
         const links = [
           linkTo('first', {}),
           ...(nextCursor === null ? [] : [linkTo('next', { cursor: nextCursor })]),
@@ -79,8 +80,8 @@ export const createPaging =
     }
   }
 
-const readCursor = (key: Buffer, scope: CursorScope, cursor: string): Position => {
-  const position = decodeCursor(key, scope, cursor)
+const readCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Position => {
+  const position = decodeCursor(keys, scope, cursor)
   if (position === null) throw problems.invalidCursor()
   return position
 }

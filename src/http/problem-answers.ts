@@ -3,6 +3,7 @@ import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { newId } from '../db/ids.ts'
 import { type Problem, problems } from '../problems.ts'
+import { securityHeaders } from './security-headers.ts'
 import { pathOf } from './url.ts'
 
 const mediaType = 'application/problem+json; charset=utf-8'
@@ -15,11 +16,11 @@ export const sendProblem = (
   reply: FastifyReply,
 ): FastifyReply => {
   if (problem.status >= 500) request.log.error({ err: problem.cause ?? problem }, problem.message)
-  // No hook has set nosniff yet when it is the URL that cannot be read.
+  // Again: no hook has set them when it is the URL that cannot be read, and a page may have set its own.
   return reply
     .code(problem.status)
     .removeHeader('content-length')
-    .headers({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff', ...problem.headers })
+    .headers({ ...securityHeaders(request.protocol, publicUrl), ...problem.headers })
     .type(mediaType)
     .send(describe(problem, publicUrl, pathOf(request.url), request.id))
 }
@@ -41,8 +42,7 @@ export const refuseUnreadable = (
       `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
       `content-type: ${mediaType}`,
       `content-length: ${Buffer.byteLength(body)}`,
-      'cache-control: no-store',
-      'x-content-type-options: nosniff',
+      ...Object.entries(securityHeaders('http', publicUrl)).map(([name, value]) => `${name}: ${value}`),
       'connection: close',
       '',
       body,
@@ -71,5 +71,6 @@ const describe = (problem: Problem, publicUrl: string, path: string, requestId: 
     instance: `${publicUrl}${path}`,
     code: problem.code,
     request_id: requestId,
+    ...problem.members,
     ...(problem.errors !== null && { errors: problem.errors }),
   })

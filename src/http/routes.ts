@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify'
 import openapiGlue from 'fastify-openapi-glue'
 import findMyWay from 'find-my-way'
 import type { Contract, ContractOperation, OperationId } from '../contract.ts'
-import type { Handlers } from '../operation.ts'
+import { type Handlers, openOperations, sessionOperations } from '../operation.ts'
 import { problems } from '../problems.ts'
 import { type AdapterDeps, adaptOperation, type AnyHandler } from './adapter.ts'
 import { pathOf } from './url.ts'
@@ -23,6 +23,7 @@ export const registerOperations = async (
   deps: AdapterDeps,
 ): Promise<void> => {
   const isImplemented = (id: string): id is OperationId => Object.hasOwn(handlers, id)
+  for (const operation of contract.operations.values()) checkPrincipalType(operation)
   await app.register(async (api) => {
     api.addHook('onRoute', prepareSchemas)
     api.addHook('preValidation', async (request) => checkQueryText(request.raw.url ?? ''))
@@ -41,6 +42,16 @@ export const registerOperations = async (
       },
     })
   })
+}
+
+/** What the compiler takes for granted about an operation's principal must be what the contract says. */
+const checkPrincipalType = ({ id, scope }: ContractOperation): void => {
+  const isListed = (list: readonly string[]): boolean => list.includes(id)
+  if (
+    isListed(openOperations) !== (scope === 'none') ||
+    isListed(sessionOperations) !== (scope === 'session')
+  )
+    throw new Error(`${id}: operation.ts and its x-scope in openapi.yaml disagree about who calls it`)
 }
 
 /**
@@ -104,8 +115,11 @@ export const readBodies = (app: FastifyInstance): void => {
   )
 }
 
-/** Answers a path without the method with 405 and Allow, and anything else that has no route with 404. */
-export const answerUnknownRoutes = (app: FastifyInstance): void => {
+/** The methods that the path of a URL takes; null when there is no such path. */
+export type MethodsOf = (url: string) => readonly string[] | null
+
+/** Keeps the methods of all paths that get a route from now on. */
+export const collectMethods = (app: FastifyInstance): MethodsOf => {
   const paths = findMyWay({ maxParamLength: app.initialConfig.routerOptions?.maxParamLength ?? 100 })
   const methodsByPath = new Map<string, Set<string>>()
   app.addHook('onRoute', ({ method, url }) => {
@@ -114,10 +128,18 @@ export const answerUnknownRoutes = (app: FastifyInstance): void => {
     for (const one of [method].flat()) methods.add(one)
     methodsByPath.set(url, methods)
   })
-  const refuse = ({ method, url }: FastifyRequest): never => {
+  return (url) => {
     const methods: unknown = paths.find('GET', pathOf(url))?.store
-    if (!(methods instanceof Set) || methods.has(method)) throw problems.notFound()
-    throw problems.methodNotAllowed(method, [...methods].map(String).toSorted().join(', '))
+    return methods instanceof Set ? [...methods].map(String).toSorted() : null
+  }
+}
+
+/** Answers a path without the method with 405 and Allow, and anything else that has no route with 404. */
+export const answerUnknownRoutes = (app: FastifyInstance, methodsOf: MethodsOf): void => {
+  const refuse = ({ method, url }: FastifyRequest): never => {
+    const methods = methodsOf(url)
+    if (methods === null || methods.includes(method)) throw problems.notFound()
+    throw problems.methodNotAllowed(method, methods.join(', '))
   }
   // Before a body is read, since that can only find another fault.
   app.addHook('onRequest', async (request) => {

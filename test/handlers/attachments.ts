@@ -1,35 +1,37 @@
 import { parse as parseDisposition } from 'content-disposition'
 import { createHash, randomBytes } from 'node:crypto'
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { request } from 'node:http'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { newId } from '../../src/db/ids.ts'
-import { diskStorage } from '../../src/storage/disk.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { head, openRaw, sendRaw } from '../fixture/raw.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
+import { openTestStorage } from '../fixture/storage.ts'
 
 type Schemas = components['schemas']
 
 const maxBytes = 100_000
-const folder = await mkdtemp(join(tmpdir(), 'taskwright-attachments-'))
-const incoming = join(folder, 'incoming')
-const disk = await diskStorage(folder)
+const { storage: files, keys } = await openTestStorage(t)
 
-/** What the disk is to fail with; null while it works. */
+/** What the storage is to fail with; null while it works. */
 let fault: Error | null = null
 
-/** A real disk that fails when some bytes of a file have been written, or when a file is opened. */
+/** The newest file that the storage was given. */
+let incoming: Parameters<Storage['put']>[0] | null = null
+
+/** A real storage that fails when some bytes of a file have been written, or when a file is opened. */
 const storage: Storage = {
-  ...disk,
-  put: (source, options) => disk.put(fault === null ? source : interrupted(source), options),
+  ...files,
+  put: (source, options) => {
+    incoming = source
+    return files.put(fault === null ? source : interrupted(source), options)
+  },
   open: async (key, range) => {
     if (fault !== null) throw fault
-    return disk.open(key, range)
+    return files.open(key, range)
   },
 }
 
@@ -41,7 +43,6 @@ async function* interrupted(source: AsyncIterable<Uint8Array>): AsyncGenerator<U
 }
 
 const service = await startService(t, { storage, config: { attachmentMaxBytes: maxBytes } })
-t.teardown(() => rm(folder, { recursive: true, force: true }))
 const admin = await service.register('admin')
 
 let count = 0
@@ -64,25 +65,16 @@ const download = async ({ token }: Account, attachment: Schemas['Attachment'], m
 
 const text = (body: unknown): string => Buffer.from((body ?? []) as Uint8Array).toString()
 
-/** Every file in the storage, unfinished ones included. */
-const filesOnDisk = async (): Promise<string[]> => {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  return entries
-    .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath, entry.name))
-    .toSorted()
-}
-
 /** The file that `action` leaves behind. */
-const fileMadeBy = async <T>(action: () => Promise<T>): Promise<{ result: T; path: string }> => {
-  const before = new Set(await filesOnDisk())
+const fileMadeBy = async <T>(action: () => Promise<T>): Promise<{ result: T; key: string }> => {
+  const before = new Set(await keys())
   const result = await action()
-  const [path, ...more] = (await filesOnDisk()).filter((file) => !before.has(file))
-  if (path === undefined || more.length > 0) throw new Error('Exactly one new file was expected')
-  return { result, path }
+  const [key, ...more] = (await keys()).filter((file) => !before.has(file))
+  if (key === undefined || more.length > 0) throw new Error('Exactly one new file was expected')
+  return { result, key }
 }
 
-const isGone = (path: string) => async () => !(await filesOnDisk()).includes(path)
+const isGone = (key: string) => async () => !(await keys()).includes(key)
 
 /** Runs `action`, which is to fail, and checks that neither a row nor a file is left. */
 const leavesNothing = async (
@@ -91,12 +83,12 @@ const leavesNothing = async (
   task: Schemas['Task'],
   action: () => Promise<unknown>,
 ) => {
-  const before = await filesOnDisk()
+  const before = await keys()
   await action()
   const params = { task_id: task.id }
   const { body } = await service.expect('listTaskAttachments', 200, { token: owner.token, params })
   t.same(body.items, [], 'no row is left')
-  await eventually('no file is left', async () => String(await filesOnDisk()) === String(before))
+  await eventually('no file is left', async () => String(await keys()) === String(before))
 }
 
 /** A form as it is on the wire, for what FormData does not send. */
@@ -449,9 +441,9 @@ t.test('a file name is kept as data', async (t) => {
       [`filename="${'🎉'.repeat(255)}"`, '🎉'.repeat(255)],
     ]
     for (const [sent, kept] of names) {
-      const { result, path } = await fileMadeBy(() => service.expect('addTaskAttachment', 201, upload(sent)))
+      const { result, key } = await fileMadeBy(() => service.expect('addTaskAttachment', 201, upload(sent)))
       t.equal(result.body.file_name, kept, sent)
-      t.match(path, /\/[0-9a-f]{2}\/[0-9a-f-]{36}$/, 'the file has a generated name')
+      t.match(key, /^[0-9a-f-]{36}$/, 'the file has a generated name')
       const { headers } = await download(owner, result.body)
       const { type, parameters } = parseDisposition(headers.get('content-disposition') ?? '')
       t.equal(type, 'attachment')
@@ -471,10 +463,10 @@ t.test('a file name is kept as data', async (t) => {
       'filename=".."',
       'filename="../"',
     ]) {
-      const before = await filesOnDisk()
+      const before = await keys()
       const { body } = await service.expect('addTaskAttachment', 400, upload(sent))
       t.equal(body.errors?.[0]?.pointer, '/file', sent)
-      t.same(await filesOnDisk(), before)
+      t.same(await keys(), before)
     }
   })
 
@@ -621,12 +613,12 @@ t.test('downloadAttachment', async (t) => {
   })
 
   t.test('410: the file is not in the storage any more', async (t) => {
-    const { result, path } = await fileMadeBy(() => attach(owner, task))
-    await rm(path)
+    const { result, key } = await fileMadeBy(() => attach(owner, task))
+    await files.remove(key)
     const { status, headers, body } = await download(owner, result.body)
     t.equal(status, 410)
     t.match(body, { code: 'file_lost' })
-    t.notMatch(JSON.stringify(body), folder)
+    t.notMatch(JSON.stringify(body), key)
     for (const name of ['etag', 'repr-digest', 'content-disposition', 'last-modified'])
       t.equal(headers.get(name), null, `a problem has no ${name} of the file`)
     const ranged = await download(owner, result.body, { headers: { range: 'bytes=0-1' } })
@@ -661,7 +653,7 @@ t.test('deleteAttachment', async (t) => {
 
   t.test('204: its bytes go with it, and the task counts one less', async (t) => {
     const { owner, task } = await newOwner()
-    const { result, path } = await fileMadeBy(() => attach(owner, task))
+    const { result, key } = await fileMadeBy(() => attach(owner, task))
     const read = { token: owner.token, params: { task_id: task.id } }
     const before = await service.expect('getTask', 200, read)
     t.equal((await remove(owner, result.body)).status, 204)
@@ -669,7 +661,7 @@ t.test('deleteAttachment', async (t) => {
     const after = await service.expect('getTask', 200, read)
     t.equal(after.body.attachment_count, 0)
     t.ok(after.body.version > before.body.version)
-    await eventually('the file is gone', isGone(path))
+    await eventually('the file is gone', isGone(key))
   })
 
   t.test('204: for its uploader, the owner of its task, and an administrator', async (t) => {
@@ -741,18 +733,18 @@ t.test('deleteAttachment', async (t) => {
 t.test('the bytes go with what they belong to', async (t) => {
   t.test('deleteTask', async (t) => {
     const { owner, task } = await newOwner()
-    const { result, path } = await fileMadeBy(() => attach(owner, task))
+    const { result, key } = await fileMadeBy(() => attach(owner, task))
     await service.expect('deleteTask', 204, { token: owner.token, params: { task_id: task.id } })
     t.equal((await download(owner, result.body)).status, 404)
-    await eventually('the file is gone', isGone(path))
+    await eventually('the file is gone', isGone(key))
   })
 
   t.test('deleteUser', async (t) => {
     const { owner, task } = await newOwner()
-    const { result, path } = await fileMadeBy(() => attach(owner, task))
+    const { result, key } = await fileMadeBy(() => attach(owner, task))
     await service.expect('deleteUser', 204, { token: owner.token, params: { user_id: owner.id } })
     t.equal((await download(admin, result.body)).status, 404)
-    await eventually('the file is gone', isGone(path))
+    await eventually('the file is gone', isGone(key))
   })
 
   t.test('an uploader who is deleted leaves the file of another one’s task', async (t) => {
@@ -768,7 +760,9 @@ t.test('the bytes go with what they belong to', async (t) => {
   })
 })
 
-/** An upload whose head has been read, and which has a temporary file if any bytes of it were sent. */
+const isBeingRead = async (): Promise<boolean> => incoming instanceof Readable && incoming.readableDidRead
+
+/** An upload whose head has been read, and of which the storage has begun to read the bytes if any were sent. */
 const beginUpload = async (t: Test, account: Account, task: Schemas['Task'], size: number, sent: number) => {
   const form = rawForm({ head: fileHead, content: randomBytes(size) })
   const start = form.indexOf('\r\n\r\n') + 4
@@ -784,8 +778,9 @@ const beginUpload = async (t: Test, account: Account, task: Schemas['Task'], siz
     ),
   )
   await connection.answer()
+  incoming = null
   connection.socket.write(form.subarray(0, start + sent))
-  if (sent > 0) await eventually('it is being stored', async () => (await readdir(incoming)).length === 1)
+  if (sent > 0) await eventually('it is being stored', isBeingRead)
   return { ...connection, finish: () => connection.socket.write(form.subarray(start + sent)) }
 }
 
@@ -811,12 +806,12 @@ t.test('a client that goes away leaves nothing behind', async (t) => {
 t.test('what is deleted during an upload stays deleted', async (t) => {
   t.test('the task', async (t) => {
     const { owner, task } = await newOwner()
-    const before = await filesOnDisk()
+    const before = await keys()
     const { answer, finish } = await beginUpload(t, owner, task, 1_000, 500)
     await service.expect('deleteTask', 204, { token: owner.token, params: { task_id: task.id } })
     finish()
     t.equal((await answer()).status, 404)
-    await eventually('no file is left', async () => String(await filesOnDisk()) === String(before))
+    await eventually('no file is left', async () => String(await keys()) === String(before))
     const left = await service.deps.db.run('select from attachments where task_id = $1', [task.id])
     t.same(left, [], 'no row is left')
   })
@@ -857,7 +852,7 @@ t.test('what is deleted during an upload stays deleted', async (t) => {
 t.test('a download that has begun is finished when its attachment is deleted', async (t) => {
   const { owner, task } = await newOwner()
   const content = randomBytes(maxBytes)
-  const { result, path } = await fileMadeBy(() => attach(owner, task, fileForm(content)))
+  const { result, key } = await fileMadeBy(() => attach(owner, task, fileForm(content)))
   const { id } = result.body
   const received = await new Promise<Buffer>((resolve, reject) => {
     const sent = request(
@@ -865,7 +860,7 @@ t.test('a download that has begun is finished when its attachment is deleted', a
       { headers: { authorization: `Bearer ${owner.token}` } },
       async (response) => {
         await service.expect('deleteAttachment', 204, { token: owner.token, params: { attach_id: id } })
-        await eventually('the file is gone', isGone(path))
+        await eventually('the file is gone', isGone(key))
         resolve(Buffer.concat(await response.toArray()))
       },
     )

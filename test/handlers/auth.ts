@@ -1,7 +1,9 @@
+import { mock } from 'node:test'
 import t, { type Test } from 'tap'
 import { passwordHasher } from '../../src/auth/passwords.ts'
 import type { OperationId } from '../../src/contract.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
+import { type GuardedAccount, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import {
   type Account,
   type Call,
@@ -13,6 +15,7 @@ import {
 
 const service = await startService(t)
 const first = await service.register('first')
+const { challengeOf, forgetLastCode, guard, registerGuarded } = secondFactorActions(service)
 
 const password = 'correct horse battery'
 const someone = (username: string) => ({ username, email: `${username}@example.com`, password })
@@ -363,6 +366,255 @@ t.test('login', async (t) => {
   refusesBodies(t, 'login', { email: first.email, password: first.password })
 })
 
+t.test('completeLogin', async (t) => {
+  const complete = (challenge: string, code: string) =>
+    service.call('completeLogin', { body: { challenge, code } })
+
+  /** Signs in with the password and a code. */
+  const signInWith = async (account: GuardedAccount, code: string) =>
+    complete(await challengeOf(account), code)
+
+  const countSessions = async ({ id }: Account): Promise<number> =>
+    (await service.deps.db.run('select from sessions where user_id = $1', [id])).length
+
+  const refused = { status: 401, body: { code: 'invalid_credentials' } }
+
+  t.test('the password alone is answered with a challenge, and signs nobody in', async (t) => {
+    const ada = await registerGuarded('challenged')
+    const before = await countSessions(ada)
+    const { email, password } = ada
+    const { body, headers } = await service.expect('login', 401, { body: { email, password } })
+    t.match(body, { code: 'second_factor_required', challenge_expires_in: 300 })
+    t.match(body.challenge, /^twc_[\w-]{43}$/)
+    t.equal(headers.get('www-authenticate'), 'Bearer realm="taskwright"')
+    t.equal(headers.get('cache-control'), 'no-store')
+    t.equal(await countSessions(ada), before)
+    for (const token of [body.challenge ?? '', `${body.challenge}x`]) {
+      t.match(await service.call('getCurrentUser', { token }), { status: 401 })
+      t.match(await service.call('refreshToken', { body: { refresh_token: token } }), { status: 401 })
+    }
+    const wrong = await service.call('login', { body: { email, password: 'wrong' } })
+    const unknown = await service.call('login', { body: { email: 'nobody2@example.com', password } })
+    t.strictSame(told(wrong), told(unknown), 'and a wrong one is not')
+  })
+
+  t.test('200 starts a session', async (t) => {
+    const ada = await registerGuarded('admitted')
+    const before = await countSessions(ada)
+    const { body, headers } = await service.expect('completeLogin', 200, {
+      body: { challenge: await challengeOf(ada), code: ada.codeAt() },
+    })
+    t.match(body, { token_type: 'Bearer', expires_in: 900, refresh_expires_in: 7 * 86_400 })
+    t.strictSame(body.user, ada.user)
+    t.equal(headers.get('cache-control'), 'no-store')
+    t.equal(await countSessions(ada), before + 1)
+    const me = await service.expect('getCurrentUser', 200, { token: body.access_token })
+    t.strictSame(me.body, ada.user)
+    await service.expect('refreshToken', 200, { body: { refresh_token: body.refresh_token } })
+  })
+
+  t.test('200 for the code of now, and those of 30 seconds before and after', async (t) => {
+    const ada = await registerGuarded('unpunctual')
+    t.teardown(() => mock.timers.reset())
+    mock.timers.enable({ apis: ['Date'], now: Date.now() })
+    for (const [steps, status] of [
+      [-2, 401],
+      [-1, 200],
+      [0, 200],
+      [1, 200],
+      [2, 401],
+    ] as const) {
+      await forgetLastCode(ada)
+      t.match(await signInWith(ada, ada.codeAt(steps)), { status }, `${steps} steps away`)
+    }
+  })
+
+  t.test('200 for each of the recovery codes, once', async (t) => {
+    const ada = await registerGuarded('prepared')
+    for (const code of ada.recoveryCodes) {
+      t.match(await signInWith(ada, code), { status: 200 })
+      t.match(await signInWith(ada, code), refused)
+    }
+    t.match(await signInWith(ada, ada.codeAt()), { status: 200 }, 'and the authenticator works on')
+  })
+
+  t.test('200 for a recovery code as people write it', async (t) => {
+    const ada = await registerGuarded('scrawler')
+    const spellings: readonly ((code: string) => string)[] = [
+      (code) => code.toUpperCase(),
+      (code) => code.replaceAll('-', ''),
+      (code) => code.replaceAll('-', ' '),
+      (code) => code.replaceAll('0', 'O').replaceAll('1', 'l'),
+    ]
+    for (const [index, spell] of spellings.entries()) {
+      const code = spell(ada.recoveryCodes[index] ?? '')
+      t.match(await signInWith(ada, code), { status: 200 }, code)
+    }
+  })
+
+  t.test('401 for a code that was used, or an older one', async (t) => {
+    const ada = await registerGuarded('observed')
+    const [older, used] = [ada.codeAt(), ada.codeAt(1)]
+    t.match(await signInWith(ada, used), { status: 200 })
+    t.match(await signInWith(ada, used), refused)
+    t.match(await signInWith(ada, older), refused)
+  })
+
+  t.test('401 for a challenge that was answered, which uses up no code', async (t) => {
+    const ada = await registerGuarded('returning2')
+    const challenge = await challengeOf(ada)
+    t.match(await complete(challenge, ada.codeAt()), { status: 200 })
+    const [recoveryCode = ''] = ada.recoveryCodes
+    for (const code of [ada.codeAt(1), recoveryCode]) {
+      t.match(await complete(challenge, code), refused)
+      t.match(await signInWith(ada, code), { status: 200 })
+    }
+  })
+
+  t.test('a wrong code leaves the challenge', async (t) => {
+    const ada = await registerGuarded('mistaken')
+    const challenge = await challengeOf(ada)
+    const wrong = await complete(challenge, wrongCodeOf(ada.codeAt))
+    t.match(wrong, refused)
+    t.equal(wrong.headers.get('www-authenticate'), 'Bearer realm="taskwright"')
+    t.match(await complete(challenge, '0000-0000-0000-0000'), refused)
+    t.match(await complete(challenge, ada.codeAt()), { status: 200 })
+  })
+
+  t.test('one code for five challenges at once, and five codes for one, is one session', async (t) => {
+    const ada = await registerGuarded('racer-with-factor')
+    const before = await countSessions(ada)
+    const challenges = await Promise.all(Array.from({ length: 5 }, () => challengeOf(ada)))
+    const withCode = (code: string) => Promise.all(challenges.map((challenge) => complete(challenge, code)))
+    t.strictSame(statusesOf(await withCode(ada.codeAt())), [200, 401, 401, 401, 401])
+    await forgetFailures()
+    t.strictSame(statusesOf(await withCode(ada.recoveryCodes[0] ?? '')), [200, 401, 401, 401, 401])
+    await forgetFailures()
+    const challenge = await challengeOf(ada)
+    const codes = ada.recoveryCodes.slice(1, 6)
+    const replies = await Promise.all(codes.map((code) => complete(challenge, code)))
+    t.strictSame(statusesOf(replies), [200, 401, 401, 401, 401])
+    t.equal(await countSessions(ada), before + 3)
+  })
+
+  t.test('401 for the challenge of another user, and their code is not used up', async (t) => {
+    const ada = await registerGuarded('one')
+    const eve = await registerGuarded('other')
+    const challenge = await challengeOf(ada)
+    for (const code of [eve.codeAt(), eve.recoveryCodes[0] ?? '']) {
+      t.match(await complete(challenge, code), refused)
+      t.match(await signInWith(eve, code), { status: 200 })
+    }
+  })
+
+  t.test('401 for a challenge that is over, or is none', async (t) => {
+    const ada = await registerGuarded('dawdler')
+    const challenge = await challengeOf(ada)
+    const [{ seconds } = {}] = await service.deps.db.run(
+      'select extract(epoch from expires_at - created_at)::int as seconds from one_time_tokens where user_id = $1',
+      [ada.id],
+    )
+    t.equal(seconds, 300)
+    await service.deps.db.run('update one_time_tokens set expires_at = now() where user_id = $1', [ada.id])
+    const none = [
+      `twc_${'A'.repeat(43)}`,
+      'x',
+      challenge.slice(4),
+      `${challenge}A`,
+      ada.refreshToken,
+      ada.token,
+    ]
+    const replies = await Promise.all([challenge, ...none].map((text) => complete(text, ada.codeAt())))
+    const [unknown] = replies
+    for (const reply of replies) {
+      t.match(reply, refused)
+      t.strictSame(told(reply), unknown && told(unknown))
+    }
+    await service.expect('forgotPassword', 202, { body: { email: ada.email } })
+    t.match(await complete(service.mails.at(-1)?.token ?? '', ada.codeAt()), refused, 'the token of a mail')
+    t.match(await signInWith(ada, ada.codeAt()), { status: 200 })
+  })
+
+  t.test('401 once the password, the address or the second factor has changed', async (t) => {
+    const new_password = 'another good one'
+    const changes: Readonly<Record<string, (ada: GuardedAccount) => Promise<unknown>>> = {
+      changed: ({ token, password: current_password }) =>
+        service.expect('changePassword', 204, { token, body: { current_password, new_password } }),
+      reset: async ({ email }) => {
+        await service.expect('forgotPassword', 202, { body: { email } })
+        const body = { token: service.mails.at(-1)?.token, new_password }
+        await service.expect('resetPassword', 204, { body })
+      },
+      set: ({ id: user_id }) =>
+        service.expect('setUserPassword', 204, {
+          token: first.token,
+          params: { user_id },
+          body: { password: new_password },
+        }),
+      addressed: ({ token, id: user_id }) =>
+        service.expect('updateUser', 200, {
+          token,
+          params: { user_id },
+          body: { email: 'moved2@example.com' },
+        }),
+      disabled: ({ token, password, recoveryCodes: [code] }) =>
+        service.expect('disableSecondFactor', 204, { token, body: { password, code } }),
+      deleted: ({ token, id: user_id }) => service.expect('deleteUser', 204, { token, params: { user_id } }),
+    }
+    for (const [name, change] of Object.entries(changes)) {
+      const ada = await registerGuarded(`voided-${name}`)
+      const challenge = await challengeOf(ada)
+      await change(ada)
+      t.match(await complete(challenge, ada.codeAt()), refused, name)
+    }
+  })
+
+  t.test('401 for a challenge from before another second factor was enrolled', async (t) => {
+    const ada = await registerGuarded('another-factor')
+    const challenge = await challengeOf(ada)
+    const { token, password, recoveryCodes } = ada
+    const [code = ''] = recoveryCodes
+    await service.expect('disableSecondFactor', 204, { token, body: { password, code } })
+    const again = await guard(ada)
+    t.match(await complete(challenge, again.codeAt()), refused)
+  })
+
+  t.test('200 for a code as authenticators show it', async () => {
+    const ada = await registerGuarded('grouped')
+    const code = ada.codeAt().replace(/^.../, '$& ')
+    await service.expect('completeLogin', 200, { body: { challenge: await challengeOf(ada), code } })
+  })
+
+  t.test('400 for what cannot be', async (t) => {
+    const valid = { challenge: `twc_${'A'.repeat(43)}`, code: '123456' }
+    for (const [name, value] of [
+      ['challenge', undefined],
+      ['challenge', ''],
+      ['challenge', 7],
+      ['challenge', 'x'.repeat(513)],
+      ['code', undefined],
+      ['code', '12345'],
+      ['code', 123_456],
+      ['code', '1'.repeat(33)],
+      ['code', '12345\u0661'],
+      ['password', 'x'],
+    ] as const) {
+      t.match(
+        await service.call('completeLogin', { body: { ...valid, [name]: value } }),
+        isInvalid(`/${name}`),
+        `${name} ${String(value).slice(0, 20)}`,
+      )
+    }
+  })
+
+  refusesBodies(t, 'completeLogin', { challenge: 'x', code: '123456' })
+})
+
+/** As if no attempt had failed. */
+const forgetFailures = async (): Promise<void> => {
+  await service.deps.db.run('delete from attempts', [])
+}
+
 /** An answer without what is never the same twice. */
 const told = ({ status, headers, body }: Reply): object => ({
   status,
@@ -511,6 +763,60 @@ t.test('logout', async (t) => {
     await service.expect('refreshToken', 200, { body: { refresh_token: other.refresh_token } })
   })
 
+  t.test('204 with everywhere=true ends every session of the user at once, and nothing else', async (t) => {
+    const [account, other] = [await service.register('everywhere'), await service.register('elsewhere')]
+    const { access_token, refresh_token } = await signIn(account)
+    const program = await service.expect('createApiToken', 201, {
+      token: account.token,
+      body: { name: 'a program', scopes: ['users:read'] },
+    })
+    for (const token of [account.token, access_token]) {
+      await service.expect('getCurrentUser', 200, { token })
+    }
+    await service.expect('logout', 204, { token: access_token, query: { everywhere: true } })
+    for (const token of [account.token, access_token]) {
+      t.match(await service.call('getCurrentUser', { token }), { status: 401 })
+    }
+    for (const token of [account.refreshToken, refresh_token]) {
+      t.match(await service.call('refreshToken', { body: { refresh_token: token } }), { status: 401 })
+    }
+    await service.expect('getCurrentUser', 200, { token: program.body.token })
+    await service.expect('getCurrentUser', 200, { token: other.token })
+    await service.expect('refreshToken', 200, { body: { refresh_token: other.refreshToken } })
+    const { items } = (
+      await service.expect('listSessions', 200, { token: (await signIn(account)).access_token })
+    ).body
+    t.match(items, [{ is_current: true }], 'and signing in again is possible')
+    t.equal(items.length, 1)
+    const events = await service.expect('listAuditEvents', 200, {
+      token: first.token,
+      query: { user_id: account.id, action: ['session.ended', 'session.all_ended'] },
+    })
+    t.match(events.body.items, [{ action: 'session.all_ended', actor_id: account.id }])
+    t.equal(events.body.items.length, 1)
+  })
+
+  t.test('204 with everywhere=true at once with refreshes leaves none of them', async (t) => {
+    const account = await service.register('scattered')
+    const sessions = await Promise.all(Array.from({ length: 5 }, () => signIn(account)))
+    const [, ...refreshed] = await Promise.all([
+      service.expect('logout', 204, { token: account.token, query: { everywhere: true } }),
+      ...sessions.map(({ refresh_token }) => service.call('refreshToken', { body: { refresh_token } })),
+    ])
+    for (const { status } of refreshed) t.ok(status === 200 || status === 401)
+    const [left] = await service.deps.db.run('select count(*)::int from sessions where user_id = $1', [
+      account.id,
+    ])
+    t.equal(left?.count, 0)
+  })
+
+  t.test('204 with everywhere=false ends this one alone', async (t) => {
+    const { access_token: token } = await signIn(first)
+    await service.expect('logout', 204, { token, query: { everywhere: false } })
+    t.match(await service.call('getCurrentUser', { token }), { status: 401 })
+    await service.expect('getCurrentUser', 200, { token: first.token })
+  })
+
   t.test('204 with an empty body of any type', async (t) => {
     for (const type of ['application/json', 'text/plain', 'multipart/form-data; boundary=x', 'nonsense']) {
       const { access_token: token } = await signIn(first)
@@ -524,6 +830,14 @@ t.test('logout', async (t) => {
       t.match(await service.call('logout', { token: first.token, body }), { status: 400 })
     }
     t.match(await service.call('logout', { token: first.token, query: { all: 'true' } }), isInvalid('/all'))
+    for (const query of [
+      'everywhere=',
+      'everywhere=1',
+      'everywhere=TRUE',
+      'everywhere=true&everywhere=false',
+    ]) {
+      t.match(await service.call('logout', { token: first.token, query }), isInvalid('/everywhere'), query)
+    }
     await service.expect('getCurrentUser', 200, { token: first.token })
   })
 

@@ -126,7 +126,7 @@ func main() {
 	equal("me", success(client.GetCurrentUserWithResponse(ctx, nil)).JSON200.Username, username)
 	ok("refresh")
 
-	success(client.LogoutWithResponse(ctx))
+	success(client.LogoutWithResponse(ctx, nil))
 	refused := must(client.GetCurrentUserWithResponse(ctx, nil))
 	equal("status", refused.StatusCode(), http.StatusUnauthorized)
 	equal("code", refused.ApplicationProblemJSON401.Code, "unauthorized")

@@ -129,7 +129,7 @@ public final class Main {
     equal("me", auth.getCurrentUser((String) null).getUsername(), username);
     ok("refresh");
 
-    auth.logout();
+    auth.logout(false);
     var refused = problem(401, () -> auth.getCurrentUser((String) null));
     equal("code", refused.getCode(), "unauthorized");
     ok("logout");

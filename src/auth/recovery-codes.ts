@@ -1,0 +1,26 @@
+import { randomText } from './random-text.ts'
+import { sha256 } from './sha256.ts'
+
+const count = 10
+
+/** Crockford's base32: no i, l, o and u. */
+const alphabet = '0123456789abcdefghjkmnpqrstvwxyz'
+const pattern = /^[0-9a-hjkmnp-tv-z]{16}$/
+
+/**
+ * New recovery codes, written `xxxx-xxxx-xxxx-xxxx`, and the SHA-256 of each to store. 80 random bits are out of reach of
+ * guessing, so that a slow hash, as for what people choose, would add nothing.
+ */
+export const newRecoveryCodes = (): { codes: string[]; hashes: Buffer[] } => {
+  const bare = Array.from({ length: count }, () => randomText(alphabet, 16))
+  return { codes: bare.map((code) => code.replaceAll(/.{4}(?!$)/g, '$&-')), hashes: bare.map(sha256) }
+}
+
+/**
+ * The SHA-256 under which a code is stored, or null for a text that cannot be one. It is read as people write it: in any
+ * case, however grouped, and with the letters that look like digits.
+ */
+export const hashRecoveryCode = (text: string): Buffer | null => {
+  const bare = text.toLowerCase().replaceAll(/[\s-]/g, '').replaceAll('o', '0').replaceAll(/[il]/g, '1')
+  return pattern.test(bare) ? sha256(bare) : null
+}

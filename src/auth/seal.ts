@@ -1,0 +1,51 @@
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import type { KeyRing } from '../domain/key-ring.ts'
+
+const algorithm = 'aes-256-gcm'
+const version = 1
+const nonceBytes = 12
+const tagBytes = 16
+const headBytes = 1 + nonceBytes
+
+/**
+ * Encrypts a small secret for storage, with the newest key: version byte, nonce, ciphertext and tag. The context, such
+ * as the id of its owner, is sealed with it but not stored: nothing opens in the place of something else.
+ */
+export const seal = ({ newest }: KeyRing, plaintext: Buffer, context: string): Buffer => {
+  const nonce = randomBytes(nonceBytes)
+  const cipher = createCipheriv(algorithm, newest, nonce).setAAD(Buffer.from(context))
+  const ciphertext = [cipher.update(plaintext), cipher.final()]
+  return Buffer.concat([Buffer.of(version), nonce, ...ciphertext, cipher.getAuthTag()])
+}
+
+/**
+ * Opens what was sealed for the same context with any key of the ring; null for anything else. What an earlier key
+ * opened (`isNewest` is false) should be sealed again, for that key will be dropped.
+ */
+export const open = (
+  { newest, all }: KeyRing,
+  sealed: Buffer,
+  context: string,
+): { plaintext: Buffer; isNewest: boolean } | null => {
+  if (sealed[0] !== version || sealed.length < headBytes + tagBytes) return null
+  for (const key of all) {
+    const plaintext = decrypt(key, sealed, context)
+    if (plaintext !== null) return { plaintext, isNewest: key.equals(newest) }
+  }
+  return null
+}
+
+const decrypt = (key: Buffer, sealed: Buffer, context: string): Buffer | null => {
+  const decipher = createDecipheriv(algorithm, key, sealed.subarray(1, headBytes), {
+    authTagLength: tagBytes,
+  })
+    .setAAD(Buffer.from(context))
+    .setAuthTag(sealed.subarray(-tagBytes))
+  const plaintext = decipher.update(sealed.subarray(headBytes, -tagBytes))
+  try {
+    // It throws unless the tag is right.
+    return Buffer.concat([plaintext, decipher.final()])
+  } catch {
+    return null
+  }
+}

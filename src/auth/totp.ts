@@ -1,0 +1,39 @@
+import { randomBytes } from 'node:crypto'
+import { Secret, TOTP } from 'otpauth'
+import { toDataURL } from 'qrcode'
+
+const issuer = 'Taskwright'
+
+/** What every authenticator app knows; many ignore other parameters in the URI. */
+const parameters = { algorithm: 'SHA1', digits: 6, period: 30 }
+
+const pattern = /^[0-9]{6}$/
+
+/** A new secret of 160 bits, the length that RFC 4226 §4 recommends. */
+export const newTotpSecret = (): Buffer => randomBytes(20)
+
+/** The secret in base32, as people type it into an authenticator app. */
+export const totpSecretText = (secret: Buffer): string => secretOf(secret).base32
+
+/** The URI that authenticator apps read. A username is short, so that the QR code stays easy to scan. */
+export const otpauthUri = (secret: Buffer, username: string): string =>
+  new TOTP({ ...parameters, issuer, label: username, secret: secretOf(secret) }).toString()
+
+/** The URI as a picture to scan: a PNG in a data URL. */
+export const qrCode = (uri: string): Promise<string> => toDataURL(uri)
+
+/**
+ * The time step (RFC 6238 §4.2) that a code belongs to: the current one, or the one before or after it, since clocks
+ * differ; null for a wrong code. A code works once (§5.2): the caller refuses a step that is not after the last one it
+ * accepted.
+ */
+export const totpStep = (secret: Buffer, code: string, now: number): number | null => {
+  // The library throws for six characters that are more than six bytes.
+  if (!pattern.test(code)) return null
+  const totp = new TOTP({ ...parameters, secret: secretOf(secret) })
+  const delta = totp.validate({ token: code, timestamp: now, window: 1 })
+  return delta === null ? null : totp.counter({ timestamp: now }) + delta
+}
+
+// The library takes the whole of an ArrayBuffer, and a small Buffer is a part of a shared one.
+const secretOf = (bytes: Buffer): Secret => new Secret({ buffer: new Uint8Array(bytes).buffer })

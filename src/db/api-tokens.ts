@@ -1,0 +1,129 @@
+import { sql } from 'drizzle-orm'
+import type { Client } from '../domain/audit.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { parseScopes, type Scope } from '../domain/scopes.ts'
+import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
+import type { Database } from './client.ts'
+import { newId } from './ids.ts'
+import { apiTokenJson } from './json.ts'
+import { type Page, type PageRequest, selectPage } from './list.ts'
+import { allowsOwn, callerOf, callerParameters } from './permissions.ts'
+import { lastUsedPrecision, parseRole } from './sessions.ts'
+import { onlyRow, statement } from './statement.ts'
+
+/** The fields of a new API token. */
+export interface NewApiToken {
+  readonly name: string
+  readonly scopes: readonly Scope[]
+  /** Null when it does not expire. */
+  readonly expiresAt: string | null
+  /** SHA-256 of the token. */
+  readonly hash: Buffer
+}
+
+const token = sql.raw('token')
+
+const insert = statement(
+  {
+    id: 'uuid',
+    name: 'text',
+    hash: 'bytes',
+    scopes: 'text[]',
+    expires_at: 'instant?',
+    ...callerParameters,
+    ...auditParameters,
+  },
+  { id: 'text', json: 'text', ...auditColumns },
+  (p) => sql`
+    with token as (
+      insert into api_tokens (id, user_id, name, hash, scopes, expires_at)
+      select ${p.id}, ${p.caller}, ${p.name}, ${p.hash}, ${p.scopes}, ${p.expires_at}
+      where ${p.expires_at} is null or ${p.expires_at} > now() returning *
+    ), audit as (${audit(
+      p,
+      sql`${auditEvent(p, 'api_token.created', { user: sql`user_id`, token: sql`id` })} from token`,
+    )})
+    select id::text, ${apiTokenJson(token)} as json, ${auditColumn} from token`,
+)
+
+/** Creates an API token of the principal: its id and JSON text; null when it would have expired already. */
+export const insertApiToken = async (
+  db: Database,
+  principal: Principal,
+  client: Client,
+  { name, scopes, expiresAt, hash }: NewApiToken,
+): Promise<{ readonly id: string; readonly json: string } | null> => {
+  const fields = { id: newId(), name, hash, scopes, expires_at: expiresAt }
+  return onlyRow(await insert(db, { ...fields, ...callerOf(principal), ...auditValues(client, principal) }))
+}
+
+/** A page of the principal's own API tokens; those that have expired stay until they are revoked. */
+export const selectApiTokens = (db: Database, principal: Principal, page: PageRequest): Promise<Page> =>
+  selectPage(
+    db,
+    {
+      shape: 'api_tokens',
+      parameters: {},
+      values: {},
+      from: sql`api_tokens item`,
+      where: (_p, caller) => [allowsOwn('api_token.see', caller, sql`item`)],
+      json: (row) => apiTokenJson(row),
+    },
+    principal,
+    page,
+  )
+
+const remove = statement(
+  { id: 'uuid', ...callerParameters, ...auditParameters },
+  { id: 'text', ...auditColumns },
+  (p) => sql`
+    with token as (
+      delete from api_tokens token where id = ${p.id} and ${allowsOwn('api_token.revoke', p, token)} returning *
+    ), audit as (${audit(
+      p,
+      sql`${auditEvent(p, 'api_token.revoked', { user: sql`user_id`, token: sql`id` })} from token`,
+    )})
+    select id::text, ${auditColumn} from token`,
+)
+
+/** Revokes an API token of the principal. */
+export const deleteApiToken = async (
+  db: Database,
+  principal: Principal,
+  client: Client,
+  id: string,
+): Promise<Outcome<unknown>> =>
+  found(onlyRow(await remove(db, { id, ...callerOf(principal), ...auditValues(client, principal) })))
+
+/** An API token that was shown, with the milliseconds until it expires, at most a day. */
+export interface UsedApiToken {
+  readonly principal: Principal
+  readonly expiresIn: number
+}
+
+const use = statement(
+  { hash: 'bytes' },
+  { id: 'text', user_id: 'text', role: 'text', scopes: 'text', expires_in: 'int' },
+  (p) => sql`
+    with used as (
+      update api_tokens set last_used_at = now()
+      where hash = ${p.hash} and (expires_at is null or expires_at > now())
+        and (last_used_at is null or last_used_at < now() - ${lastUsedPrecision})
+    )
+    select token.id::text, token.user_id::text, users.role, array_to_string(token.scopes, ' ') as scopes,
+      least(floor(extract(epoch from token.expires_at - now()) * 1000), 86400000)::int as expires_in
+    from api_tokens token join users on users.id = token.user_id
+    where token.hash = ${p.hash} and (token.expires_at is null or token.expires_at > now())`,
+)
+
+/** Who shows the API token with this hash, which this uses; null when there is none or it has expired. */
+export const selectApiTokenPrincipal = async (db: Database, hash: Buffer): Promise<UsedApiToken | null> => {
+  const row = onlyRow(await use(db, { hash }))
+  if (row === null) return null
+  const credential = { kind: 'api_token' as const, tokenId: row.id, scopes: parseScopes(row.scopes) }
+  return {
+    principal: { userId: row.user_id, role: parseRole(row.role), credential },
+    expiresIn: row.expires_in,
+  }
+}

@@ -1,0 +1,162 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { AuditAction, Client } from '../domain/audit.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { Database } from './client.ts'
+import { newId } from './ids.ts'
+import { auditEventJson } from './json.ts'
+import { type Page, type PageRequest, selectPage } from './list.ts'
+import { allowsAudit } from './permissions.ts'
+import { type Placeholders, statement } from './statement.ts'
+
+/**
+ * The audit trail. An event is written by the statement that makes the change, so that neither is there without the
+ * other; the statement answers with it in its column `audit`, for the log.
+ */
+
+/** Parameters of a statement that writes an audit event; `auditValues` gives their values. */
+export const auditParameters = {
+  audit_id: 'uuid',
+  audit_actor: 'uuid?',
+  audit_session: 'uuid?',
+  audit_token: 'uuid?',
+  audit_address: 'text',
+  audit_user_agent: 'text?',
+  audit_request: 'text',
+} as const
+
+/** The column of a statement that writes audit events. */
+export const auditColumns = { audit: 'text?' } as const
+
+type AuditPlaceholders = Placeholders<typeof auditParameters>
+
+/** Values for `auditParameters`; nobody has proven who they are when the principal is null. */
+export const auditValues = (client: Client, principal: Principal | null) => ({
+  audit_id: newId(),
+  audit_actor: principal?.userId ?? null,
+  audit_session: principal?.credential.kind === 'session' ? principal.credential.sessionId : null,
+  audit_token: principal?.credential.kind === 'api_token' ? principal.credential.tokenId : null,
+  audit_address: client.address,
+  audit_user_agent: client.userAgent,
+  audit_request: client.requestId,
+})
+
+/** What an event is about. What is left out is the principal's own: who acts, with which session or API token. */
+interface About {
+  /** Whose access it is about. */
+  readonly user: SQL
+  readonly actor?: SQL
+  readonly session?: SQL
+  readonly token?: SQL
+  /** For the second event of one statement. */
+  readonly id?: SQL
+}
+
+/** The row of an event. */
+export const auditEvent = (
+  p: AuditPlaceholders,
+  action: AuditAction,
+  { user, actor, session, token, id = p.audit_id }: About,
+): SQL => sql`
+  select ${id} as id, ${sql.raw(`'${action}'`)} as action, coalesce(${actor ?? sql`null`}, ${p.audit_actor}) as actor_id,
+    ${user} as user_id, coalesce(${session ?? sql`null`}, ${p.audit_session}) as session_id,
+    coalesce(${token ?? sql`null`}, ${p.audit_token}) as token_id`
+
+/** A part of a statement, to be named `audit`, that writes the events that `events` selects. */
+export const audit = (p: AuditPlaceholders, events: SQL): SQL => sql`
+  insert into audit_events (id, action, actor_id, user_id, session_id, token_id, address, user_agent, request_id)
+  select id, action, actor_id, user_id, session_id, token_id, ${p.audit_address}, ${p.audit_user_agent},
+    ${p.audit_request}
+  from (${events}) event returning *`
+
+/** The column `audit` of a statement whose part of that name is `audit`. */
+export const auditColumn = sql`
+  (select '[' || string_agg(${auditEventJson(sql`audit`)}, ',') || ']' from audit) as audit`
+
+const failure = (action: AuditAction) =>
+  statement(
+    { user_id: 'uuid?', ...auditParameters },
+    auditColumns,
+    (p) => sql`with audit as (${audit(p, auditEvent(p, action, { user: p.user_id }))}) select ${auditColumn}`,
+  )
+
+const failures = { 'sign_in.failed': failure('sign_in.failed'), 'proof.failed': failure('proof.failed') }
+
+/** Puts down that somebody failed to prove who they are; `userId` is null when no account has the address. */
+export const insertFailure = async (
+  db: Database,
+  action: keyof typeof failures,
+  { client, principal, userId }: { client: Client; principal: Principal | null; userId: string | null },
+): Promise<void> => {
+  await failures[action](db, { user_id: userId, ...auditValues(client, principal) })
+}
+
+/** Which events a list holds: those with one of the values in each filter that is there, between the two times. */
+export interface AuditFilter {
+  readonly actor_id?: readonly string[]
+  readonly user_id?: readonly string[]
+  readonly action?: readonly AuditAction[]
+  readonly created_after?: string
+  readonly created_before?: string
+}
+
+const filterParameters = {
+  actor_id: 'uuid[]',
+  user_id: 'uuid[]',
+  action: 'text[]',
+  created_after: 'instant',
+  created_before: 'instant',
+} as const
+
+const filterConditions: Readonly<
+  Record<keyof AuditFilter, (p: Placeholders<typeof filterParameters>) => SQL>
+> = {
+  actor_id: (p) => sql`item.actor_id = any(${p.actor_id})`,
+  user_id: (p) => sql`item.user_id = any(${p.user_id})`,
+  action: (p) => sql`item.action = any(${p.action})`,
+  created_after: (p) => sql`item.created_at > ${p.created_after}`,
+  created_before: (p) => sql`item.created_at < ${p.created_before}`,
+}
+
+const isFilter = (name: string): name is keyof AuditFilter => Object.hasOwn(filterConditions, name)
+
+/** Takes the place of a time that is not asked for, and is compared with nothing. */
+const noTime = '1970-01-01T00:00:00.000Z'
+
+/** A page of the audit trail, as far as the principal may see it. */
+export const selectAuditEvents = (
+  db: Database,
+  principal: Principal,
+  filter: AuditFilter,
+  page: PageRequest,
+): Promise<Page> => {
+  const filters = Object.keys(filter).filter(isFilter).toSorted()
+  return selectPage(
+    db,
+    {
+      shape: `audit_events ${filters.join()}`,
+      parameters: filterParameters,
+      values: {
+        actor_id: filter.actor_id ?? [],
+        user_id: filter.user_id ?? [],
+        action: filter.action ?? [],
+        created_after: filter.created_after ?? noTime,
+        created_before: filter.created_before ?? noTime,
+      },
+      from: sql`audit_events item`,
+      where: (p, caller) => [
+        allowsAudit('audit.see', caller),
+        ...filters.map((name) => filterConditions[name](p)),
+      ],
+      json: (row) => auditEventJson(row),
+    },
+    principal,
+    page,
+  )
+}
+
+/** Forgets events that are older than the trail is kept. */
+export const removeOldAuditEvents = statement(
+  { days: 'int' },
+  {},
+  (p) => sql`delete from audit_events where created_at < now() - make_interval(days => ${p.days})`,
+)

@@ -1,0 +1,45 @@
+import type { components } from '../../generated/openapi.ts'
+import { newApiToken } from '../auth/api-tokens.ts'
+import type { Credentials } from '../auth/credentials.ts'
+import { deleteApiToken, insertApiToken, selectApiTokens } from '../db/api-tokens.ts'
+import type { Database } from '../db/client.ts'
+import { jsonText } from '../domain/json-text.ts'
+import type { Paging } from '../http/paging.ts'
+import type { Handlers } from '../operation.ts'
+import { expectDone, problems } from '../problems.ts'
+
+interface Deps {
+  readonly db: Database
+  readonly paging: Paging
+  readonly credentials: Credentials
+}
+
+type NewApiToken = components['schemas']['NewApiToken']
+
+/** The operations of the contract's tag `api-tokens`. */
+export const apiTokenHandlers = ({ db, paging, credentials }: Deps) =>
+  ({
+    async listApiTokens({ path, principal, query }) {
+      const { request, answer } = paging(path, principal, query)
+      return answer(await selectApiTokens(db, principal, request))
+    },
+
+    async createApiToken({ body, principal, client }) {
+      const { name, scopes, expires_at: expiresAt = null } = body
+      const { token, hash } = newApiToken()
+      const row = await insertApiToken(db, principal, client, { name, scopes, expiresAt, hash })
+      if (row === null) throw problems.invalidField('/expires_at', 'must be in the future')
+      return {
+        status: 201,
+        headers: { location: `/auth/tokens/${row.id}` },
+        body: jsonText<NewApiToken>(`${row.json.slice(0, -1)},"token":"${token}"}`),
+      }
+    },
+
+    async revokeApiToken({ params, principal, client }) {
+      const tokenId = params.token_id.toLowerCase()
+      expectDone(await deleteApiToken(db, principal, client, tokenId))
+      credentials.forgetApiToken(tokenId)
+      return { status: 204 }
+    },
+  }) satisfies Partial<Handlers>

@@ -1,0 +1,28 @@
+import type { Credentials } from '../auth/credentials.ts'
+import type { Database } from '../db/client.ts'
+import { deleteSession, selectSessions } from '../db/sessions.ts'
+import type { Paging } from '../http/paging.ts'
+import type { Handlers } from '../operation.ts'
+import { expectDone } from '../problems.ts'
+
+interface Deps {
+  readonly db: Database
+  readonly paging: Paging
+  readonly credentials: Credentials
+}
+
+/** The operations of the contract's tag `sessions`. */
+export const sessionHandlers = ({ db, paging, credentials }: Deps) =>
+  ({
+    async listSessions({ path, principal, query }) {
+      const { request, answer } = paging(path, principal, query)
+      return answer(await selectSessions(db, principal, request))
+    },
+
+    async revokeSession({ params, principal, client }) {
+      const sessionId = params.session_id.toLowerCase()
+      expectDone(await deleteSession(db, principal, client, sessionId))
+      credentials.forgetSession(sessionId)
+      return { status: 204 }
+    },
+  }) satisfies Partial<Handlers>

@@ -1,0 +1,76 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { MethodsOf } from './routes.ts'
+
+/** Origins whose pages may read what the service answers; `*` is all of them. */
+export type CorsOrigins = '*' | readonly string[]
+
+type Headers = Readonly<Record<string, string>>
+
+/** Response headers of the contract that a page could not read otherwise. */
+const exposedHeaders = [
+  'Accept-Patch',
+  'Accept-Ranges',
+  'Allow',
+  'Content-Disposition',
+  'Content-Range',
+  'ETag',
+  'Idempotency-Replayed',
+  'Link',
+  'Location',
+  'RateLimit',
+  'RateLimit-Policy',
+  'Repr-Digest',
+  'Retry-After',
+  'WWW-Authenticate',
+].join(', ')
+
+/** Request headers of the contract. */
+const allowedHeaders = [
+  'Authorization',
+  'Content-Type',
+  'Idempotency-Key',
+  'If-Match',
+  'If-None-Match',
+  'If-Range',
+  'Range',
+].join(', ')
+
+/** Seconds for which a browser may keep the answer to a preflight; none keeps it longer than this in all of them. */
+const preflightAge = '7200'
+
+/** The CORS headers of the answer to a request from `origin`. Tokens travel in a header, so none allows credentials. */
+export const corsHeaders = (allowed: CorsOrigins, origin: string | undefined): Headers => {
+  if (allowed === '*') return opened('*')
+  if (allowed.length === 0) return {}
+  const vary = { vary: 'Origin' }
+  return origin !== undefined && allowed.includes(origin) ? { ...vary, ...opened(origin) } : vary
+}
+
+const opened = (origin: string): Headers => ({
+  'access-control-allow-origin': origin,
+  'access-control-expose-headers': exposedHeaders,
+})
+
+/** Opens the service to pages of other origins, and answers their preflights before anybody is asked for a token. */
+export const openToOrigins = (app: FastifyInstance, allowed: CorsOrigins, methodsOf: MethodsOf): void => {
+  if (allowed.length === 0) return
+  app.addHook('onRequest', async ({ method, url, headers }, reply) => {
+    const cors = corsHeaders(allowed, headers.origin)
+    reply.headers(cors)
+    if (method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) return
+    const methods = methodsOf(url)
+    if (methods === null || !('access-control-allow-origin' in cors)) return
+    return reply
+      .code(204)
+      .headers({
+        'access-control-allow-headers': allowedHeaders,
+        'access-control-allow-methods': methods.join(', '),
+        'access-control-max-age': preflightAge,
+      })
+      .send()
+  })
+}
+
+/** Names one more request header on which the answer depends, beside Origin. */
+export const addVary = (reply: FastifyReply, name: string): FastifyReply =>
+  reply.header('vary', reply.hasHeader('vary') ? `${String(reply.getHeader('vary'))}, ${name}` : name)

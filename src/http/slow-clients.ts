@@ -1,0 +1,47 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { problems } from '../problems.ts'
+
+/** How long a client may take, in milliseconds. */
+export interface TimeLimits {
+  /** From the first byte of a request, or from connecting, to the end of its head. */
+  readonly head: number
+  /** From the head to the end of a body that is not a file. */
+  readonly body: number
+  /** While a request runs, without a byte in either direction. */
+  readonly stall: number
+  /** Between two requests of a connection. */
+  readonly keepAlive: number
+  /** How often heads are looked at: one may take so much longer. */
+  readonly checkEvery: number
+}
+
+export const timeLimits: TimeLimits = {
+  head: 30_000,
+  body: 30_000,
+  stall: 60_000,
+  keepAlive: 72_000,
+  checkEvery: 5_000,
+}
+
+/** Refuses a body that does not arrive in time; a form has the time of a whole request, for it brings a file. */
+export const limitBodyTime = (app: FastifyInstance, limit: number): void => {
+  app.addHook('onRequest', async (request, reply) => {
+    const { raw } = request
+    if (!hasBody(request) || isForm(request)) return
+    const refuse = (): void => {
+      if (raw.complete) return
+      // Whoever reads the body must not go on with what still comes of it.
+      raw.removeAllListeners()
+      if (reply.raw.headersSent) raw.destroy()
+      else reply.header('connection', 'close').send(problems.requestTimeout())
+    }
+    const timer = setTimeout(refuse, limit)
+    raw.once('close', () => clearTimeout(timer))
+  })
+}
+
+const hasBody = ({ headers }: FastifyRequest): boolean =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+
+const isForm = ({ routeOptions }: FastifyRequest): boolean =>
+  routeOptions.config.operation?.mediaTypes.includes('multipart/form-data') === true

@@ -1,0 +1,99 @@
+import { setImmediate, setTimeout } from 'node:timers/promises'
+import { createTransport, type NodemailerError, type SendMailOptions } from 'nodemailer'
+import type { MailAddress, SmtpServer } from '../config.ts'
+import { type OpenMailer, passwordResetLink, type PasswordResetMessage } from './mailer.ts'
+
+interface SmtpMailerOptions {
+  readonly server: SmtpServer
+  readonly from: MailAddress
+  /** Where the links in mails begin. */
+  readonly publicUrl: string
+  /** How many mails may be under way; what comes on top is dropped. */
+  readonly maxUnderWay?: number
+  /** How long a stop waits for the mails under way, in milliseconds. */
+  readonly closeTime?: number
+}
+
+/** How long one mail may take, in milliseconds, its wait for a connection included. */
+const sendTime = 60_000
+
+/** Sends mail over a few connections to `server`, which are kept open between mails. */
+export const smtpMailer =
+  ({ server, from, publicUrl, maxUnderWay = 200, closeTime = 5_000 }: SmtpMailerOptions): OpenMailer =>
+  (log) => {
+    const transport = createTransport({ ...transportTo(server), pool: true, maxConnections: 2 })
+    const underWay = new Set<Promise<void>>()
+    let isClosed = false
+
+    const send = async (mail: SendMailOptions): Promise<void> => {
+      // Composing takes time too, which the answer must not show.
+      await setImmediate()
+      try {
+        await transport.sendMail({ ...mail, from: { ...from }, signal: AbortSignal.timeout(sendTime) })
+      } catch (error) {
+        log.warn(describeFailure(error), 'A mail could not be sent')
+      }
+    }
+
+    return {
+      sendPasswordReset(message) {
+        if (isClosed || underWay.size >= maxUnderWay) {
+          log.warn({ underWay: underWay.size, isClosed }, 'A mail was dropped')
+          return
+        }
+        const sending = send(passwordResetMail(message, publicUrl)).finally(() => underWay.delete(sending))
+        underWay.add(sending)
+      },
+      async close() {
+        isClosed = true
+        await Promise.race([Promise.all(underWay), setTimeout(closeTime, null, { ref: false })])
+        if (underWay.size > 0) log.warn({ underWay: underWay.size }, 'Stopped before all mails were sent')
+        transport.close({ force: true })
+      },
+    }
+  }
+
+const transportTo = ({ host, port, tls, auth }: SmtpServer) => ({
+  host,
+  port,
+  secure: tls === 'implicit',
+  requireTLS: tls === 'starttls',
+  ignoreTLS: tls === 'none',
+  ...(auth !== null && { auth: { ...auth } }),
+  connectionTimeout: 10_000,
+  dnsTimeout: 10_000,
+  greetingTimeout: 10_000,
+  socketTimeout: 30_000,
+  disableFileAccess: true,
+  disableUrlAccess: true,
+})
+
+/** The address is an object, for as a text it would be parsed, and could become several. */
+const passwordResetMail = ({ to, token }: PasswordResetMessage, publicUrl: string): SendMailOptions => ({
+  to: { name: '', address: to },
+  subject: 'Reset your Taskwright password',
+  // RFC 3834 §5: no holiday notice comes back.
+  headers: { 'Auto-Submitted': 'auto-generated' },
+  text: `Somebody, maybe you, asked for a new password for your Taskwright account.
+
+To choose one, open this link within 30 minutes. It works once.
+
+${passwordResetLink(publicUrl, token)}
+
+If it was not you, ignore this mail: your password stays as it is.
+`,
+})
+
+/** What the log may show of a failure. The server's own words are left out: they may repeat the address or the mail. */
+const describeFailure = (error: unknown) => {
+  if (!isMailError(error)) return {}
+  const { code, command, response, message } = error
+  return {
+    code,
+    command,
+    reply: response === undefined ? undefined : /^\d{3}([ -]\d\.\d{1,3}\.\d{1,3})?/.exec(response)?.[0],
+    reason: response === undefined && command === 'CONN' ? message : undefined,
+  }
+}
+
+const isMailError = (error: unknown): error is NodemailerError => error instanceof Error

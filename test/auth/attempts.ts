@@ -1,0 +1,278 @@
+import { once } from 'node:events'
+import { request } from 'node:http'
+import t from 'tap'
+import { insertAttempt, removeOldAttempts } from '../../src/db/attempts.ts'
+import { openDatabase } from '../../src/db/client.ts'
+import { createClient as createSqlClient } from '../../src/db/connection.ts'
+import { from, withoutIds } from '../fixture/accounts.ts'
+import { createEmptyDatabase, createTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { startProcess, temporaryFolder } from '../fixture/process.ts'
+import { secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
+import { createClient, type Reply, startService } from '../fixture/service.ts'
+import { countStatuses } from '../fixture/tasks.ts'
+
+/** What failed attempts to prove who one is lead to, for passwords and codes alike. */
+
+const service = await startService(t, { config: { trustProxy: ['127.0.0.1'] } })
+const { db } = service.deps
+const { challengeOf, guard } = secondFactorActions(service)
+
+const signIn = (email: string, password: string, address = '192.0.2.1') =>
+  service.call('login', { body: { email, password }, headers: from(address) })
+
+/** Lets time pass for everything that was counted. */
+const elapse = async (time: string): Promise<void> => {
+  await db.run(
+    `update attempts set last_failed_at = last_failed_at - $1::text::interval,
+      delayed_until = delayed_until - $1::text::interval`,
+    [time],
+  )
+}
+
+const retryAfter = ({ headers }: Reply): number => Number(headers.get('retry-after'))
+
+/** An answer without its times. */
+const timeless = (reply: Reply): string =>
+  JSON.stringify(withoutIds(reply)).replaceAll(/\b\d+\b(?= seconds|")/g, 'N')
+
+interface Way {
+  readonly fail: () => Promise<Reply>
+  readonly succeed: (() => Promise<Reply>) | null
+  readonly failed: number
+}
+
+const ways: Readonly<Record<string, () => Promise<Way>>> = {
+  async 'signing in'() {
+    const { email, password } = await service.register('signs-in')
+    return {
+      fail: () => signIn(email, 'wrong'),
+      succeed: () => signIn(email, password),
+      failed: 401,
+    }
+  },
+  async 'signing in where no account is'() {
+    return { fail: () => signIn('nobody@example.com', 'wrong'), succeed: null, failed: 401 }
+  },
+  async 'signing in with a code'() {
+    const ada = await guard(await service.register('has-a-code'))
+    const complete = async (code: string) =>
+      service.call('completeLogin', { body: { challenge: await challengeOf(ada), code } })
+    return {
+      fail: () => complete(wrongCodeOf(ada.codeAt)),
+      succeed: () => complete(ada.codeAt()),
+      failed: 401,
+    }
+  },
+  async 'changing the password'() {
+    const { token, password } = await service.register('changes')
+    const change = (current_password: string) =>
+      service.call('changePassword', { token, body: { current_password, new_password: password } })
+    return { fail: () => change('wrong'), succeed: () => change(password), failed: 422 }
+  },
+  async 'disabling the second factor'() {
+    const ada = await guard(await service.register('disables'))
+    const disable = (code: string) =>
+      service.call('disableSecondFactor', { token: ada.token, body: { password: ada.password, code } })
+    return { fail: () => disable(wrongCodeOf(ada.codeAt)), succeed: () => disable(ada.codeAt()), failed: 422 }
+  },
+}
+
+for (const [name, start] of Object.entries(ways)) {
+  t.test(`${name}: five failures are free, then each doubles the delay, up to 15 minutes`, async (t) => {
+    const { fail, succeed, failed } = await start()
+    for (let failure = 1; failure <= 5; failure += 1)
+      t.equal((await fail()).status, failed, `failure ${failure}`)
+    for (const delay of [5, 10, 20, 40, 80, 160, 320, 640, 900, 900]) {
+      const refused = await fail()
+      t.match(refused, { status: 429, body: { code: 'too_many_requests' } })
+      t.ok(
+        retryAfter(refused) <= delay && retryAfter(refused) > delay - 4,
+        `${retryAfter(refused)} of ${delay}`,
+      )
+      if (succeed !== null)
+        t.equal(timeless(await succeed()), timeless(refused), 'the right one tells nothing')
+      await elapse(`${delay} seconds`)
+      t.equal((await fail()).status, failed, `after ${delay} seconds`)
+    }
+    await elapse('900 seconds')
+    if (succeed === null) return
+    t.ok([200, 204].includes((await succeed()).status))
+  })
+}
+
+t.test('a success clears what was counted', async (t) => {
+  const { email, password } = await service.register('forgiven')
+  for (let round = 0; round < 2; round += 1) {
+    for (let failure = 0; failure < 4; failure += 1) t.equal((await signIn(email, 'wrong')).status, 401)
+    t.equal((await signIn(email, password)).status, 200, 'on the fifth attempt')
+  }
+})
+
+t.test('failures are forgotten a day after the last one', async (t) => {
+  const failures = async (): Promise<unknown> =>
+    (await db.run('select failures from attempts order by last_failed_at desc limit 1', []))[0]?.failures
+  for (const [time, left] of [
+    ['23 hours 59 minutes', 6],
+    ['24 hours 1 second', 1],
+  ] as const) {
+    const email = `${left}@example.com`
+    for (let failure = 0; failure < 5; failure += 1) await signIn(email, 'wrong')
+    await elapse(time)
+    t.equal((await signIn(email, 'wrong')).status, 401)
+    t.equal(await failures(), left, time)
+  }
+  const countAfter = async (time: string): Promise<number> => {
+    await elapse(time)
+    await removeOldAttempts(db, {})
+    return (await db.run('select from attempts', [])).length
+  }
+  t.ok((await countAfter('23 hours')) > 0)
+  t.equal(await countAfter('2 hours'), 0, 'and their rows are removed')
+})
+
+t.test('an address that nobody has is answered like one that somebody has', async (t) => {
+  const { email } = await service.register('somebody')
+  for (let attempt = 0; attempt < 8; attempt += 1) {
+    const [known, unknown] = [await signIn(email, 'wrong'), await signIn('anybody@example.com', 'wrong')]
+    t.equal(timeless(unknown), timeless(known))
+    t.equal(unknown.headers.get('content-length'), known.headers.get('content-length'))
+    t.equal(known.status, attempt < 5 ? 401 : 429)
+  }
+})
+
+t.test('twenty at once: five are tried, however the address is written', async (t) => {
+  const { email } = await service.register('stormed')
+  for (const [one, other] of [
+    [email, ` ${email.toUpperCase()}`],
+    ['storm\u00e9@example.com', 'STORME\u0301@example.com'],
+  ] as const) {
+    const replies = await Promise.all(
+      Array.from({ length: 20 }, (_, index) => signIn(index % 2 === 0 ? one : other, 'wrong')),
+    )
+    t.strictSame(countStatuses(replies), { 401: 5, 429: 15 })
+  }
+})
+
+const exhaust = async (email: string, address?: string): Promise<void> => {
+  for (let failure = 0; failure < 5; failure += 1) await signIn(email, 'wrong', address)
+}
+
+t.test('a password is delayed for the network that it was tried from, and no other', async (t) => {
+  const { email, password } = await service.register('attacked')
+  await exhaust(email, '198.51.100.1')
+  t.equal((await signIn(email, password, '198.51.100.1')).status, 429)
+  t.equal((await signIn(email, password, '::ffff:198.51.100.1')).status, 429, 'IPv4 in IPv6')
+  t.equal((await signIn(email, password, '198.51.100.2')).status, 200)
+  t.equal((await signIn(email, password, '198.51.100.1')).status, 429, 'which clears nothing there')
+  await exhaust(email, '2001:db8:0:1::1')
+  t.equal((await signIn(email, password, '2001:db8:0:1:ffff::2')).status, 429, 'a /64 is one network')
+  t.equal((await signIn(email, password, '2001:db8:0:2::1')).status, 200)
+  const { email: other, password: otherPassword } = await service.register('neighbour')
+  t.equal((await signIn(other, otherPassword, '198.51.100.1')).status, 200, 'nor for another account')
+})
+
+t.test('X-Forwarded-For from nobody who is trusted makes no network', async (t) => {
+  const exposed = await startService(t)
+  const replies: Reply[] = []
+  for (let attempt = 1; attempt <= 6; attempt += 1) {
+    const body = { email: 'nobody@example.com', password: 'wrong' }
+    replies.push(await exposed.call('login', { body, headers: from(`198.51.100.${attempt}`) }))
+  }
+  t.strictSame(countStatuses(replies), { 401: 5, 429: 1 })
+})
+
+t.test('a code is delayed for the account, wherever it is tried from', async (t) => {
+  const ada = await guard(await service.register('guessed'))
+  const challenge = await challengeOf(ada)
+  const complete = (code: string, address: number) =>
+    service.call('completeLogin', { body: { challenge, code }, headers: from(`203.0.113.${address}`) })
+  for (let address = 1; address <= 5; address += 1) {
+    t.equal((await complete(wrongCodeOf(ada.codeAt), address)).status, 401)
+  }
+  for (const code of [ada.codeAt(), ada.recoveryCodes[0] ?? '']) {
+    t.match(await complete(code, 6), { status: 429 })
+  }
+  t.match(await signIn(ada.email, ada.password), { status: 401, body: { code: 'second_factor_required' } })
+  await elapse('5 seconds')
+  t.equal((await complete(ada.codeAt(), 6)).status, 200, 'and what was refused is not used up')
+})
+
+t.test('so is one that is to disable the second factor', async (t) => {
+  const ada = await guard(await service.register('stolen'))
+  const disable = (code: string, address: number) => {
+    const { token, password } = ada
+    const request = { token, body: { password, code }, headers: from(`203.0.113.${address}`) }
+    return service.call('disableSecondFactor', request)
+  }
+  for (let address = 1; address <= 5; address += 1) {
+    t.equal((await disable(wrongCodeOf(ada.codeAt), address)).status, 422)
+  }
+  t.equal((await disable(ada.codeAt(), 6)).status, 429)
+})
+
+t.test('a client that hangs up does not get away', async (t) => {
+  const email = 'hung-up@example.com'
+  const failures = async (): Promise<unknown> =>
+    (await db.run('select coalesce(sum(failures), 0)::int as failures from attempts', []))[0]?.failures
+  await db.run('delete from attempts', [])
+  for (let failure = 1; failure <= 5; failure += 1) {
+    const body = JSON.stringify({ email, password: 'wrong' })
+    const headers = {
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(body),
+      ...from('192.0.2.1'),
+    }
+    const sent = request(`${service.url}/auth/login`, { method: 'POST', headers, agent: false })
+    sent.on('error', () => undefined)
+    sent.end(body)
+    await once(sent, 'finish')
+    sent.destroy()
+    await eventually('the failure is counted', async () => (await failures()) === failure)
+  }
+  t.equal((await signIn(email, 'wrong')).status, 429)
+})
+
+const serverUrl = process.env.DATABASE_URL
+
+t.test('a process that is killed in the middle of it has counted', async (t) => {
+  const DATA_DIR = await temporaryFolder(t)
+  const database = serverUrl === undefined ? null : await createEmptyDatabase(t, serverUrl)
+  const environment = { DATA_DIR, ...(database && { DATABASE_URL: database.options.url }) }
+  const guess = (url: string): Promise<Reply> =>
+    createClient(url).call('login', { body: { email: 'nobody@example.com', password: 'wrong' } })
+  const first = await startProcess(t, environment)
+  const guesses = Array.from({ length: 20 }, () => guess(first.url))
+  // The first refusal comes before the passwords of the five that went before it are hashed.
+  await Promise.any(
+    guesses.map(async (reply) => {
+      if ((await reply).status !== 429) throw new Error('It was tried')
+    }),
+  )
+  await Promise.all([first.end('SIGKILL'), Promise.allSettled(guesses)])
+  const second = await startProcess(t, environment)
+  const next = [await guess(second.url), await guess(second.url)]
+  t.ok(
+    next.some(({ status }) => status === 429),
+    'the delay, which may be over by now, or the next one',
+  )
+})
+
+// The embedded database has one connection, on which nothing waits for a lock.
+t.test('one that waited for another is refused', { skip: serverUrl === undefined }, async (t) => {
+  const { options } = await createTestDatabase(t)
+  const database = openDatabase(options)
+  const sql = createSqlClient(options)
+  t.teardown(() => Promise.all([database.close(), sql.end()]))
+  const key = Buffer.from('key')
+  t.equal(await insertAttempt(database, key), 0)
+  const waits = async (): Promise<boolean> => (await sql`select from pg_locks where not granted`).length > 0
+  const waiting = await sql.begin(async (transaction) => {
+    await transaction`update attempts set failures = 5, delayed_until = now() + interval '5 seconds'`
+    const counted = insertAttempt(database, key)
+    await eventually('the second waits for the first', waits)
+    return { counted }
+  })
+  t.equal(await waiting.counted, 1, 'as long as it takes to know better')
+  t.equal(await insertAttempt(database, key), 5)
+})

@@ -1,0 +1,62 @@
+import { createDecipheriv, randomBytes } from 'node:crypto'
+import t from 'tap'
+import { open, seal } from '../../src/auth/seal.ts'
+import type { KeyRing } from '../../src/domain/key-ring.ts'
+
+const [oldKey, newKey, otherKey] = [randomBytes(32), randomBytes(32), randomBytes(32)]
+const ringOf = (newest: Buffer, ...earlier: Buffer[]): KeyRing => ({ newest, all: [newest, ...earlier] })
+const ring = ringOf(oldKey)
+const plaintext = Buffer.from('12345678901234567890')
+const context = '0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c'
+
+t.test('what was sealed opens, and is not to be seen before', async (t) => {
+  const sealed = seal(ring, plaintext, context)
+  t.same(open(ring, sealed, context), { plaintext, isNewest: true })
+  t.equal(sealed.includes(plaintext.subarray(0, 4)), false)
+  t.same(open(ring, seal(ring, Buffer.alloc(0), context), context)?.plaintext, Buffer.alloc(0))
+})
+
+t.test('it is AES-256-GCM with a version and a nonce before it and the tag after', async (t) => {
+  const sealed = seal(ring, plaintext, context)
+  t.equal(sealed.length, 1 + 12 + plaintext.length + 16)
+  t.equal(sealed[0], 1)
+  const decipher = createDecipheriv('aes-256-gcm', oldKey, sealed.subarray(1, 13))
+  decipher.setAAD(Buffer.from(context)).setAuthTag(sealed.subarray(-16))
+  t.same(Buffer.concat([decipher.update(sealed.subarray(13, -16)), decipher.final()]), plaintext)
+})
+
+t.test('no two seals have one nonce', async (t) => {
+  const seals = Array.from({ length: 100 }, () => seal(ring, plaintext, context))
+  t.equal(new Set(seals.map((sealed) => sealed.toString('hex', 1, 13))).size, 100)
+})
+
+t.test('the newest key seals and every key opens', async (t) => {
+  const rotated = ringOf(newKey, oldKey)
+  const before = seal(ring, plaintext, context)
+  t.same(open(rotated, before, context), { plaintext, isNewest: false })
+  const after = seal(rotated, plaintext, context)
+  t.same(open(rotated, after, context), { plaintext, isNewest: true })
+  t.equal(open(ring, after, context), null)
+  t.equal(open(ringOf(newKey), before, context), null, 'a dropped key opens nothing')
+  t.equal(open(ringOf(otherKey), after, context), null)
+})
+
+t.test('nothing opens for another context', async (t) => {
+  const sealed = seal(ring, plaintext, context)
+  for (const other of ['', context.slice(1), `${context}0`, context.toUpperCase()]) {
+    t.equal(open(ring, sealed, other), null, JSON.stringify(other))
+  }
+})
+
+t.test('nothing opens that was changed in any bit, cut or lengthened', async (t) => {
+  const sealed = seal(ring, plaintext, context)
+  for (let bit = 0; bit < sealed.length * 8; bit += 1) {
+    const changed = Buffer.from(sealed)
+    changed[bit >> 3] = (changed[bit >> 3] ?? 0) ^ (1 << (bit & 7))
+    t.equal(open(ring, changed, context), null, `bit ${bit}`)
+  }
+  for (let length = 0; length < sealed.length; length += 1) {
+    t.equal(open(ring, sealed.subarray(0, length), context), null, `${length} bytes`)
+  }
+  t.equal(open(ring, Buffer.concat([sealed, Buffer.of(0)]), context), null)
+})

@@ -1,0 +1,103 @@
+import t, { type Test } from 'tap'
+import { deriveKeys, type Secrets } from '../../src/auth/keys.ts'
+import { sweep } from '../../src/sweeper.ts'
+import { startBeside } from '../fixture/accounts.ts'
+import { authenticator, secondFactorActions } from '../fixture/second-factor.ts'
+import { type Service, startService } from '../fixture/service.ts'
+
+/** What becomes of the sealed secrets of second factors when the service's own secret is replaced. */
+
+const oldSecret = Buffer.from('the secret that is to be replaced')
+const newSecret = Buffer.from('the secret that comes in its place')
+
+const service = await startService(t, { secrets: [oldSecret] })
+const { db, storage } = service.deps
+const { registerGuarded } = secondFactorActions(service)
+
+type Instance = Pick<Service, 'call' | 'expect' | 'register' | 'deps'>
+
+/** The same database, behind other secrets. */
+const startWith = async (t: Test, secrets: Secrets): Promise<Instance> => {
+  const deps = { ...service.deps, secrets }
+  return { ...(await startBeside(t, { ...service, deps })), deps }
+}
+
+const actionsOf = (instance: Instance) => ({
+  ...secondFactorActions(instance),
+  complete: async (challenge: string, code: string): Promise<number> =>
+    (await instance.call('completeLogin', { body: { challenge, code } })).status,
+})
+
+const reseal = (...secrets: Secrets): Promise<void> =>
+  sweep({ db, storage, secondFactorKeys: deriveKeys(secrets, 'second-factor'), auditDays: 365 })
+
+const sealsOf = async (): Promise<readonly string[]> =>
+  (await db.run(`select encode(secret, 'hex') as seal from second_factors order by user_id`, [])).map(
+    ({ seal }) => String(seal),
+  )
+
+t.test('a sweep seals every secret with the newest key, after which the others can go', async (t) => {
+  const people = [
+    await registerGuarded('ada'),
+    await registerGuarded('grace'),
+    await registerGuarded('edith'),
+  ]
+  const both = actionsOf(await startWith(t, [newSecret, oldSecret]))
+  // The sweep with which a service starts may be over or not.
+  for (const person of people) {
+    t.equal(
+      await both.complete(await both.challengeOf(person), person.codeAt()),
+      200,
+      'while both are listed',
+    )
+    await both.forgetLastCode(person)
+  }
+  await reseal(newSecret, oldSecret)
+  const after = await sealsOf()
+  const rotated = actionsOf(await startWith(t, [newSecret]))
+  for (const person of people) {
+    t.equal(await rotated.complete(await rotated.challengeOf(person), person.codeAt()), 200, 'with one alone')
+    await rotated.forgetLastCode(person)
+  }
+  await reseal(newSecret, oldSecret)
+  t.strictSame(await sealsOf(), after, 'what has the newest key is left as it is')
+})
+
+t.test('a secret that no key opens any more refuses codes, and takes recovery codes', async (t) => {
+  const ada = await registerGuarded('lost')
+  const bob = await registerGuarded('found')
+  const lost = actionsOf(await startWith(t, [Buffer.from('a secret that nothing was sealed with')]))
+  const challenge = await lost.challengeOf(ada)
+  t.equal(await lost.complete(challenge, ada.codeAt()), 401)
+  t.equal(await lost.complete(challenge, ada.recoveryCodes[0] ?? ''), 200)
+  const before = await sealsOf()
+  await reseal(Buffer.from('a secret that nothing was sealed with'))
+  t.strictSame(await sealsOf(), before, 'a sweep leaves it, for the key may come back')
+  const { challengeOf, complete } = actionsOf(service)
+  t.equal(await complete(await challengeOf(bob), bob.codeAt()), 200)
+})
+
+t.test('a secret that was replaced while it was sealed anew stays replaced', async (t) => {
+  const ada = await service.register('busy')
+  const enrol = async (): Promise<string> => {
+    const request = { token: ada.token, body: { password: ada.password } }
+    return (await service.expect('enrolSecondFactor', 201, request)).body.secret
+  }
+  await enrol()
+  let secret = ''
+  const interrupted = {
+    ...db,
+    async run(...statement: Parameters<typeof db.run>) {
+      const rows = await db.run(...statement)
+      if (statement[0].includes('from second_factors') && secret === '') secret = await enrol()
+      return rows
+    },
+  }
+  const secondFactorKeys = deriveKeys([newSecret, oldSecret], 'second-factor')
+  await sweep({ db: interrupted, storage, secondFactorKeys, auditDays: 365 })
+  t.not(secret, '')
+  await service.expect('confirmSecondFactor', 200, {
+    token: ada.token,
+    body: { code: authenticator(secret)() },
+  })
+})

@@ -1,0 +1,514 @@
+import t from 'tap'
+import { hashApiToken } from '../../src/auth/api-tokens.ts'
+import { sha256 } from '../../src/auth/sha256.ts'
+import { accountActions, startBeside, withoutIds } from '../fixture/accounts.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { operations, validRequest } from '../fixture/requests.ts'
+import { type Account, startService } from '../fixture/service.ts'
+import { countStatuses, pointersOf, unknownId } from '../fixture/tasks.ts'
+
+const service = await startService(t)
+const { db } = service.deps
+const admin = await service.register('admin')
+const { auditOf, createApiToken, signIn, statusOf } = accountActions(service, admin)
+
+const scopes = [
+  'tasks:read',
+  'tasks:write',
+  'tags:read',
+  'tags:write',
+  'attachments:read',
+  'attachments:write',
+  'users:read',
+  'users:write',
+] as const
+const insufficientScope = { status: 403, body: { code: 'insufficient_scope' } }
+
+const revoke = ({ token }: Pick<Account, 'token'>, token_id: string) =>
+  service.call('revokeApiToken', { token, params: { token_id } })
+
+const listApiTokens = async ({ token }: Account) =>
+  (await service.expect('listApiTokens', 200, { token })).body.items
+
+const inOneHour = (): string => new Date(Date.now() + 3_600_000).toISOString()
+
+t.test('createApiToken', async (t) => {
+  const account = await service.register('maker')
+  const { token } = account
+  const valid = { name: 'a program', scopes: ['tasks:read'] }
+
+  t.test('201: the token is shown, and signs in at once', async (t) => {
+    const body = { name: ' Nightly report\u0301 ', scopes: ['users:read', 'tasks:read'] }
+    const { body: created, headers } = await service.expect('createApiToken', 201, { token, body })
+    const { id, created_at, token: secret, ...rest } = created
+    t.strictSame(rest, {
+      name: 'Nightly report\u0301'.normalize('NFC'),
+      scopes: ['users:read', 'tasks:read'],
+      expires_at: null,
+      last_used_at: null,
+    })
+    t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
+    t.equal(headers.get('location'), `/auth/tokens/${id}`)
+    t.equal(headers.get('cache-control'), 'no-store')
+    t.match(secret, /^twp_[0-9A-Za-z]{49}$/)
+    t.ok(hashApiToken(secret), 'its checksum is right')
+    const me = await service.expect('getCurrentUser', 200, { token: secret })
+    t.strictSame(me.body, account.user)
+    const event = (await auditOf(account)).at(-1)
+    t.match(event, { action: 'api_token.created', actor_id: account.id, token_id: id })
+  })
+
+  t.test('201: nothing is kept of it but its hash', async (t) => {
+    const { id, token } = await createApiToken(account)
+    const [row] = await db.run('select hash, api_tokens::text as text from api_tokens where id = $1', [id])
+    t.same(row?.hash, sha256(token))
+    const text = String(row?.text)
+    for (const part of [token, token.slice(4), token.slice(4, -6)]) t.notOk(text.includes(part))
+    t.notOk(text.includes(Buffer.from(token).toString('hex')))
+  })
+
+  t.test('201: all scopes, with an end, in any zone', async (t) => {
+    const body = { ...valid, name: 'x'.repeat(100), scopes, expires_at: '2999-01-01T00:30:00+01:00' }
+    const created = (await service.expect('createApiToken', 201, { token, body })).body
+    t.strictSame(created.scopes, scopes)
+    t.equal(created.expires_at, '2998-12-31T23:30:00.000Z')
+    for (const expires_at of [null, '9999-12-31T23:59:59.999Z']) {
+      const { expires_at: kept, token } = await createApiToken(account, { scopes, expires_at })
+      t.equal(kept, expires_at)
+      t.equal(await statusOf(token), 200)
+    }
+  })
+
+  t.test('201: another each time, whatever the Idempotency-Key', async (t) => {
+    const request = { token, body: valid, headers: { 'idempotency-key': 'a token' } }
+    const [one, other] = [
+      (await service.expect('createApiToken', 201, request)).body,
+      (await service.expect('createApiToken', 201, request)).body,
+    ]
+    t.not(one.token, other.token)
+    t.not(one.id, other.id)
+  })
+
+  t.test('400', async (t) => {
+    const before = (await listApiTokens(account)).length
+    for (const [fields, pointer] of [
+      [{ name: undefined }, '/name'],
+      [{ name: '' }, '/name'],
+      [{ name: ' \t' }, '/name'],
+      [{ name: 'x'.repeat(101) }, '/name'],
+      [{ name: 7 }, '/name'],
+      [{ scopes: undefined }, '/scopes'],
+      [{ scopes: [] }, '/scopes'],
+      [{ scopes: 'tasks:read' }, '/scopes'],
+      [{ scopes: ['tasks:read', 'tasks:read'] }, '/scopes'],
+      [{ scopes: [...scopes, 'tasks:read'] }, '/scopes'],
+      [{ scopes: ['tasks:read', 'tasks'] }, '/scopes/1'],
+      [{ scopes: ['session'] }, '/scopes/0'],
+      [{ scopes: ['none'] }, '/scopes/0'],
+      [{ scopes: ['*'] }, '/scopes/0'],
+      [{ scopes: ['Tasks:read'] }, '/scopes/0'],
+      [{ scopes: ['tasks:read tasks:write'] }, '/scopes/0'],
+      [{ scopes: [null] }, '/scopes/0'],
+      [{ expires_at: '' }, '/expires_at'],
+      [{ expires_at: 'tomorrow' }, '/expires_at'],
+      [{ expires_at: 4_102_444_800 }, '/expires_at'],
+      [{ expires_at: '2999-02-30T00:00:00Z' }, '/expires_at'],
+      [{ expires_at: '2020-01-01T00:00:00Z' }, '/expires_at'],
+      [{ expires_at: '0001-01-01T00:00:00Z' }, '/expires_at'],
+      [{ expires_at: new Date().toISOString() }, '/expires_at'],
+      [{ user_id: admin.id }, '/user_id'],
+      [{ token: 'twp_x' }, '/token'],
+      [{ last_used_at: null }, '/last_used_at'],
+    ] as const) {
+      const { body } = await service.expect('createApiToken', 400, { token, body: { ...valid, ...fields } })
+      t.strictSame(pointersOf(body), [pointer], JSON.stringify(fields))
+    }
+    for (const body of ['', '{', 'null', '[]']) {
+      const headers = { 'content-type': 'application/json' }
+      await service.expect('createApiToken', 400, { token, body, headers })
+    }
+    t.equal((await listApiTokens(account)).length, before)
+  })
+
+  t.test('401', async (t) => {
+    await service.expect('createApiToken', 401, { body: {} })
+    const doomed = await service.register('doomed')
+    const beside = await startBeside(t, service)
+    await beside.expect('getCurrentUser', 200, { token: doomed.token })
+    await service.expect('deleteUser', 204, { token: doomed.token, params: { user_id: doomed.id } })
+    const late = await beside.call('createApiToken', { token: doomed.token, body: valid })
+    t.equal(late.status, 401, 'also where the end of the account is not known yet')
+  })
+
+  t.test('403: an API token, with every scope', async (t) => {
+    const { token } = await createApiToken(account, { scopes })
+    const refused = await service.call('createApiToken', { token, body: {} })
+    t.match(refused, insufficientScope)
+    t.equal(refused.headers.get('www-authenticate'), 'Bearer realm="taskwright", error="insufficient_scope"')
+  })
+
+  t.test('413 and 415', async () => {
+    await service.expect('createApiToken', 413, { token, body: { name: 'x'.repeat(1_048_576) } })
+    const headers = { 'content-type': 'text/plain' }
+    await service.expect('createApiToken', 415, { token, body: JSON.stringify(valid), headers })
+  })
+})
+
+t.test('listApiTokens', async (t) => {
+  t.test('200: newest first, without what they are', async (t) => {
+    const account = await service.register('lister')
+    const older = await createApiToken(account, { name: 'older', expires_at: inOneHour() })
+    const newer = await createApiToken(account, { name: 'newer', scopes: ['tags:write', 'tags:read'] })
+    const { body, headers } = await service.expect('listApiTokens', 200, { token: account.token })
+    const shown = [newer, older].map(({ token: _token, ...rest }) => rest)
+    t.strictSame(body, { items: shown, next_cursor: null, total: null })
+    t.equal(headers.get('cache-control'), 'private, no-cache')
+    t.match(headers.get('link'), /^<\/auth\/tokens\?limit=50>; rel="first"$/)
+  })
+
+  t.test('200: of nobody else, also to an administrator', async (t) => {
+    const account = await service.register('secretive')
+    const { id } = await createApiToken(account)
+    t.notOk((await listApiTokens(admin)).some((token) => token.id === id))
+    t.strictSame(await listApiTokens(await service.register('newcomer')), [])
+  })
+
+  t.test('200: an expired one stays until it is revoked', async (t) => {
+    const account = await service.register('keeper')
+    const { id } = await createApiToken(account, { expires_at: inOneHour() })
+    await db.run('update api_tokens set expires_at = now() where id = $1', [id])
+    t.match(await listApiTokens(account), [{ id }])
+    t.equal((await revoke(account, id)).status, 204)
+    t.strictSame(await listApiTokens(account), [])
+  })
+
+  t.test('200: when each was used last, to the minute', async (t) => {
+    const account = await service.register('user')
+    const { id, token } = await createApiToken(account)
+    const lastUse = async () => (await listApiTokens(account))[0]?.last_used_at ?? null
+    const use = async () => {
+      const fresh = await startBeside(t, service)
+      await fresh.expect('listTasks', 200, { token })
+    }
+    t.equal(await lastUse(), null)
+    await use()
+    const first = await lastUse()
+    t.ok(Math.abs(Date.parse(first ?? '') - Date.now()) < 60_000)
+    for (const { seconds, moves } of [
+      { seconds: 40, moves: false },
+      { seconds: 61, moves: true },
+    ]) {
+      await db.run(
+        `update api_tokens set last_used_at = now() - $2::int * interval '1 second' where id = $1`,
+        [id, seconds],
+      )
+      const before = await lastUse()
+      await use()
+      t.equal((await lastUse()) !== before, moves, `after ${seconds} seconds`)
+    }
+  })
+
+  t.test('200: page by page', async (t) => {
+    const account = await service.register('paged')
+    const { token } = account
+    for (let count = 0; count < 5; count += 1) await createApiToken(account, { name: `number ${count}` })
+    const query = { limit: 2, include_total: true }
+    const names: string[] = []
+    let page = (await service.expect('listApiTokens', 200, { token, query })).body
+    for (;;) {
+      t.equal(page.total, 5)
+      names.push(...page.items.map(({ name }) => name))
+      const { next_cursor: cursor } = page
+      if (cursor === null) break
+      const foreign = await service.expect('listApiTokens', 400, { token: admin.token, query: { cursor } })
+      t.strictSame(pointersOf(foreign.body), ['/cursor'])
+      page = (await service.expect('listApiTokens', 200, { token, query: { ...query, cursor } })).body
+    }
+    t.strictSame(names, ['number 4', 'number 3', 'number 2', 'number 1', 'number 0'])
+  })
+
+  t.test('400', async (t) => {
+    for (const [query, pointer] of [
+      ['limit=0', '/limit'],
+      ['cursor=x', '/cursor'],
+      ['scope=tasks:read', '/scope'],
+    ] as const) {
+      const { body } = await service.expect('listApiTokens', 400, { token: admin.token, query })
+      t.strictSame(pointersOf(body), [pointer], query)
+    }
+  })
+
+  t.test('401', async () => {
+    await service.expect('listApiTokens', 401)
+  })
+
+  t.test('403: an API token, with every scope', async (t) => {
+    const { token } = await createApiToken(admin, { scopes })
+    t.match(await service.call('listApiTokens', { token }), insufficientScope)
+  })
+})
+
+t.test('revokeApiToken', async (t) => {
+  t.test('204: it is dead at once, and no other', async (t) => {
+    const account = await service.register('revoker')
+    const [lost, kept] = [
+      await createApiToken(account, { scopes: ['users:read'] }),
+      await createApiToken(account, { scopes: ['users:read'] }),
+    ]
+    for (const { token } of [lost, kept]) t.equal(await statusOf(token), 200)
+    t.match(await revoke(account, lost.id.toUpperCase()), { status: 204, body: null })
+    t.equal(await statusOf(lost.token), 401)
+    for (const { token } of [kept, account]) t.equal(await statusOf(token), 200)
+    t.strictSame(
+      (await listApiTokens(account)).map(({ id }) => id),
+      [kept.id],
+    )
+    const event = (await auditOf(account)).at(-1)
+    t.match(event, { action: 'api_token.revoked', actor_id: account.id, token_id: lost.id })
+  })
+
+  t.test('204: once, of many at once', async (t) => {
+    const account = await service.register('hasty')
+    const { id } = await createApiToken(account)
+    const replies = await Promise.all(Array.from({ length: 5 }, () => revoke(account, id)))
+    t.strictSame(countStatuses(replies), { 204: 1, 404: 4 })
+  })
+
+  t.test('400', async (t) => {
+    for (const id of ['x', '1', `${unknownId}0`, unknownId.replaceAll('-', '')]) {
+      t.match(await revoke(admin, id), { status: 400, body: { errors: [{ pointer: '/token_id' }] } }, id)
+    }
+    const params = { token_id: unknownId }
+    await service.expect('revokeApiToken', 400, { token: admin.token, params, query: 'force=true' })
+  })
+
+  t.test('401', async () => {
+    await service.expect('revokeApiToken', 401, { params: { token_id: unknownId } })
+  })
+
+  t.test('403: an API token, also itself', async (t) => {
+    const made = await createApiToken(admin, { scopes })
+    for (const id of [made.id, unknownId]) t.match(await revoke(made, id), insufficientScope)
+    t.equal(await statusOf(made.token), 200)
+  })
+
+  t.test("404: unknown, gone or somebody else's, all alike", async (t) => {
+    const [account, other] = [await service.register('curious'), await service.register('guarded')]
+    const [gone, foreign] = [
+      await createApiToken(account),
+      await createApiToken(other, { scopes: ['users:read'] }),
+    ]
+    await revoke(account, gone.id)
+    const unknown = await revoke(account, unknownId)
+    t.match(unknown, { status: 404, body: { code: 'not_found' } })
+    t.strictSame(withoutIds(await revoke(account, gone.id)), withoutIds(unknown))
+    for (const caller of [account, admin]) {
+      t.strictSame(withoutIds(await revoke(caller, foreign.id)), withoutIds(unknown))
+    }
+    t.equal(await statusOf(foreign.token), 200)
+  })
+})
+
+t.test('an API token', async (t) => {
+  t.test('is dead when it has expired', async (t) => {
+    const account = await service.register('dated')
+    const { id, token } = await createApiToken(account, { scopes, expires_at: inOneHour() })
+    t.equal(await statusOf(token), 200)
+    await db.run('update api_tokens set expires_at = now() where id = $1', [id])
+    const fresh = await startBeside(t, service)
+    const refused = await fresh.call('getCurrentUser', { token })
+    t.match(refused, { status: 401, body: { code: 'unauthorized' } })
+    t.match(refused.headers.get('www-authenticate'), 'error="invalid_token"')
+  })
+
+  t.test('is dead when it has expired, also while it is still remembered', async (t) => {
+    const account = await service.register('brief')
+    const expires_at = new Date(Date.now() + 1_500).toISOString()
+    const { token } = await createApiToken(account, { scopes, expires_at })
+    t.equal(await statusOf(token), 200)
+    await eventually('the token is dead', async () => (await statusOf(token)) === 401)
+    const late = Date.now() - Date.parse(expires_at)
+    t.ok(late >= 0 && late < 2_000, `${late} ms after it expired`)
+  })
+
+  t.test('is dead with one character changed, and in any other place than the header', async (t) => {
+    const { token } = await createApiToken(admin, { scopes })
+    const other = `${token.slice(0, 10)}${token[10] === 'x' ? 'y' : 'x'}${token.slice(11)}`
+    for (const wrong of [other, token.slice(0, -1), `${token}A`, token.toLowerCase()]) {
+      t.equal(await statusOf(wrong), 401, wrong)
+    }
+    await service.expect('refreshToken', 401, { body: { refresh_token: token } })
+    await service.expect('resetPassword', 401, { body: { token, new_password: 'a new password' } })
+    await service.expect('getCurrentUser', 401, { headers: { authorization: `Token ${token}` } })
+    await service.expect('getCurrentUser', 401, { headers: { cookie: `access_token=${token}` } })
+    t.equal(await statusOf(token), 200)
+  })
+
+  t.test('outlives sessions', async (t) => {
+    const account = await service.register('offline')
+    const { token } = await createApiToken(account, { scopes })
+    const { access_token } = await signIn(account)
+    await service.expect('logout', 204, { token: access_token, query: { everywhere: true } })
+    t.equal(await statusOf(account.token), 401)
+    t.equal(await statusOf(token), 200)
+  })
+
+  t.test('dies with its user, at once', async (t) => {
+    const account = await service.register('leaver')
+    const { token } = await createApiToken(account, { scopes })
+    t.equal(await statusOf(token), 200)
+    await service.expect('deleteUser', 204, { token: admin.token, params: { user_id: account.id } })
+    t.equal(await statusOf(token), 401)
+    const [row] = await db.run('select count(*)::int from api_tokens where user_id = $1', [account.id])
+    t.equal(row?.count, 0)
+  })
+
+  t.test('may do less at once when its user may', async (t) => {
+    const former = await service.register('former')
+    const setRole = (role: string) =>
+      service.expect('updateUser', 200, {
+        token: admin.token,
+        params: { user_id: former.id },
+        body: { role },
+      })
+    await setRole('admin')
+    const { token } = await createApiToken(former, { scopes })
+    const person = (username: string) => ({
+      username,
+      email: `${username}@example.com`,
+      password: 'correct horse battery',
+    })
+    await service.expect('createUser', 201, { token, body: person('hired') })
+    const { body: task } = await service.expect('createTask', 201, {
+      token: admin.token,
+      body: { title: 'For administrators' },
+    })
+    await service.expect('getTask', 200, { token, params: { task_id: task.id } })
+    await setRole('member')
+    t.match(await service.call('createUser', { token, body: person('refused') }), {
+      status: 403,
+      body: { code: 'forbidden' },
+    })
+    await service.expect('getTask', 404, { token, params: { task_id: task.id } })
+  })
+
+  t.test('acts as its user, within one scope', async (t) => {
+    const account = await service.register('scoped')
+    const tokens = new Map<string, string>()
+    for (const scope of scopes) tokens.set(scope, (await createApiToken(account, { scopes: [scope] })).token)
+    for (const operation of operations.filter(({ isOpen }) => !isOpen)) {
+      for (const [scope, token] of tokens) {
+        if (scope === operation.scope) continue
+        const refused = await service.call(operation.id, validRequest(operation, token))
+        t.match(refused, insufficientScope, `${operation.id} with ${scope}`)
+        const needed = operation.scope === 'session' ? '' : `, scope="${operation.scope}"`
+        t.equal(
+          refused.headers.get('www-authenticate'),
+          `Bearer realm="taskwright", error="insufficient_scope"${needed}`,
+        )
+      }
+    }
+  })
+
+  t.test('with every scope reaches nothing that needs a session', async (t) => {
+    const { token } = await createApiToken(admin, { scopes })
+    const before = (await auditOf(admin)).length
+    const closed = operations.filter(({ scope }) => scope === 'session')
+    t.ok(closed.length >= 13)
+    for (const operation of closed) {
+      t.match(
+        await service.call(operation.id, validRequest(operation, token)),
+        insufficientScope,
+        operation.id,
+      )
+    }
+    t.equal((await auditOf(admin)).length, before)
+    t.equal(await statusOf(admin.token), 200)
+  })
+
+  t.test('changes no address and no role, nor makes an administrator', async (t) => {
+    const member = await service.register('member')
+    const tokens = {
+      member: (await createApiToken(member, { scopes })).token,
+      admin: (await createApiToken(admin, { scopes })).token,
+    }
+    const forbidden = { status: 403, body: { code: 'forbidden' } }
+    const read = async ({ id }: Account) =>
+      (await service.expect('getUser', 200, { token: admin.token, params: { user_id: id } })).body
+    for (const [who, token, target] of [
+      ['a member, themselves', tokens.member, member],
+      ['an administrator, a member', tokens.admin, member],
+      ['an administrator, themselves', tokens.admin, admin],
+    ] as const) {
+      const { username, email, display_name, role, version } = await read(target)
+      const otherRole = role === 'admin' ? 'member' : 'admin'
+      const params = { user_id: target.id }
+      for (const fields of [{ email: 'stolen@example.com' }, { role: otherRole }]) {
+        t.match(await service.call('updateUser', { token, params, body: fields }), forbidden, who)
+        const body = { username, email, display_name, role, ...fields }
+        t.match(await service.call('replaceUser', { token, params, body }), forbidden, who)
+      }
+      t.equal((await read(target)).version, version)
+      const same = { email: email?.toUpperCase(), role, display_name: `${display_name}!` }
+      t.match(await service.call('updateUser', { token, params, body: same }), { status: 200 }, who)
+    }
+    const someone = { username: 'made', email: 'made@example.com', password: 'correct horse battery' }
+    const token = tokens.admin
+    t.match(await service.call('createUser', { token, body: { ...someone, role: 'admin' } }), forbidden)
+    t.match(
+      await service.call('createUser', { token, body: { ...someone, username: 'admin', role: 'admin' } }),
+      forbidden,
+      'whether the name is taken or not',
+    )
+    await service.expect('createUser', 201, { token, body: { ...someone, role: 'member' } })
+    const event = (await auditOf(admin)).at(-1)
+    t.not(event?.action, 'user.role_changed')
+  })
+
+  t.test('is named by the audit trail where it acted', async (t) => {
+    const { id, token } = await createApiToken(admin, { scopes })
+    const body = { username: 'robot-made', email: 'robot-made@example.com', password: 'correct horse' }
+    const { body: user } = await service.expect('createUser', 201, { token, body })
+    await service.expect('deleteUser', 204, { token, params: { user_id: user.id } })
+    t.match(await auditOf(user), [
+      { action: 'user.created', actor_id: admin.id, token_id: id, session_id: null },
+      { action: 'user.deleted', actor_id: admin.id, token_id: id, session_id: null },
+    ])
+  })
+
+  t.test('shares Idempotency-Keys with the sessions of its user, and with nobody else', async (t) => {
+    const account = await service.register('repeater')
+    const { token } = await createApiToken(account, { scopes: ['tasks:write'] })
+    const { token: reader } = await createApiToken(account, { scopes: ['tasks:read'] })
+    const request = (token: string, title = 'Once') => ({
+      token,
+      body: { title },
+      headers: { 'idempotency-key': 'shared' },
+    })
+    const first = await service.expect('createTask', 201, request(account.token))
+    const repeat = await service.expect('createTask', 201, request(token))
+    t.equal(repeat.headers.get('idempotency-replayed'), 'true')
+    t.strictSame(repeat.body, first.body)
+    await service.expect('createTask', 422, request(token, 'Twice'))
+    t.match(await service.call('createTask', request(reader)), insufficientScope, 'the scope still counts')
+    const other = await service.expect('createTask', 201, request((await service.register('other')).token))
+    t.not(other.body.id, first.body.id)
+  })
+
+  t.test('replays no administrator that a session made, once its user is none', async (t) => {
+    const former = await service.register('demoted')
+    const setRole = (role: string) =>
+      service.expect('updateUser', 200, {
+        token: admin.token,
+        params: { user_id: former.id },
+        body: { role },
+      })
+    await setRole('admin')
+    const { token } = await createApiToken(former, { scopes })
+    const body = { username: 'heir', email: 'heir@example.com', password: 'correct horse', role: 'admin' }
+    const headers = { 'idempotency-key': 'heir' }
+    await service.expect('createUser', 201, { token: former.token, body, headers })
+    await setRole('member')
+    t.match(await service.call('createUser', { token, body, headers }), { status: 403 })
+  })
+})

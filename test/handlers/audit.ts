@@ -1,0 +1,372 @@
+import t from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { loadContract } from '../../src/contract.ts'
+import { deriveKeys } from '../../src/auth/keys.ts'
+import { sweep } from '../../src/sweeper.ts'
+import { accountActions, from, sessionIdOf } from '../fixture/accounts.ts'
+import { authenticator, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
+import { type Account, type Call, startService } from '../fixture/service.ts'
+import { pointersOf, unknownId } from '../fixture/tasks.ts'
+
+type AuditEvent = components['schemas']['AuditEvent']
+type AuditAction = components['schemas']['AuditAction']
+
+const service = await startService(t, { config: { trustProxy: ['127.0.0.1'] } })
+const { db, secrets, storage } = service.deps
+const admin = await service.register('admin')
+const member = await service.register('member')
+const { createApiToken } = accountActions(service, admin)
+const { challengeOf, guard, registerGuarded } = secondFactorActions(service)
+
+const list = async (query: Call['query'] = {}) =>
+  (await service.expect('listAuditEvents', 200, { token: admin.token, query })).body
+
+const idsOf = async (query: Call['query']): Promise<string[]> => (await list(query)).items.map(({ id }) => id)
+
+/** Who, whom, and with what, of an event. */
+type Told = Pick<AuditEvent, 'actor_id' | 'user_id' | 'session_id' | 'token_id'>
+
+const nobody: Told = { actor_id: null, user_id: null, session_id: null, token_id: null }
+
+/** By the user, in their session, about their own access. */
+const own = ({ id, token }: Pick<Account, 'id' | 'token'>): Told => ({
+  actor_id: id,
+  user_id: id,
+  session_id: sessionIdOf(token),
+  token_id: null,
+})
+
+/** By the administrator, about somebody else's access. */
+const byAdmin = (user_id: string): Told => ({ ...own(admin), user_id })
+
+const client = { 'user-agent': 'Curious/2.0', ...from('203.0.113.7') }
+
+/** Does what each kind of event tells of, and answers with what it is to tell. */
+const deeds: Readonly<Record<AuditAction, () => Promise<Told>>> = {
+  async 'user.registered'() {
+    const body = { username: 'newcomer', email: 'newcomer@example.com', password: 'long enough' }
+    const answer = await service.expect('register', 201, { body, headers: client })
+    return own({ id: answer.body.user.id, token: answer.body.access_token })
+  },
+  async 'user.created'() {
+    const body = { username: 'invited', email: 'invited@example.com', password: 'long enough' }
+    const created = await service.expect('createUser', 201, { token: admin.token, body, headers: client })
+    return byAdmin(created.body.id)
+  },
+  async 'user.deleted'() {
+    const { id: user_id } = await service.register('removed')
+    await service.expect('deleteUser', 204, { token: admin.token, params: { user_id }, headers: client })
+    return byAdmin(user_id)
+  },
+  async 'user.email_changed'() {
+    const ada = await service.register('moving')
+    await service.expect('updateUser', 200, {
+      token: ada.token,
+      params: { user_id: ada.id },
+      body: { email: 'moved@example.com' },
+      headers: client,
+    })
+    return own(ada)
+  },
+  async 'user.role_changed'() {
+    const { id: user_id } = await service.register('promoted')
+    const request = { token: admin.token, params: { user_id }, body: { role: 'admin' }, headers: client }
+    await service.expect('updateUser', 200, request)
+    return byAdmin(user_id)
+  },
+  async 'sign_in.succeeded'() {
+    const { id, email, password } = member
+    const { body } = await service.expect('login', 200, { body: { email, password }, headers: client })
+    return own({ id, token: body.access_token })
+  },
+  async 'sign_in.failed'() {
+    const body = { email: member.email, password: 'wrong' }
+    await service.expect('login', 401, { body, headers: client })
+    return { ...nobody, user_id: member.id }
+  },
+  async 'sign_in.challenged'() {
+    const { id, email, password } = await registerGuarded('cautious')
+    await service.expect('login', 401, { body: { email, password }, headers: client })
+    return { ...nobody, user_id: id }
+  },
+  async 'session.ended'() {
+    const ada = await service.register('leaving')
+    await service.expect('logout', 204, { token: ada.token, headers: client })
+    return own(ada)
+  },
+  async 'session.all_ended'() {
+    const ada = await service.register('leaving-everywhere')
+    const query = { everywhere: true }
+    await service.expect('logout', 204, { token: ada.token, query, headers: client })
+    return own(ada)
+  },
+  async 'session.token_reused'() {
+    const { id, token, refreshToken } = await service.register('robbed')
+    const body = { refresh_token: refreshToken }
+    await service.expect('refreshToken', 200, { body })
+    await service.expect('refreshToken', 401, { body, headers: client })
+    return { ...nobody, user_id: id, session_id: sessionIdOf(token) }
+  },
+  async 'password.changed'() {
+    const ada = await service.register('changing')
+    const body = { current_password: ada.password, new_password: 'another good one' }
+    await service.expect('changePassword', 204, { token: ada.token, body, headers: client })
+    return own(ada)
+  },
+  async 'password.reset_requested'() {
+    const { id, email } = await service.register('forgetful')
+    await service.expect('forgotPassword', 202, { body: { email }, headers: client })
+    return { ...nobody, user_id: id }
+  },
+  async 'password.reset'() {
+    const { id, email } = await service.register('reset')
+    await service.expect('forgotPassword', 202, { body: { email } })
+    const body = { token: service.mails.at(-1)?.token, new_password: 'another good one' }
+    await service.expect('resetPassword', 204, { body, headers: client })
+    return { ...nobody, actor_id: id, user_id: id }
+  },
+  async 'password.set'() {
+    const { id: user_id } = await service.register('helped')
+    const request = { params: { user_id }, body: { password: 'another good one' }, headers: client }
+    await service.expect('setUserPassword', 204, { token: admin.token, ...request })
+    return byAdmin(user_id)
+  },
+  async 'proof.failed'() {
+    const body = { current_password: 'wrong', new_password: 'another good one' }
+    await service.expect('changePassword', 422, { token: member.token, body, headers: client })
+    return own(member)
+  },
+  async 'api_token.created'() {
+    const body = { name: 'a program', scopes: ['tasks:read'] }
+    const created = await service.expect('createApiToken', 201, {
+      token: member.token,
+      body,
+      headers: client,
+    })
+    return { ...own(member), token_id: created.body.id }
+  },
+  async 'api_token.revoked'() {
+    const { id: token_id } = await createApiToken(member)
+    await service.expect('revokeApiToken', 204, {
+      token: member.token,
+      params: { token_id },
+      headers: client,
+    })
+    return { ...own(member), token_id }
+  },
+  async 'second_factor.enrolled'() {
+    const ada = await service.register('enrolling')
+    const body = { password: ada.password }
+    await service.expect('enrolSecondFactor', 201, { token: ada.token, body, headers: client })
+    return own(ada)
+  },
+  async 'second_factor.confirmed'() {
+    const ada = await service.register('confirming')
+    const { token, password } = ada
+    const { body } = await service.expect('enrolSecondFactor', 201, { token, body: { password } })
+    const code = authenticator(body.secret)()
+    await service.expect('confirmSecondFactor', 200, { token, body: { code }, headers: client })
+    return own(ada)
+  },
+  async 'second_factor.disabled'() {
+    const ada = await registerGuarded('disabling')
+    const body = { password: ada.password, code: ada.codeAt() }
+    await service.expect('disableSecondFactor', 204, { token: ada.token, body, headers: client })
+    return own(ada)
+  },
+}
+
+const { enum: actions } = (
+  loadContract().document.components as { schemas: { AuditAction: { enum: AuditAction[] } } }
+).schemas.AuditAction
+
+t.test('listAuditEvents', async (t) => {
+  for (const action of actions) {
+    t.test(`200: ${action}`, async (t) => {
+      const told = await deeds[action]()
+      const [event] = (await list({ limit: 1 })).items
+      if (event === undefined) throw new Error('Nothing was put down')
+      const { id, created_at, request_id, ...rest } = event
+      t.strictSame(rest, { action, ...told, address: '203.0.113.7', user_agent: 'Curious/2.0' })
+      t.match(request_id, /^[0-9a-f-]{36}$/)
+      t.not(request_id, id)
+      t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
+    })
+  }
+
+  t.test('200: an attempt at an address that nobody has is about nobody', async (t) => {
+    const body = { email: 'nobody@example.com', password: 'wrong' }
+    const { request_id } = (await service.expect('login', 401, { body, headers: client })).body
+    const [event] = (await list({ limit: 1 })).items
+    t.match(event, { action: 'sign_in.failed', ...nobody, request_id })
+    await service.expect('forgotPassword', 202, { body: { email: body.email } })
+    t.match((await list({ limit: 1 })).items, [{ action: 'password.reset_requested', ...nobody }])
+  })
+
+  t.test('200: a wrong code is about the account, and proves nobody', async (t) => {
+    const ada = await guard(await service.register('guessed'))
+    const body = { challenge: await challengeOf(ada), code: wrongCodeOf(ada.codeAt) }
+    const { request_id } = (await service.expect('completeLogin', 401, { body, headers: client })).body
+    const events = (await list({ limit: 1 })).items
+    t.match(events, [{ action: 'sign_in.failed', ...nobody, user_id: ada.id, request_id }])
+    const right = { body: { ...body, code: ada.codeAt() } }
+    const signedIn = (await service.expect('completeLogin', 200, right)).body
+    const [succeeded] = (await list({ limit: 1 })).items
+    t.match(succeeded, { action: 'sign_in.succeeded', ...own({ id: ada.id, token: signedIn.access_token }) })
+  })
+
+  t.test('200: what one request does to a password and a second factor is two events', async (t) => {
+    const { id: user_id } = await registerGuarded('locked-out')
+    const body = { password: 'another good one', reset_second_factor: true }
+    await service.expect('setUserPassword', 204, { token: admin.token, params: { user_id }, body })
+    const events = (await list({ user_id, limit: 2 })).items
+    t.match(events.map(({ action }) => action).toSorted(), ['password.set', 'second_factor.disabled'])
+    for (const event of events) t.match(event, byAdmin(user_id))
+    t.equal(events[0]?.request_id, events[1]?.request_id)
+  })
+
+  t.test('200: what an API token did says which', async (t) => {
+    const { id: token_id, token } = await createApiToken(admin, { scopes: ['users:write'] })
+    const body = { username: 'by-program', email: 'by-program@example.com', password: 'long enough' }
+    const created = await service.expect('createUser', 201, { token, body })
+    const told = { actor_id: admin.id, user_id: created.body.id, session_id: null, token_id }
+    t.match((await list({ limit: 1 })).items, [{ action: 'user.created', ...told }])
+  })
+
+  t.test('200: what was refused or changed nothing is not in it', async (t) => {
+    const before = await idsOf({ limit: 200 })
+    const { token, id: user_id, email } = member
+    const params = { user_id }
+    await service.expect('updateUser', 200, { token, params, body: { email, display_name: 'Member' } })
+    await service.expect('updateUser', 200, { token: admin.token, params, body: { role: 'member' } })
+    await service.expect('updateUser', 403, { token, params, body: { role: 'admin' } })
+    await service.expect('deleteUser', 403, { token, params: { user_id: admin.id } })
+    await service.expect('revokeSession', 404, { token, params: { session_id: sessionIdOf(admin.token) } })
+    await service.expect('revokeApiToken', 404, { token, params: { token_id: unknownId } })
+    await service.expect('setUserPassword', 403, { token, params, body: { password: 'long enough' } })
+    t.strictSame(await idsOf({ limit: 200 }), before)
+  })
+
+  t.test('200: a name of the client is kept to 512 characters, and none is null', async (t) => {
+    const body = { email: 'nobody@example.com', password: 'wrong' }
+    await service.call('login', { body, headers: { 'user-agent': 'x'.repeat(600) } })
+    t.equal((await list({ limit: 1 })).items[0]?.user_agent, 'x'.repeat(512))
+  })
+
+  t.test('200: newest first, each once, page by page, whatever is added meanwhile', async (t) => {
+    const all = await idsOf({ limit: 200 })
+    t.ok(all.length > 30)
+    const seen: string[] = []
+    let cursor: string | null = null
+    do {
+      const page: Awaited<ReturnType<typeof list>> = await list({ limit: 7, ...(cursor && { cursor }) })
+      seen.push(...page.items.map(({ id }) => id))
+      cursor = page.next_cursor
+      await service.call('login', { body: { email: `nobody${seen.length}@example.com`, password: 'wrong' } })
+    } while (cursor !== null)
+    t.strictSame(seen, all)
+    t.equal((await list({ limit: 1, include_total: true })).total, (await idsOf({ limit: 200 })).length)
+    const offset = await idsOf({ limit: 3, offset: 2 })
+    t.strictSame(offset, (await idsOf({ limit: 5 })).slice(2))
+  })
+
+  t.test('200: filters, each, several values, combined', async (t) => {
+    const { items } = await list({ limit: 200 })
+    const expected = (keep: (event: AuditEvent) => boolean): string[] =>
+      items.filter(keep).map(({ id }) => id)
+    const [first, second] = ['sign_in.failed', 'user.registered'] as const
+    const middle = items[10]?.created_at ?? ''
+    const early = items[20]?.created_at ?? ''
+    const cases: readonly (readonly [NonNullable<Call['query']>, (event: AuditEvent) => boolean])[] = [
+      [{ actor_id: admin.id }, (event) => event.actor_id === admin.id],
+      [
+        { actor_id: [admin.id, member.id.toUpperCase()] },
+        ({ actor_id }) => actor_id === admin.id || actor_id === member.id,
+      ],
+      [{ user_id: member.id }, (event) => event.user_id === member.id],
+      [{ user_id: [member.id, admin.id] }, ({ user_id }) => user_id === admin.id || user_id === member.id],
+      [{ action: first }, ({ action }) => action === first],
+      [{ action: [first, second] }, ({ action }) => action === first || action === second],
+      [{ created_after: middle }, ({ created_at }) => created_at > middle],
+      [{ created_before: middle }, ({ created_at }) => created_at < middle],
+      [
+        { created_after: early, created_before: middle },
+        ({ created_at }) => created_at > early && created_at < middle,
+      ],
+      [
+        { actor_id: member.id, user_id: member.id, action: ['proof.failed', first], created_before: middle },
+        (event) =>
+          event.actor_id === member.id &&
+          event.user_id === member.id &&
+          ['proof.failed', first].includes(event.action) &&
+          event.created_at < middle,
+      ],
+      [{ user_id: unknownId }, () => false],
+    ]
+    for (const [query, keep] of cases) {
+      const found = await list({ ...(query as object), limit: 200, include_total: true })
+      t.strictSame(
+        found.items.map(({ id }) => id),
+        expected(keep),
+        JSON.stringify(query),
+      )
+      t.equal(found.total, expected(keep).length)
+    }
+    const page = await list({ action: first, limit: 2 })
+    const rest = await list({ action: first, limit: 200, cursor: page.next_cursor ?? '' })
+    t.strictSame(
+      [...page.items, ...rest.items].map(({ id }) => id),
+      expected(({ action }) => action === first),
+    )
+  })
+
+  t.test('200: an empty time between two', async (t) => {
+    const query = { created_after: '2999-01-01T00:00:00Z', include_total: true }
+    t.strictSame(await list(query), { items: [], next_cursor: null, total: 0 })
+  })
+
+  t.test('400', async (t) => {
+    const { next_cursor: cursor } = await list({ limit: 1, action: 'sign_in.failed' })
+    for (const [name, query] of [
+      ['limit', 'limit=201'],
+      ['actor_id', 'actor_id=me'],
+      ['user_id', 'user_id='],
+      ['action', 'action=sign_in'],
+      ['created_after', 'created_after=yesterday'],
+      ['created_before', 'created_before=2026-02-30T00:00:00Z'],
+      ['address', 'address=203.0.113.7'],
+      ['cursor', `cursor=${cursor}`],
+      ['offset', `cursor=${cursor}&action=sign_in.failed&offset=1`],
+    ] as const) {
+      const { body } = await service.expect('listAuditEvents', 400, { token: admin.token, query })
+      t.match(pointersOf(body)[0], new RegExp(`^/${name}`), query)
+    }
+  })
+
+  t.test('401', async () => {
+    await service.expect('listAuditEvents', 401)
+  })
+
+  t.test('403: a member, also of their own events, and an API token of an administrator', async () => {
+    const { token, id } = member
+    await service.expect('listAuditEvents', 403, { token })
+    await service.expect('listAuditEvents', 403, { token, query: { user_id: id, actor_id: id } })
+    const program = await createApiToken(admin, { scopes: ['users:read', 'users:write'] })
+    await service.expect('listAuditEvents', 403, { token: program.token })
+  })
+
+  t.test('events are kept for as long as they are to be', async (t) => {
+    const before = await idsOf({ limit: 200 })
+    const [expired, old] = before
+    const age = (id: string | undefined, days: number) =>
+      db.run(
+        `update audit_events set created_at = now() - make_interval(days => $2::int, hours => 1) where id = $1`,
+        [id, days],
+      )
+    await age(expired, 30)
+    await age(old, 29)
+    const secondFactorKeys = deriveKeys(secrets, 'second-factor')
+    await sweep({ db, storage, secondFactorKeys, auditDays: 30 })
+    t.strictSame((await idsOf({ limit: 200 })).toSorted(), before.filter((id) => id !== expired).toSorted())
+  })
+})

@@ -1,0 +1,196 @@
+import { rm } from 'node:fs/promises'
+import t, { type Test } from 'tap'
+import { newId } from '../../src/db/ids.ts'
+import { lookUp, member } from '../fixture/contract-check.ts'
+import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
+import { operations } from '../fixture/requests.ts'
+import { type Service, startService } from '../fixture/service.ts'
+
+/** What pages of other origins may do, by CORS_ORIGINS. */
+
+const origin = 'https://app.example.com'
+const passwords = narrowHasher()
+const service = await startService(t, {
+  config: { corsOrigins: ['http://localhost:5173', origin] },
+  passwords,
+})
+const ada = await service.register('ada')
+const bearer = { authorization: `Bearer ${ada.token}` }
+
+const ask = async (path: string, init: RequestInit = {}, { url }: Pick<Service, 'url'> = service) => {
+  const { status, headers, body } = await fetch(`${url}${path}`, { redirect: 'manual', ...init })
+  await body?.cancel()
+  return { status, headers }
+}
+
+const corsNames = (headers: Headers): string[] =>
+  [...headers.keys()].filter((name) => name.startsWith('access-control-'))
+
+const listed = (value: string | null): string[] => (value ?? '').split(', ')
+
+const isReadable = (t: Test, { headers }: { readonly headers: Headers }, what: string): void => {
+  t.equal(headers.get('access-control-allow-origin'), origin, what)
+  t.ok(listed(headers.get('vary')).includes('Origin'), what)
+  t.ok(listed(headers.get('access-control-expose-headers')).includes('ETag'), what)
+  t.equal(headers.get('access-control-allow-credentials'), null, what)
+}
+
+const preflight = (path: string, headers: Record<string, string> = {}, at?: Pick<Service, 'url'>) =>
+  ask(
+    path,
+    { method: 'OPTIONS', headers: { origin, 'access-control-request-method': 'GET', ...headers } },
+    at,
+  )
+
+t.test('without CORS_ORIGINS nobody hears of it', async (t) => {
+  const closed = await startService(t)
+  for (const path of ['/', '/health/live', '/tasks', '/nope', '/%ff', '/openapi.json']) {
+    const { headers } = await ask(path, { headers: { origin } }, closed)
+    t.same(corsNames(headers), [], path)
+    t.equal(headers.get('vary'), null, path)
+  }
+  const { status, headers } = await preflight('/tasks', {}, closed)
+  t.equal(status, 405)
+  t.same(corsNames(headers), [])
+})
+
+t.test('a listed origin may read every answer, problems too', async (t) => {
+  const as = (more: Record<string, string> = {}) => ({ headers: { origin, ...more } })
+  const json = as({ ...bearer, 'content-type': 'application/json' })
+  const answers: readonly (readonly [status: number, path: string, init: RequestInit])[] = [
+    [200, '/tasks', as(bearer)],
+    [200, '/health/live', as()],
+    [200, '/openapi.yaml', as()],
+    [304, '/openapi.yaml', as({ 'if-none-match': '*' })],
+    [201, '/tasks', { ...json, method: 'POST', body: '{"title":"From afar"}' }],
+    [400, '/tasks', { ...json, method: 'POST', body: '{' }],
+    [413, '/tasks', { ...json, method: 'POST', body: ' '.repeat(2_000_000) }],
+    [415, '/tasks', { ...as(bearer), method: 'POST', body: 'title' }],
+    [401, '/tasks', as()],
+    [404, `/tasks/${newId()}`, as(bearer)],
+    [404, '/nope', as()],
+    [405, '/tasks', { ...as(), method: 'DELETE' }],
+    [400, '/%ff', as()],
+    [414, `/tasks/${'a'.repeat(1_025)}`, as()],
+  ]
+  for (const [status, path, init] of answers) {
+    const answer = await ask(path, init)
+    t.equal(answer.status, status, path)
+    isReadable(t, answer, `${status} ${path.slice(0, 40)}`)
+  }
+
+  const busy = await whileHashing(passwords, () =>
+    service.expect('login', 429, { body: { email: ada.email, password: ada.password }, headers: { origin } }),
+  )
+  isReadable(t, busy, '429')
+})
+
+t.test('another origin gets nothing', async (t) => {
+  const others = [
+    'null',
+    'https://evil.example',
+    'http://app.example.com',
+    'https://app.example.com:8443',
+    'https://app.example.com.evil.example',
+    'https://evil.example/https://app.example.com',
+    'https://app.example.co',
+    'HTTPS://APP.EXAMPLE.COM',
+    `${origin}, ${origin}`,
+    '*',
+    '',
+  ]
+  for (const other of others) {
+    for (const path of ['/tasks', '/nope', '/%ff', '/openapi.json']) {
+      const { headers } = await ask(path, { headers: { origin: other } })
+      t.same(corsNames(headers), [], `${other} ${path}`)
+      t.equal(headers.get('vary'), 'Origin', 'and no cache gives it the answer to another')
+    }
+    const refused = await preflight('/tasks', { origin: other })
+    t.equal(refused.status, 405)
+    t.same(corsNames(refused.headers), [])
+  }
+  const { headers } = await ask('/health/live')
+  t.same(corsNames(headers), [], 'nor does who names none')
+  t.equal(headers.get('vary'), 'Origin')
+})
+
+t.test('an answer that depends on more says so beside it', async (t) => {
+  const { headers } = await ask('/problems/not_found', { headers: { origin } })
+  t.equal(headers.get('vary'), 'Origin, Accept')
+})
+
+t.test('a preflight tells the methods that the path has, without a token', async (t) => {
+  const paths = Map.groupBy(operations, ({ path }) => path)
+  for (const [path, operations] of paths) {
+    const methods = operations.map(({ method }) => method)
+    const all = methods.includes('GET') ? [...methods, 'HEAD'] : methods
+    const { status, headers } = await preflight(path.replaceAll(/\{\w+\}/g, newId()))
+    t.equal(status, 204, path)
+    t.equal(headers.get('access-control-allow-origin'), origin)
+    t.equal(headers.get('vary'), 'Origin')
+    t.same(listed(headers.get('access-control-allow-methods')), all.toSorted(), path)
+    t.match(headers.get('access-control-max-age'), /^\d+$/)
+    t.equal(headers.get('access-control-allow-credentials'), null)
+    t.equal(headers.get('x-content-type-options'), 'nosniff')
+  }
+})
+
+t.test('OPTIONS that is no preflight is refused like any other method', async (t) => {
+  const { status, headers } = await ask('/tasks', { method: 'OPTIONS', headers: { origin } })
+  t.equal(status, 405)
+  t.equal(headers.get('allow'), 'GET, HEAD, POST')
+  for (const path of ['/nope', '/tasks/x/y/z', '/*', '*'].map((path) => path.replace(/^\*/, '/%2a'))) {
+    t.equal((await preflight(path)).status, 404, path)
+    t.equal((await ask(path, { method: 'OPTIONS', headers: { origin } })).status, 404, path)
+    t.equal((await ask(path, { headers: { origin } })).status, 404, path)
+  }
+})
+
+/** Names that a page may send or read without being told. */
+const safe = ['Accept', 'Cache-Control', 'Content-Length', 'Content-Type', 'Last-Modified']
+
+t.test('all headers of the contract are allowed', async (t) => {
+  const allowed = listed((await preflight('/tasks')).headers.get('access-control-allow-headers'))
+  const parameters = lookUp(['components', 'parameters'])?.node ?? {}
+  const names = Object.keys(parameters)
+    .map((name) => lookUp(['components', 'parameters', name])?.node)
+    .filter((parameter) => parameter?.in === 'header')
+    .map((parameter) => String(parameter?.name))
+  t.ok(names.length >= 3)
+  for (const name of [...names, 'Authorization', 'Content-Type']) t.ok(allowed.includes(name), name)
+})
+
+t.test('all headers of the contract can be read', async (t) => {
+  const { headers } = await ask('/health/live', { headers: { origin } })
+  const exposed = listed(headers.get('access-control-expose-headers'))
+  const names = operations.flatMap(({ path, method }) => {
+    const responses = lookUp(['paths', path, method.toLowerCase(), 'responses'])
+    return Object.keys(responses?.node ?? {}).flatMap((status) => {
+      const response = responses && member(responses, status)
+      return Object.keys(response?.node.headers ?? {})
+    })
+  })
+  t.ok(names.length > 10)
+  for (const name of new Set(names)) t.ok([...safe, ...exposed].includes(name), name)
+})
+
+t.test('a star opens it to all, in the same words', async (t) => {
+  const open = await startService(t, { config: { corsOrigins: '*' } })
+  for (const headers of [{ origin }, { origin: 'null' }, { origin: 'https://else.example' }, {}]) {
+    const answer = await ask('/openapi.json', { headers }, open)
+    t.equal(answer.headers.get('access-control-allow-origin'), '*')
+    t.equal(answer.headers.get('access-control-allow-credentials'), null)
+    t.equal(answer.headers.get('vary'), null, 'so a cache may give it to anybody')
+  }
+  t.equal((await preflight('/tasks', {}, open)).status, 204)
+  t.equal((await ask('/%ff', { headers: { origin } }, open)).headers.get('access-control-allow-origin'), '*')
+})
+
+t.test('a listed origin may read of faults and outages', async (t) => {
+  await rm(service.filesFolder, { recursive: true })
+  isReadable(t, await service.expect('getReadiness', 503, { headers: { origin } }), '503')
+  await service.deps.db.run('alter table tags rename to hidden_tags', [])
+  const failed = await ask('/tags', { headers: { origin, ...bearer } })
+  t.equal(failed.status, 500)
+  isReadable(t, failed, '500')
+})

@@ -1,0 +1,47 @@
+import t from 'tap'
+import { passwordResetLink } from '../../src/mail/mailer.ts'
+import { startService } from '../fixture/service.ts'
+
+/** What the page does is tried in a browser, by scripts/browser.ts. */
+
+for (const base of ['', '/api']) {
+  t.test(`the page of the mail, under '${base}/'`, async (t) => {
+    const service = await startService(t, {
+      config: { publicUrl: base === '' ? null : `https://tasks.example.com${base}` },
+    })
+    const link = new URL(passwordResetLink(`${service.url}${base}`, 'twx_secret'))
+    const response = await fetch(link)
+    const html = await response.text()
+    t.equal(response.status, 200)
+    t.equal(response.headers.get('content-type'), 'text/html; charset=utf-8')
+
+    t.test('keeps itself and its address to itself', async (t) => {
+      t.equal(response.headers.get('cache-control'), 'no-store')
+      t.equal(response.headers.get('referrer-policy'), 'no-referrer')
+    })
+
+    t.test('runs its own script and no other', async (t) => {
+      const policy = response.headers.get('content-security-policy') ?? ''
+      t.match(policy, /^default-src 'none'; script-src 'self'; connect-src 'self';/)
+      t.match(policy, /form-action 'none'/, 'and without the script no password is sent anywhere')
+      t.notMatch(policy, /script-src [^;]*unsafe/)
+      const addresses = [...html.matchAll(/(?:href|src)="([^"]+)"/g)].map(([, address]) => address)
+      t.strictSame(addresses, ['data:,', `${base}/password-reset/script.js`])
+      t.notMatch(html, /<script>|\son\w+=/)
+      const script = await fetch(new URL(`${base}/password-reset/script.js`, service.url))
+      t.equal(script.status, 200)
+      t.equal(script.headers.get('content-type'), 'text/javascript; charset=utf-8')
+      t.match(await script.text(), "'auth/password/reset'")
+    })
+
+    t.test('names its fields, for people and for password managers', async (t) => {
+      const names = [...html.matchAll(/<label for="(\w+)">/g)].map(([, name]) => name)
+      const fields = [...html.matchAll(/<input id="(\w+)" type="password" autocomplete="new-password"/g)]
+      t.strictSame(
+        fields.map(([, name]) => name),
+        names,
+      )
+      t.equal(names.length, 2)
+    })
+  })
+}

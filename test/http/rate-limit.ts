@@ -1,0 +1,331 @@
+import { randomUUID } from 'node:crypto'
+import { inspect } from 'node:util'
+import t, { type Test } from 'tap'
+import { type AppDeps, buildApp } from '../../src/app.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { head, openRaw } from '../fixture/raw.ts'
+import { createRedis, noRedis } from '../fixture/redis.ts'
+import { type Account, createClient, fileForm, startService } from '../fixture/service.ts'
+
+/** Each test has networks of its own, as a proxy at 127.0.0.1 would tell them. */
+const limits = {
+  rateLimit: 'on',
+  rateLimitSignIn: 3,
+  rateLimitRefresh: 2,
+  rateLimitApi: 5,
+  rateLimitUpload: 2,
+  rateLimitAnonymous: 4,
+} as const
+const service = await startService(t, { config: { ...limits, trustProxy: ['127.0.0.1'] } })
+
+/** Another instance on the same database, which ends with the test. */
+const startBeside = async (t: Test, config: Partial<AppDeps['config']>) => {
+  const app = await buildApp({ ...service.deps, config: { ...service.deps.config, ...config } })
+  t.teardown(() => app.close())
+  return { app, ...createClient(await app.listen({ host: '127.0.0.1', port: 0 })) }
+}
+
+const from = (network: string) => ({ 'x-forwarded-for': network })
+
+const registerFrom = async (network: string, name: string): Promise<Account> => {
+  const email = `${name}@example.com`
+  const password = `password of ${name}`
+  const { body } = await service.expect('register', 201, {
+    body: { username: name, email, password },
+    headers: from(network),
+  })
+  const { access_token: token, refresh_token: refreshToken, user } = body
+  return { id: user.id, token, refreshToken, user, email, password }
+}
+
+/** With another address each time, since failed attempts for the same one are delayed besides. */
+const wrongLogin = () => ({ body: { email: `${randomUUID()}@example.com`, password: 'a wrong password' } })
+
+const get = (
+  path: string,
+  headers: Readonly<Record<string, string>>,
+  { url }: { readonly url: string } = service,
+) => fetch(`${url}${path}`, { headers, redirect: 'manual' })
+
+const statuses = async (
+  count: number,
+  ask: () => Promise<{ readonly status: number }>,
+): Promise<number[]> => {
+  const seen: number[] = []
+  while (seen.length < count) seen.push((await ask()).status)
+  return seen
+}
+
+t.test('attempts to sign in are counted by network, whichever way they take', async (t) => {
+  const ada = await registerFrom('192.0.2.1', 'ada')
+  const login = () => service.call('login', { ...wrongLogin(), headers: from('192.0.2.1') })
+  t.same(await statuses(3, login), [401, 401, 429])
+  const { email, password } = ada
+  await service.expect('login', 429, { body: { email, password }, headers: from('192.0.2.1') })
+  const body = { username: 'ada2', email: 'ada2@example.com', password }
+  await service.expect('register', 429, { body, headers: from('192.0.2.1') })
+  await service.expect('login', 200, { body: { email, password }, headers: from('192.0.2.2') })
+  await service.expect('getCurrentUser', 200, { token: ada.token, headers: from('192.0.2.1') })
+})
+
+t.test('refreshes are counted by network', async (t) => {
+  const { token } = await registerFrom('192.0.2.3', 'brian')
+  const refresh = () =>
+    service.call('refreshToken', { body: { refresh_token: token }, headers: from('192.0.2.3') })
+  t.same(await statuses(3, refresh), [401, 401, 429])
+})
+
+t.test('requests of a signed-in user are counted by user, wherever they come from', async (t) => {
+  const carol = await registerFrom('192.0.2.4', 'carol')
+  const dave = await registerFrom('192.0.2.4', 'dave')
+  let host = 0
+  const ask = () => {
+    host += 1
+    return service.call('listTasks', { token: carol.token, headers: from(`198.51.100.${host}`) })
+  }
+  t.same(await statuses(6, ask), [200, 200, 200, 200, 200, 429])
+  await service.expect('listTasks', 200, { token: dave.token, headers: from('198.51.100.1') })
+})
+
+t.test('uploads are counted besides, and both limits are told', async (t) => {
+  const { token } = await registerFrom('192.0.2.5', 'erin')
+  const task = await service.expect('createTask', 201, { token, body: { title: 'With files' } })
+  const upload = () =>
+    service.call('addTaskAttachment', {
+      token,
+      params: { task_id: task.body.id },
+      body: fileForm('some text'),
+    })
+  const stored = await upload()
+  t.equal(stored.status, 201)
+  t.equal(stored.headers.get('ratelimit-policy'), '"api";q=5;w=60, "upload";q=2;w=60')
+  t.match(stored.headers.get('ratelimit'), /^"api";r=3;t=\d+, "upload";r=1;t=\d+$/)
+  t.same(await statuses(2, upload), [201, 429])
+  await service.expect('listTasks', 200, { token })
+})
+
+t.test('what carries no principal is counted together, by network', async (t) => {
+  const frank = await registerFrom('192.0.2.6', 'frank')
+  const headers = from('192.0.2.6')
+  const paths = {
+    '/': 200,
+    '/nothing/here': 404,
+    '/openapi.yaml': 200,
+    '/tasks': 401,
+  }
+  for (const [path, status] of Object.entries(paths)) t.equal((await get(path, headers)).status, status, path)
+  for (const path of [...Object.keys(paths), '/docs', '/docs/swagger-ui.css', '/problems/not_found']) {
+    t.equal((await get(path, headers)).status, 429, path)
+  }
+
+  t.test('a token that is guessed too', async (t) => {
+    t.equal((await get('/tasks', { ...headers, authorization: 'Bearer a.b.c' })).status, 429)
+  })
+
+  t.test('a method that is not there too', async (t) => {
+    t.equal((await fetch(`${service.url}/tasks`, { method: 'PUT', headers })).status, 429)
+  })
+
+  t.test('a signed-in user of that network is let through, and others may sign in', async () => {
+    await service.expect('getCurrentUser', 200, { token: frank.token, headers })
+    await service.expect('login', 401, { ...wrongLogin(), headers })
+  })
+
+  t.test('and so are other networks', async (t) => {
+    t.equal((await get('/', from('192.0.2.7'))).status, 200)
+  })
+})
+
+t.test('a request with a good token does not count for its network', async (t) => {
+  const grace = await registerFrom('192.0.2.8', 'grace')
+  const headers = from('192.0.2.8')
+  await statuses(5, () => service.call('listTasks', { token: grace.token, headers }))
+  t.match((await get('/', headers)).headers.get('ratelimit'), /^"anonymous";r=3;/)
+})
+
+t.test('health is never limited, and says nothing of limits', async (t) => {
+  const headers = from('192.0.2.9')
+  for (const path of ['/health/live', '/health/ready']) {
+    t.same(await statuses(10, () => get(path, headers)), Array(10).fill(200))
+    const answer = await get(path, headers)
+    t.equal(answer.headers.get('ratelimit'), null)
+    t.equal(answer.headers.get('ratelimit-policy'), null)
+  }
+})
+
+t.test('an IPv6 client is its /64', async (t) => {
+  for (const host of ['::1', ':ffff::2', ':0:1:2:3']) {
+    t.equal((await get('/', from(`2001:db8:0:1${host}`))).status, 200)
+  }
+  t.equal((await get('/', from('2001:db8:0:1:a:b:c:d'))).status, 200)
+  t.equal((await get('/', from('2001:db8:0:1:9:9:9:9'))).status, 429)
+  t.equal((await get('/', from('2001:db8:0:2::1'))).status, 200)
+})
+
+t.test('the fields', async (t) => {
+  const { token } = await registerFrom('192.0.2.10', 'heidi')
+
+  t.test('are on every success: 200, HEAD and 304', async (t) => {
+    const read = await service.expect('getCurrentUser', 200, { token })
+    t.equal(read.headers.get('ratelimit-policy'), '"api";q=5;w=60')
+    t.match(read.headers.get('ratelimit'), /^"api";r=4;t=\d+$/)
+    const headOnly = await service.call('getCurrentUser', { token, method: 'HEAD' })
+    t.match(headOnly.headers.get('ratelimit'), /^"api";r=3;t=\d+$/)
+    const etag = read.headers.get('etag') ?? ''
+    const unchanged = await service.expect('getCurrentUser', 304, {
+      token,
+      headers: { 'if-none-match': etag },
+    })
+    t.equal(unchanged.headers.get('ratelimit-policy'), '"api";q=5;w=60')
+    t.match(unchanged.headers.get('ratelimit'), /^"api";r=2;t=\d+$/)
+  })
+
+  t.test('are on a failure', async (t) => {
+    const refused = await service.expect('createTask', 400, { token, body: {} })
+    t.match(refused.headers.get('ratelimit'), /^"api";r=1;t=\d+$/)
+    const missing = await get('/nothing/here', from('192.0.2.10'))
+    t.equal(missing.headers.get('ratelimit-policy'), '"anonymous";q=4;w=60')
+    t.match(missing.headers.get('ratelimit'), /^"anonymous";r=3;t=\d+$/)
+  })
+
+  t.test('are on a 429, with Retry-After and the problem', async (t) => {
+    await service.expect('getCurrentUser', 200, { token })
+    const { headers, body } = await service.expect('getCurrentUser', 429, { token })
+    const seconds = headers.get('retry-after') ?? ''
+    t.match(seconds, /^([1-9]|[1-5]\d|60)$/)
+    t.equal(headers.get('ratelimit-policy'), '"api";q=5;w=60')
+    t.equal(headers.get('ratelimit'), `"api";r=0;t=${seconds}`)
+    t.equal(headers.get('cache-control'), 'no-store')
+    t.match(body, {
+      type: '/problems/too_many_requests',
+      status: 429,
+      detail: `At most 5 requests a minute are taken here. Try again in ${seconds} seconds.`,
+      instance: '/auth/me',
+      code: 'too_many_requests',
+    })
+    t.notMatch([...headers.keys()].join(), 'x-ratelimit')
+  })
+})
+
+t.test('after the seconds in Retry-After requests are taken again', async (t) => {
+  const headers = from('192.0.2.11')
+  await statuses(4, () => get('/', headers))
+  const now = performance.now.bind(performance)
+  const later = (seconds: number) => t.intercept(performance, 'now', { value: () => now() + seconds * 1_000 })
+
+  const twenty = later(20)
+  const refused = await get('/', headers)
+  twenty.restore()
+  t.equal(refused.status, 429)
+  const wait = Number(refused.headers.get('retry-after'))
+  t.ok(wait === 40 || wait === 39, 'which are those that are left')
+
+  const tooEarly = later(20 + wait - 5)
+  t.equal((await get('/', headers)).status, 429)
+  tooEarly.restore()
+  later(20 + wait)
+  t.equal((await get('/', headers)).status, 200)
+})
+
+t.test('of many at once exactly as many as the limit says are taken', async (t) => {
+  const { token } = await registerFrom('192.0.2.12', 'ivan')
+  const answers = await Promise.all(Array.from({ length: 30 }, () => service.call('listTasks', { token })))
+  t.equal(answers.filter(({ status }) => status === 200).length, 5)
+
+  t.test('on one connection too', async (t) => {
+    const { socket, answer } = await openRaw(t, service.url)
+    const request = head('GET / HTTP/1.1', 'Host: localhost', 'X-Forwarded-For: 192.0.2.13')
+    socket.write(request.repeat(6))
+    t.same(await statuses(6, answer), [200, 200, 200, 200, 429, 429])
+  })
+})
+
+t.test('X-Forwarded-For of a client that is no trusted proxy changes nothing', async (t) => {
+  const direct = await startBeside(t, { trustProxy: [] })
+  let host = 0
+  const login = () => {
+    host += 1
+    return direct.call('login', { ...wrongLogin(), headers: from(`198.51.100.${host}`) })
+  }
+  t.same(await statuses(5, login), [401, 401, 401, 429, 429])
+})
+
+t.test('nothing is limited, and nothing said of limits, when they are off', async (t) => {
+  const open = await startBeside(t, { rateLimit: 'off' })
+  const { token } = await open.register('judy')
+  t.same(await statuses(7, () => open.call('login', wrongLogin())), Array(7).fill(401))
+  t.same(await statuses(7, () => open.call('listTasks', { token })), Array(7).fill(200))
+  const answers = [await get('/', {}, open), await open.call('listTasks', { token })]
+  for (const { headers } of answers) t.notMatch([...headers.keys()].join(), 'ratelimit')
+})
+
+t.test('with Redis', { skip: noRedis }, async (t) => {
+  const redis = await createRedis(t)
+  // It is not there when the instances start.
+  const one = await startBeside(t, { redisUrl: redis.url })
+  const other = await startBeside(t, { redisUrl: redis.url })
+  const warnings = t.capture(one.app.log, 'warn')
+  const notes = t.capture(one.app.log, 'info')
+  const isLimited = async (): Promise<boolean> =>
+    (await get('/', from('203.0.113.1'), one)).headers.has('ratelimit')
+  const isBack = async (t: Test): Promise<void> => {
+    await eventually('limits are back', isLimited)
+    t.equal(notes().filter(({ args }) => /again/.test(String(args))).length, 1, 'and one line says so')
+  }
+
+  t.test('that is away at the start requests are served, without limits', async (t) => {
+    t.same(await statuses(6, () => get('/', from('203.0.113.2'), one)), Array(6).fill(200))
+    await redis.start()
+    await isBack(t)
+  })
+
+  t.test('instances count together', async (t) => {
+    await eventually('the other one is connected', async () =>
+      (await get('/', from('203.0.113.3'), other)).headers.has('ratelimit'),
+    )
+    const seen = []
+    for (const each of [one, other, one, other, one, other]) {
+      seen.push(await get('/', from('203.0.113.4'), each))
+    }
+    t.same(
+      seen.map(({ status }) => status),
+      [200, 200, 200, 200, 429, 429],
+    )
+    t.match(seen[2]?.headers.get('ratelimit'), /^"anonymous";r=1;t=(60|5\d)$/)
+    t.equal(seen[5]?.headers.get('ratelimit'), `"anonymous";r=0;t=${seen[5]?.headers.get('retry-after')}`)
+  })
+
+  t.test('that is killed requests are served, without limits and with one warning', async (t) => {
+    warnings()
+    await redis.kill()
+    t.same(await statuses(6, () => get('/', from('203.0.113.4'), one)), Array(6).fill(200))
+    t.equal(warnings().length, 1)
+    await redis.start()
+    await isBack(t)
+  })
+
+  t.test('that hangs requests are served fast', async (t) => {
+    redis.freeze()
+    t.teardown(() => redis.thaw())
+    const started = performance.now()
+    t.same(await statuses(20, () => get('/', from('203.0.113.5'), one)), Array(20).fill(200))
+    t.ok(performance.now() - started < 5_000, 'waiting once, and not for each')
+    t.equal(warnings().length, 1)
+    const third = await startBeside(t, { redisUrl: redis.url })
+    await third.app.close()
+    t.pass('an instance starts and ends meanwhile')
+    redis.thaw()
+    await isBack(t)
+  })
+
+  t.test('that refuses the password one warning says so, without it', async (t) => {
+    await redis.kill()
+    await redis.start({ password: 'another' })
+    const said: unknown[] = []
+    await eventually('it is refused', async () => {
+      said.push(...warnings().map(({ args }) => args))
+      return said.length > 0
+    })
+    t.notMatch(inspect(said, { depth: 9 }), redis.password)
+  })
+})

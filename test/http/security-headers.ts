@@ -1,0 +1,184 @@
+import { rm } from 'node:fs/promises'
+import t, { type Test } from 'tap'
+import { newId } from '../../src/db/ids.ts'
+import { head, sendRaw } from '../fixture/raw.ts'
+import { operations, validRequest } from '../fixture/requests.ts'
+import { fileForm, startService } from '../fixture/service.ts'
+
+/** What every answer tells a browser, whoever gives it. */
+
+const service = await startService(t)
+const { token } = await service.register('ada')
+const bearer = { authorization: `Bearer ${token}` }
+
+interface Answer {
+  readonly status: number
+  readonly headers: Headers
+}
+
+const expected = {
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-resource-policy': 'same-origin',
+  'cache-control': /^(no-store|no-cache|private, no-cache|public, max-age=0)$/,
+  'content-security-policy':
+    /^(?=.*\bdefault-src 'none')(?=.*\bframe-ancestors 'none')(?!.*\bscript-src [^;]*unsafe)/,
+  'x-powered-by': undefined,
+  server: undefined,
+}
+
+const hasHeaders = (t: Test, { headers }: Pick<Answer, 'headers'>, what: string): void => {
+  t.match(Object.fromEntries(headers), expected, what)
+}
+
+const ask = async (path: string, init: RequestInit = {}, url = service.url): Promise<Answer> => {
+  const { status, headers, body } = await fetch(`${url}${path}`, { redirect: 'manual', ...init })
+  await body?.cancel()
+  return { status, headers }
+}
+
+t.test('the answers of every operation', async (t) => {
+  for (const operation of operations) {
+    // Some operations end the session that asks for them.
+    const account = await service.register(`for-${operation.id.toLowerCase()}`)
+    const known = await service.call(operation.id, validRequest(operation, account.token))
+    hasHeaders(t, known, `${operation.id} ${known.status}`)
+    const unknown = await service.call(operation.id, { ...validRequest(operation, ''), token: undefined })
+    hasHeaders(t, unknown, `${operation.id} ${unknown.status}`)
+  }
+})
+
+t.test('the answers of no operation', async (t) => {
+  const json = { ...bearer, 'content-type': 'application/json' }
+  const answers: readonly (readonly [status: number, path: string, init?: RequestInit])[] = [
+    [200, '/'],
+    [200, '/', { method: 'HEAD' }],
+    [200, '/docs'],
+    [308, '/docs/'],
+    [200, '/docs/initializer.js'],
+    [200, '/docs/swagger-ui.css'],
+    [200, '/docs/swagger-ui-bundle.js'],
+    [200, '/docs/favicon-32x32.png'],
+    [404, '/docs/package.json'],
+    [200, '/problems/not_found'],
+    [200, '/problems/not_found', { headers: { accept: 'text/html' } }],
+    [404, '/problems/nonsense', { headers: { accept: 'text/html' } }],
+    [200, '/.well-known/api-catalog'],
+    [200, '/password-reset'],
+    [200, '/password-reset/script.js'],
+    [404, '/nope'],
+    [405, '/tasks', { method: 'DELETE' }],
+    [405, '/', { method: 'OPTIONS' }],
+    [400, '/%ff'],
+    [414, `/tasks/${'a'.repeat(1_025)}`],
+    [400, '/tasks', { method: 'POST', headers: json, body: '{' }],
+    [415, '/tasks', { method: 'POST', headers: bearer, body: 'title' }],
+    [413, '/tasks', { method: 'POST', headers: json, body: ' '.repeat(2_000_000) }],
+  ]
+  for (const [status, path, init] of answers) {
+    const answer = await ask(path, init)
+    t.equal(answer.status, status, path)
+    hasHeaders(t, answer, `${status} ${path.slice(0, 40)}`)
+  }
+})
+
+t.test('the answers to what is hardly a request', async (t) => {
+  const requests: readonly (readonly [status: number, bytes: string])[] = [
+    [400, 'NONSENSE\r\n\r\n'],
+    [400, head('GET / HTTP/1.1')],
+    [417, head('GET / HTTP/1.1', 'Host: x', 'Expect: miracles')],
+    [431, head('GET / HTTP/1.1', 'Host: x', `X-Large: ${'a'.repeat(20_000)}`)],
+  ]
+  for (const [status, bytes] of requests) {
+    const answer = await sendRaw(t, service.url, bytes)
+    t.equal(answer.status, status)
+    hasHeaders(t, answer, bytes.slice(0, 40))
+  }
+})
+
+t.test('a file is for saving, and the page that links to it cannot run it', async (t) => {
+  const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With a file' } })
+  const { body: attachment } = await service.expect('addTaskAttachment', 201, {
+    token,
+    params: { task_id: task.id },
+    body: fileForm('<script>alert(1)</script>', 'page.html', 'text/html'),
+  })
+  const request = { token, params: { attach_id: attachment.id } }
+  const whole = await service.expect('downloadAttachment', 200, request)
+  const part = await service.expect('downloadAttachment', 206, {
+    ...request,
+    headers: { range: 'bytes=0-1' },
+  })
+  const same = await service.expect('downloadAttachment', 304, {
+    ...request,
+    headers: { 'if-none-match': '*' },
+  })
+  for (const { headers } of [whole, part, same]) {
+    hasHeaders(t, { headers }, 'a file')
+    t.match(headers.get('content-security-policy'), /\bsandbox\b/)
+  }
+})
+
+t.test('what is private is kept by nobody', async (t) => {
+  const secret = await service.register('secret')
+  const { headers } = await service.expect('login', 200, {
+    body: { email: secret.email, password: secret.password },
+  })
+  t.equal(headers.get('cache-control'), 'no-store', 'tokens')
+  const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'Mine' } })
+  const request = { token, params: { task_id: task.id } }
+  const read = await service.expect('getTask', 200, request)
+  t.equal(read.headers.get('cache-control'), 'private, no-cache', 'what the contract says something of')
+  const deleted = await service.expect('deleteTask', 204, request)
+  t.equal(deleted.headers.get('cache-control'), 'no-store', 'what it says nothing of')
+  const missing = await service.expect('getTask', 404, { token, params: { task_id: newId() } })
+  t.equal(missing.headers.get('cache-control'), 'no-store', 'problems')
+  for (const page of ['/', '/docs', '/problems/not_found'])
+    t.equal((await ask(page)).headers.get('cache-control'), 'no-cache', page)
+})
+
+t.test('what holds over TLS alone', async (t) => {
+  const hsts = 'max-age=31536000'
+  const paths = ['/', '/docs', '/health/live', '/tasks', '/nope', '/%ff']
+
+  t.test('is not said without it, whatever a stranger claims', async (t) => {
+    for (const path of paths) {
+      const { headers } = await ask(path, { headers: { 'x-forwarded-proto': 'https' } })
+      t.equal(headers.get('strict-transport-security'), null, path)
+      t.equal(headers.get('cross-origin-opener-policy'), null, path)
+    }
+  })
+
+  t.test('is said when a trusted proxy says that TLS was used', async (t) => {
+    const { url } = await startService(t, { config: { trustProxy: ['127.0.0.1'] } })
+    // A URL that cannot be read is refused before anybody asks about the proxy.
+    for (const path of paths.filter((path) => path !== '/%ff')) {
+      const { headers } = await ask(path, { headers: { 'x-forwarded-proto': 'https' } }, url)
+      t.equal(headers.get('strict-transport-security'), hsts, path)
+      t.equal(headers.get('cross-origin-opener-policy'), 'same-origin', path)
+      const plain = await ask(path, { headers: { 'x-forwarded-proto': 'http' } }, url)
+      t.equal(plain.headers.get('strict-transport-security'), null, path)
+    }
+  })
+
+  t.test('is said when PUBLIC_URL says that TLS is used', async (t) => {
+    const { url } = await startService(t, { config: { publicUrl: 'https://tasks.example.com' } })
+    for (const path of paths) {
+      const { headers } = await ask(path, {}, url)
+      t.equal(headers.get('strict-transport-security'), hsts, path)
+      t.equal(headers.get('cross-origin-opener-policy'), 'same-origin', path)
+    }
+    const { headers } = await sendRaw(t, url, 'NONSENSE\r\n\r\n')
+    t.equal(headers.get('strict-transport-security'), hsts)
+  })
+})
+
+t.test('faults and outages', async (t) => {
+  await rm(service.filesFolder, { recursive: true })
+  hasHeaders(t, await service.call('getReadiness'), '503')
+  await service.deps.db.run('alter table tags rename to hidden_tags', [])
+  const failed = await ask('/tags', { headers: bearer })
+  t.equal(failed.status, 500)
+  hasHeaders(t, failed, '500')
+})

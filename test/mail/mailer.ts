@@ -1,0 +1,258 @@
+import Fastify, { type FastifyBaseLogger } from 'fastify'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { Writable } from 'node:stream'
+import t, { type Test } from 'tap'
+import type { SmtpServer } from '../../src/config.ts'
+import { loggingMailer, noMailer, type OpenMailer } from '../../src/mail/mailer.ts'
+import { smtpMailer } from '../../src/mail/smtp.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { startMailServer } from '../fixture/smtp.ts'
+
+const token = 'twx_0b4dYxq0vmDPhyRtn8l3cS6GTDZ4T1aPMu7rhW1Zk9E'
+const from = { name: 'Tâches, Inc.', address: 'tasks@example.com' }
+const publicUrl = 'https://tasks.example.com/api'
+const auth = { user: 'taskwright', pass: 'hunter2' }
+
+/** A logger like the service's, and all that it wrote. */
+const openLog = (): { readonly log: FastifyBaseLogger; readonly written: () => string } => {
+  const chunks: string[] = []
+  const stream = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      chunks.push(chunk.toString())
+      done()
+    },
+  })
+  const { log } = Fastify({ logger: { level: 'trace', stream } })
+  return { log, written: () => chunks.join('') }
+}
+
+const open = (openMailer: OpenMailer) => {
+  const { log, written } = openLog()
+  return { mailer: openMailer(log), written }
+}
+
+/** A mailer for the server on that port of loopback. */
+const openSmtp = (
+  port: number,
+  { server, ...options }: { server?: Partial<SmtpServer>; maxUnderWay?: number; closeTime?: number } = {},
+) =>
+  open(
+    smtpMailer({
+      server: { host: '127.0.0.1', port, tls: 'none', auth: null, ...server },
+      from,
+      publicUrl,
+      ...options,
+    }),
+  )
+
+/** Takes what the log may never show: who forgot a password, how it can be reset, and how mail is sent. */
+const isDiscreet = (t: Test, text: string): void => {
+  t.notMatch(text, token)
+  t.notMatch(text, token.slice(-12))
+  t.notMatch(text, 'ada@')
+  t.notMatch(text, auth.pass)
+}
+
+/** Sends a mail that is expected to fail; answers with the only thing that the log says. */
+const failure = async (t: Test, { mailer, written }: ReturnType<typeof open>): Promise<unknown> => {
+  mailer.sendPasswordReset({ to: 'ada@example.com', token })
+  await mailer.close()
+  isDiscreet(t, written())
+  return JSON.parse(written())
+}
+
+t.test('the mail as it arrives', async (t) => {
+  const server = await startMailServer(t)
+  const { mailer, written } = openSmtp(server.port)
+  mailer.sendPasswordReset({ to: 'ada@example.com', token })
+  await mailer.close()
+  const [mail, ...more] = server.received
+  t.same(more, [])
+  t.equal(mail?.from, 'tasks@example.com')
+  t.strictSame(mail?.to, ['ada@example.com'])
+  t.match(mail?.header.toSorted(), [
+    'Auto-Submitted: auto-generated',
+    'Content-Transfer-Encoding: quoted-printable',
+    'Content-Type: text/plain; charset=utf-8',
+    /^Date: \w{3}, \d/,
+    'From: =?UTF-8?Q?T=C3=A2ches=2C_Inc=2E?= <tasks@example.com>',
+    'MIME-Version: 1.0',
+    /^Message-ID: <[^>]+@example\.com>$/,
+    'Subject: Reset your Taskwright password',
+    'To: ada@example.com',
+  ])
+  t.equal(mail?.header.length, 9, 'and no other field')
+  const lines = mail?.text.split('\n') ?? []
+  t.ok(lines.includes(`https://tasks.example.com/api/password-reset#token=${token}`), 'the link stands alone')
+  for (const words of [/maybe you/, /within 30 minutes/, /works once/, /ignore this mail/])
+    t.match(mail?.text, words)
+  t.equal(written(), '', 'there is nothing to log')
+})
+
+t.test('an address is one recipient and one field, whatever is in it', async (t) => {
+  const server = await startMailServer(t)
+  const { mailer, written } = openSmtp(server.port)
+  const crafted = [
+    'ada@example.com, eve@example.org',
+    'ada@example.com,eve@example.org',
+    'ada@example.com\r\nBcc: eve@example.org',
+    'ada@example.com>\r\nRCPT TO:<eve@example.org',
+    'Ada <eve@example.org>',
+    'eve@example.org (ada@example.com)',
+    'all: ada@example.com, eve@example.org;',
+  ]
+  for (const to of crafted) mailer.sendPasswordReset({ to, token })
+  await mailer.close()
+  t.same(
+    server.received.flatMap(({ to }) => to).filter((address) => address.endsWith('eve@example.org')),
+    [],
+    'eve gets nothing',
+  )
+  for (const { to, header } of server.received) {
+    t.equal(to.length, 1)
+    t.equal(header.length, 9)
+  }
+  isDiscreet(t, written())
+})
+
+t.test('a password', async (t) => {
+  const attempts: (string | null | undefined)[] = []
+  const server = await startMailServer(t, {
+    authOptional: false,
+    allowInsecureAuth: true,
+    onAuth: ({ username, password }, _session, callback) => {
+      attempts.push(password)
+      if (username === auth.user && password === auth.pass) callback(null, { user: username })
+      else callback(Object.assign(new Error(`No ${username} with ${password}`), { responseCode: 535 }))
+    },
+  })
+
+  t.test('lets mail through', async (t) => {
+    const { mailer } = openSmtp(server.port, { server: { auth } })
+    mailer.sendPasswordReset({ to: 'ada@example.com', token })
+    await mailer.close()
+    t.equal(server.received.length, 1)
+  })
+
+  t.test('that is wrong is logged as such, and nothing else happens', async (t) => {
+    const wrong = { user: 'taskwright', pass: `not ${auth.pass}` }
+    t.match(await failure(t, openSmtp(server.port, { server: { auth: wrong } })), {
+      level: 40,
+      msg: 'A mail could not be sent',
+      code: 'EAUTH',
+      reply: '535',
+    })
+    t.equal(server.received.length, 1)
+  })
+
+  t.test('is not shown to a server without TLS', async (t) => {
+    attempts.length = 0
+    t.match(await failure(t, openSmtp(server.port, { server: { auth, tls: 'starttls' } })), { code: 'ETLS' })
+    t.same(attempts, [])
+    t.equal(server.received.length, 1)
+  })
+})
+
+t.test('a certificate that nobody vouches for is refused', async (t) => {
+  const implicit = await startMailServer(t, { secure: true })
+  const later = await startMailServer(t, { disabledCommands: [] })
+  const reason = /certificate/
+  t.match(await failure(t, openSmtp(implicit.port, { server: { tls: 'implicit' } })), { reason })
+  t.match(await failure(t, openSmtp(later.port, { server: { tls: 'starttls_if_offered' } })), { reason })
+  t.same([...implicit.received, ...later.received], [])
+})
+
+t.test('a server that is not there is logged', async (t) => {
+  const listener = createServer().listen(0, '127.0.0.1')
+  await once(listener, 'listening')
+  const { port } = listener.address() as AddressInfo
+  listener.close()
+  await once(listener, 'close')
+  t.match(await failure(t, openSmtp(port)), { code: 'ESOCKET', reason: /ECONNREFUSED/ })
+})
+
+t.test('what a server says of a mail is logged without its words', async (t) => {
+  const refusing = await startMailServer(t, {
+    onData: (stream, _session, callback) => {
+      const words = `5.7.1 <ada@example.com> may not have https://tasks.example.com/#token=${token}`
+      stream.resume().on('end', () => callback(Object.assign(new Error(words), { responseCode: 554 })))
+    },
+  })
+  t.match(await failure(t, openSmtp(refusing.port)), { code: 'EMESSAGE', reply: '554 5.7.1' })
+})
+
+/** A mail server that takes the content of mails when it is told to. */
+const startHeldServer = async (t: Test) => {
+  const held: (() => void)[] = []
+  const { port } = await startMailServer(t, {
+    onData: (stream, _session, callback) => {
+      stream.resume().on('end', () => held.push(callback))
+    },
+  })
+  return { port, held }
+}
+
+t.test('no more mails are under way than may be', async (t) => {
+  const { port, held } = await startHeldServer(t)
+  const { mailer, written } = openSmtp(port, { maxUnderWay: 2 })
+  const send = (): void => mailer.sendPasswordReset({ to: 'ada@example.com', token })
+  send()
+  send()
+  t.equal(written(), '')
+  send()
+  t.match(JSON.parse(written()), { level: 40, msg: 'A mail was dropped', underWay: 2 })
+  isDiscreet(t, written())
+  await eventually('the server has both', async () => held.length === 2)
+  for (const take of held.splice(0)) take()
+  await eventually('there is room again', async () => {
+    if (held.length === 0) send()
+    return held.length > 0
+  })
+  for (const take of held.splice(0)) take()
+  await mailer.close()
+})
+
+t.test('a stop', async (t) => {
+  t.test('waits for a mail that is under way, and takes none after', async (t) => {
+    const { port, held } = await startHeldServer(t)
+    const { mailer, written } = openSmtp(port)
+    mailer.sendPasswordReset({ to: 'ada@example.com', token })
+    await eventually('the server has it', async () => held.length === 1)
+    let isOver = false
+    const closed = mailer.close().then(() => (isOver = true))
+    mailer.sendPasswordReset({ to: 'ada@example.com', token })
+    t.match(JSON.parse(written()), { msg: 'A mail was dropped', isClosed: true })
+    t.notOk(isOver)
+    held[0]?.()
+    await closed
+  })
+
+  t.test('does not wait for ever', async (t) => {
+    const { port, held } = await startHeldServer(t)
+    const { mailer, written } = openSmtp(port, { closeTime: 50 })
+    mailer.sendPasswordReset({ to: 'ada@example.com', token })
+    await eventually('the server has it', async () => held.length === 1)
+    await mailer.close()
+    t.match(written(), '"underWay":1,"msg":"Stopped before all mails were sent"')
+    isDiscreet(t, written())
+  })
+})
+
+t.test('in development the link is logged', async (t) => {
+  const { mailer, written } = open(loggingMailer(() => 'http://localhost:3000'))
+  mailer.sendPasswordReset({ to: 'ada@example.com', token })
+  t.match(JSON.parse(written()), { level: 30, link: `http://localhost:3000/password-reset#token=${token}` })
+  await mailer.close()
+})
+
+t.test('without a mail server', async (t) => {
+  const { mailer, written } = open(noMailer)
+  t.match(JSON.parse(written()), { level: 40, msg: /SMTP_URL/ }, 'a warning at the start')
+  mailer.sendPasswordReset({ to: 'ada@example.com', token })
+  const [, second = '', ...more] = written().trim().split('\n')
+  t.match(JSON.parse(second), { level: 30, msg: /SMTP_URL/ })
+  t.same(more, [])
+  isDiscreet(t, written())
+  await mailer.close()
+})

@@ -1,0 +1,169 @@
+import type { AddressInfo } from 'node:net'
+import { Secret, TOTP } from 'otpauth'
+import t, { type Test } from 'tap'
+import { buildApp } from '../src/app.ts'
+import type { Secrets } from '../src/auth/keys.ts'
+import { newId } from '../src/db/ids.ts'
+import { eventually } from './fixture/eventually.ts'
+import { createClient, type Service, startService } from './fixture/service.ts'
+import { pointersOf } from './fixture/tasks.ts'
+
+/** A new secret comes into use, and the old one out of it, while several instances run on one database. */
+
+const oldSecret = Buffer.from('the secret that is to be replaced')
+const newSecret = Buffer.from('the secret that comes in its place')
+
+const service = await startService(t, { secrets: [oldSecret] })
+const ada = await service.register('ada')
+
+interface Instance {
+  readonly expect: Service['expect']
+  /** Ends when everything that was asked of it is answered, as behind a load balancer. */
+  stop(): Promise<void>
+}
+
+const startInstance = async (secrets: Secrets): Promise<Instance> => {
+  const app = await buildApp({ ...service.deps, secrets })
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  const { port } = app.server.address() as AddressInfo
+  const client = createClient(`http://127.0.0.1:${port}`)
+  const calls: Promise<unknown>[] = []
+  return {
+    expect(...request) {
+      const call = client.expect(...request)
+      calls.push(call)
+      return call
+    },
+    async stop() {
+      await Promise.allSettled(calls)
+      await app.close()
+    },
+  }
+}
+
+/** An access token, a cursor and an idempotency key by the old secret. */
+const makeOld = async () => {
+  const { token } = ada
+  const creation = { headers: { 'idempotency-key': newId() }, body: { title: 'The second on the list' } }
+  const { body: task } = await service.expect('createTask', 201, { token, ...creation })
+  await service.expect('createTask', 201, { token, body: { title: 'The first' } })
+  const { body: page } = await service.expect('listTasks', 200, { token, query: { limit: 1 } })
+  return { token, creation, task, query: { limit: 1, cursor: page.next_cursor ?? '' } }
+}
+
+const old = await makeOld()
+
+const takesOld = async (t: Test, { expect }: Pick<Instance, 'expect'>): Promise<void> => {
+  const { token, creation, task, query } = old
+  await expect('getCurrentUser', 200, { token })
+  const { body: page } = await expect('listTasks', 200, { token, query })
+  t.equal(page.items[0]?.id, task.id)
+  const { body, headers } = await expect('createTask', 201, { token, ...creation })
+  t.equal(body.id, task.id)
+  t.equal(headers.get('idempotency-replayed'), 'true')
+}
+
+const refusesOld = async (t: Test, { expect }: Pick<Instance, 'expect'>, token: string): Promise<void> => {
+  await expect('getCurrentUser', 401, { token: old.token })
+  const { body: problem } = await expect('listTasks', 400, { token, query: old.query })
+  t.strictSame(pointersOf(problem), ['/cursor'])
+  const { body: reused } = await expect('createTask', 422, { token, ...old.creation })
+  t.equal(reused.code, 'idempotency_key_reused', 'so that nothing is created twice')
+}
+
+t.test('what a secret made is good while it is listed, and no longer', async (t) => {
+  const both = await startInstance([newSecret, oldSecret])
+  t.teardown(() => both.stop())
+  await takesOld(t, both)
+  const { email, password } = ada
+  const { body } = await both.expect('login', 200, { body: { email, password } })
+  const { access_token: token } = body
+  // Which is why all instances have to verify by a secret before any of them signs by it.
+  await service.expect('getCurrentUser', 401, { token })
+
+  const rotated = await startInstance([newSecret])
+  t.teardown(() => rotated.stop())
+  await rotated.expect('getCurrentUser', 200, { token })
+  await refusesOld(t, rotated, token)
+})
+
+t.test('a second factor outlives the secret that it was enrolled under', async (t) => {
+  const { token, email, password } = await service.register('grace')
+  const { body: enrolled } = await service.expect('enrolSecondFactor', 201, { token, body: { password } })
+  const secret = Secret.fromBase32(enrolled.secret)
+  const codeAt = (timestamp: number): string => TOTP.generate({ secret, timestamp })
+  await service.expect('confirmSecondFactor', 200, { token, body: { code: codeAt(Date.now()) } })
+
+  const both = await startInstance([newSecret, oldSecret])
+  // Not before the sweep that every start begins with is over.
+  await both.stop()
+  const rotated = await startInstance([newSecret])
+  t.teardown(() => rotated.stop())
+  const { body: problem } = await rotated.expect('login', 401, { body: { email, password } })
+  // A code of the next time step, since that of the confirmation is spent.
+  const answer = { challenge: problem.challenge ?? '', code: codeAt(Date.now() + 30_000) }
+  await rotated.expect('completeLogin', 200, { body: answer })
+})
+
+t.test('a rotation from instance to instance, under load, is noticed by nobody', async (t) => {
+  const instances = [await startInstance([oldSecret]), await startInstance([oldSecret])]
+  t.teardown(() => Promise.all(instances.map((instance) => instance.stop())))
+  const rounds = [0, 0]
+  const rotated = new AbortController()
+
+  /** Does the same over and over, each step at another instance than the one before. */
+  const work = async (worker: number): Promise<void> => {
+    let steps = worker
+    const expect: Service['expect'] = (...request) => {
+      steps += 1
+      const instance = instances[steps % instances.length]
+      if (instance === undefined) throw new Error('There is one for every step')
+      return instance.expect(...request)
+    }
+    let { token, refreshToken } = await service.register(`worker-${worker}`)
+    await expect('createTask', 201, { token, body: { title: 'The last on every list' } })
+    while (!rotated.signal.aborted) {
+      const creation = { token, headers: { 'idempotency-key': newId() }, body: { title: 'Once' } }
+      const { body: task } = await expect('createTask', 201, creation)
+      const { body: repeated } = await expect('createTask', 201, creation)
+      t.equal(repeated.id, task.id)
+      const { body: page } = await expect('listTasks', 200, { token, query: { limit: 1 } })
+      const query = { limit: 1, cursor: page.next_cursor ?? '' }
+      const { body: nextPage } = await expect('listTasks', 200, { token, query })
+      t.not(nextPage.items[0]?.id, task.id)
+      const { body } = await expect('refreshToken', 200, { body: { refresh_token: refreshToken } })
+      await expect('getCurrentUser', 200, { token })
+      token = body.access_token
+      refreshToken = body.refresh_token
+      await expect('getCurrentUser', 200, { token })
+      rounds[worker] = (rounds[worker] ?? 0) + 1
+    }
+  }
+
+  /** Until then a worker may still be in a round that it began before. */
+  const twoRounds = async (): Promise<void> => {
+    const begun = [...rounds]
+    await eventually('two rounds of every worker', async () =>
+      rounds.every((count, worker) => count >= (begun[worker] ?? 0) + 2),
+    )
+  }
+
+  const replaceAll = async (secrets: Secrets): Promise<void> => {
+    for (const [index, replaced] of instances.entries()) {
+      instances[index] = await startInstance(secrets)
+      await replaced.stop()
+      await twoRounds()
+    }
+  }
+
+  const rotate = async (): Promise<void> => {
+    await replaceAll([oldSecret, newSecret])
+    await replaceAll([newSecret, oldSecret])
+    for (const instance of instances) await takesOld(t, instance)
+    await replaceAll([newSecret])
+    rotated.abort()
+  }
+
+  await Promise.all([rotate(), ...rounds.keys().map(work)])
+  for (const instance of instances) await instance.expect('getCurrentUser', 401, { token: old.token })
+})
