@@ -2,21 +2,19 @@ import { createHash } from 'node:crypto'
 import { lstat, mkdir, open, opendir, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { Readable } from 'node:stream'
-import { v7 } from 'uuid'
+import { expectKey, isKey, newKey } from './keys.ts'
+import { destroy, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { Storage, StoredFile } from './storage.ts'
 
 const folderMode = 0o700
 const fileMode = 0o600
-const keyPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 const shards = Array.from({ length: 256 }, (_, index) => index.toString(16).padStart(2, '0'))
 const incomingFolder = 'incoming'
 
 /**
  * Files in a folder of the local file system, which is made if need be. A file is written to `incoming/` and moved to
- * `<shard>/<key>` when it is complete and synced. The key is a UUIDv7; the shard its last two characters, which are
- * random, unlike its first.
+ * `<shard>/<key>` when it is complete and synced. The shard is the last two characters of the key, which are random.
  *
  * @throws StorageFull, StorageUnavailable when the folders cannot be made
  */
@@ -27,7 +25,7 @@ export async function diskStorage(folder: string): Promise<Storage> {
 
   return {
     async put(source, { maxBytes }) {
-      const key = v7()
+      const key = newKey()
       const temporary = join(incoming, key)
       const path = pathOf(root, key)
       holdErrors(source)
@@ -55,7 +53,7 @@ export async function diskStorage(folder: string): Promise<Storage> {
     async *list() {
       for (const shard of shards) {
         for await (const { name, modifiedAt } of filesIn(join(root, shard))) {
-          if (keyPattern.test(name)) yield { key: name, modifiedAt }
+          if (isKey(name)) yield { key: name, modifiedAt }
         }
       }
     },
@@ -71,20 +69,20 @@ export async function diskStorage(folder: string): Promise<Storage> {
     },
 
     async check() {
-      const probe = join(incoming, v7())
+      const probe = join(incoming, newKey())
       try {
         await onDisk(() => writeProbe(probe))
       } finally {
         await discard(probe)
       }
     },
+
+    async close() {},
   }
 }
 
-/** The shape of a key is checked here, so no other string can become a path. */
 function pathOf(root: string, key: string): string {
-  if (!keyPattern.test(key)) throw new TypeError('Not a key of the disk storage')
-  return join(root, key.slice(-2), key)
+  return join(root, key.slice(-2), expectKey(key))
 }
 
 /**
@@ -134,18 +132,6 @@ async function copy(source: AsyncIterable<Uint8Array>, handle: FileHandle, maxBy
     await onDisk(() => handle.writeFile(chunk))
   }
   return { size, sha256: hash.digest('hex') }
-}
-
-/**
- * A stream may fail before anyone reads it. Unheard, its error would end the process; merely emitted, without the stream
- * being destroyed, it would be lost and the reader wait for ever.
- */
-function holdErrors(source: AsyncIterable<Uint8Array>): void {
-  if (source instanceof Readable) source.on('error', (error) => source.destroy(error))
-}
-
-function destroy(source: AsyncIterable<Uint8Array>): void {
-  if (source instanceof Readable) source.destroy()
 }
 
 async function moveDurably(from: string, to: string): Promise<void> {

@@ -66,6 +66,9 @@ export type Storage = {
    * @throws StorageUnavailable when the backend fails in any other way
    */
   check(): Promise<void>
+
+  /** Frees what the backend holds. Nothing else is asked of it afterwards. */
+  close(): Promise<void>
 }
 
 /** The source yielded more bytes than were allowed. */

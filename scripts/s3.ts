@@ -1,0 +1,107 @@
+import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { eventually } from '../test/fixture/eventually.ts'
+import { temporaryFolder } from '../test/fixture/process.ts'
+import { isInstalled } from './commands.ts'
+import { runToEnd, type Teardown } from './run-to-end.ts'
+
+/**
+ * Runs a command beside an S3 server of its own, the Versity gateway, whose bucket TEST_STORAGE_URL names:
+ *
+ *     node scripts/s3.ts [--] <command> [parameter...]
+ */
+
+/** Milliseconds for all of it, the building of the server included. */
+const deadline = 20 * 60_000
+
+const serverVersion = 'v1.8.0'
+const region = 'us-east-1'
+const bucket = 'taskwright'
+
+const toolFolder = fileURLToPath(new URL(`../.cache/tools/versitygw-${serverVersion}`, import.meta.url))
+
+/** Where the server is, which is built if it is not there yet; null when there is no Go to build it with. */
+const findServer = async (): Promise<string | null> => {
+  const server = join(toolFolder, 'versitygw')
+  if (existsSync(server)) return server
+  if (!(await isInstalled('go'))) return null
+  console.log('s3: building the server, which takes some minutes')
+  execFileSync('go', ['install', `github.com/versity/versitygw/cmd/versitygw@${serverVersion}`], {
+    env: { ...process.env, GOBIN: toolFolder },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+  return server
+}
+
+const freePort = async (): Promise<number> => {
+  const probe = createServer().listen(0, '127.0.0.1')
+  await once(probe, 'listening')
+  const { port } = probe.address() as AddressInfo
+  probe.close()
+  await once(probe, 'close')
+  return port
+}
+
+const endWith = (t: Teardown, child: ChildProcess): void => {
+  const exited = once(child, 'exit')
+  t.teardown(async () => {
+    child.kill('SIGTERM')
+    await exited
+  })
+}
+
+/** Starts the server with an empty bucket; resolves with what its clients need in their environment. */
+const startServer = async (t: Teardown, server: string): Promise<Readonly<Record<string, string>>> => {
+  const folder = await temporaryFolder(t)
+  const [data, metadata] = [join(folder, 'data'), join(folder, 'metadata')]
+  await Promise.all([data, metadata].map((path) => mkdir(path)))
+  const address = `127.0.0.1:${await freePort()}`
+  const keys = { accessKeyId: 'taskwright', secretAccessKey: randomBytes(16).toString('hex') }
+  const options = ['--port', address, '--region', region, '--keep-alive', '--quiet', '--health', '/health']
+  // Its own folder for metadata, since not every file system has extended attributes.
+  const child = spawn(server, [...options, 'posix', '--sidecar', metadata, data], {
+    env: { ROOT_ACCESS_KEY_ID: keys.accessKeyId, ROOT_SECRET_ACCESS_KEY: keys.secretAccessKey },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+  endWith(t, child)
+  const endpoint = `http://${address}`
+  await eventually('the S3 server answers', () => isAnswered(`${endpoint}/health`))
+  const client = new S3Client({ endpoint, region, forcePathStyle: true, credentials: keys })
+  await client.send(new CreateBucketCommand({ Bucket: bucket }))
+  client.destroy()
+  return {
+    TEST_STORAGE_URL: `s3://${bucket}?endpoint=${endpoint}&region=${region}&path_style=true`,
+    AWS_ACCESS_KEY_ID: keys.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: keys.secretAccessKey,
+  }
+}
+
+const isAnswered = (url: string): Promise<boolean> =>
+  fetch(url).then(
+    ({ ok }) => ok,
+    () => false,
+  )
+
+await runToEnd('s3', deadline, async (t) => {
+  const [command, ...parameters] = process.argv.slice(process.argv[2] === '--' ? 3 : 2)
+  if (command === undefined) throw new Error('Usage: node scripts/s3.ts [--] <command> [parameter...]')
+  const server = await findServer()
+  if (server === null) {
+    // On a machine of one's own Go may be missing; where every change is checked it may not.
+    console.log('s3: skipped: no go')
+    process.exitCode = process.env.CI ? 1 : 0
+    return
+  }
+  const environment = await startServer(t, server)
+  const child = spawn(command, parameters, { stdio: 'inherit', env: { ...process.env, ...environment } })
+  endWith(t, child)
+  await once(child, 'exit')
+  process.exitCode = child.exitCode ?? 128
+})

@@ -1,0 +1,75 @@
+import {
+  CreateMultipartUploadCommand,
+  HeadObjectCommand,
+  PutObjectCommand,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3'
+import { randomBytes } from 'node:crypto'
+import t from 'tap'
+import { s3Storage } from '../../src/storage/s3.ts'
+import { StorageUnavailable } from '../../src/storage/storage.ts'
+import { chunks, maxBytes, testStorage } from '../fixture/storage-suite.ts'
+import { noS3, s3TestStorage } from '../fixture/storage.ts'
+
+t.test('a bucket', { skip: noS3 }, async (t) => {
+  testStorage(t, s3TestStorage)
+
+  t.test('the server has verified what it stores', async (t) => {
+    const { client, location, storage } = await s3TestStorage(t)
+    const head = async (size: number) => {
+      const { key, sha256 } = await storage.put(chunks(randomBytes(size)), { maxBytes })
+      const object = {
+        Bucket: location.bucket,
+        Key: `${location.prefix}${key}`,
+        ChecksumMode: 'ENABLED' as const,
+      }
+      return { ...(await client.send(new HeadObjectCommand(object))), sha256 }
+    }
+    const small = await head(1_000)
+    t.equal(small.ChecksumSHA256, Buffer.from(small.sha256, 'hex').toString('base64'))
+    t.match((await head(8_000_000)).ChecksumCRC32, /^.+-2$/, 'of both parts')
+  })
+
+  t.test('abandoned uploads are removed, other ones are not', async (t) => {
+    const { client, location, storage, keys } = await s3TestStorage(t)
+    const begin = async (name: string) => {
+      const object = { Bucket: location.bucket, Key: `${location.prefix}${name}` }
+      const { UploadId } = await client.send(new CreateMultipartUploadCommand(object))
+      await client.send(new UploadPartCommand({ ...object, UploadId, PartNumber: 1, Body: 'half a file' }))
+    }
+    const ours = '0190c2a0-0000-7000-8000-000000000000'
+    await begin(ours)
+    await begin('somebody-else')
+    t.equal(await storage.removeAbandoned(new Date(Date.now() - 60_000)), 0, 'too young')
+    t.same(await keys(), [ours, 'somebody-else'])
+    t.equal(await storage.removeAbandoned(new Date(Date.now() + 60_000)), 1)
+    t.same(await keys(), ['somebody-else'])
+  })
+
+  t.test('other objects of the bucket are not its files', async (t) => {
+    const { client, location, storage } = await s3TestStorage(t)
+    const { key } = await storage.put(chunks(Buffer.from('x')), { maxBytes })
+    const inner = s3Storage({ ...location, prefix: `${location.prefix}inner/` })
+    t.teardown(() => inner.close())
+    const { key: innerKey } = await inner.put(chunks(Buffer.from('y')), { maxBytes })
+    const Key = `${location.prefix}notes.txt`
+    await client.send(new PutObjectCommand({ Bucket: location.bucket, Key, Body: 'z' }))
+    const listed = async (of: typeof storage) => (await Array.fromAsync(of.list())).map((file) => file.key)
+    t.same(await listed(storage), [key])
+    t.same(await listed(inner), [innerKey])
+  })
+
+  t.test('a bucket that is not there makes the storage unavailable, not empty', async (t) => {
+    const { location } = await s3TestStorage(t)
+    const storage = s3Storage({ ...location, bucket: 'no-such-bucket' })
+    t.teardown(() => storage.close())
+    const key = '0190c2a0-0000-7000-8000-000000000000'
+    const source = chunks(Buffer.from('x'))
+    await t.rejects(storage.put(source, { maxBytes }), StorageUnavailable)
+    t.equal(source.destroyed, true)
+    await t.rejects(storage.check(), StorageUnavailable)
+    await t.rejects(storage.open(key), StorageUnavailable)
+    await t.rejects(Array.fromAsync(storage.list()), StorageUnavailable)
+    await t.rejects(storage.removeAbandoned(new Date()), StorageUnavailable)
+  })
+})
