@@ -3,7 +3,7 @@ import { URI } from 'otpauth'
 import t from 'tap'
 import { createClient as createSqlClient } from '../src/db/connection.ts'
 import { startEmbedded } from '../src/db/embedded.ts'
-import { createEmptyDatabase } from './fixture/database.ts'
+import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { startProcess, temporaryFolder } from './fixture/process.ts'
 import { authenticator } from './fixture/second-factor.ts'
@@ -15,6 +15,7 @@ import { startMailServer } from './fixture/smtp.ts'
 const serverUrl = process.env.DATABASE_URL
 
 const DATA_DIR = await temporaryFolder(t)
+if (serverUrl === undefined) await copyTemplate(DATA_DIR)
 const server = serverUrl === undefined ? null : await createEmptyDatabase(t, serverUrl)
 const mail = await startMailServer(t)
 const service = await startProcess(t, {

@@ -6,20 +6,23 @@ import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
 import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient } from './fixture/service.ts'
-import { createEmptyDatabase } from './fixture/database.ts'
+import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
 
 const serverUrl = process.env.DATABASE_URL
 
-/** A database for processes: a folder for the embedded one, or a server's. */
-const environmentFor = async (t: Parameters<typeof temporaryFolder>[0]) => {
+/** A database for processes: a folder for the embedded one, or a server's; without a schema, or prepared. */
+const environmentFor = async (t: Parameters<typeof temporaryFolder>[0], isPrepared = true) => {
   const DATA_DIR = await temporaryFolder(t)
-  if (serverUrl === undefined) return { DATA_DIR }
+  if (serverUrl === undefined) {
+    if (isPrepared) await copyTemplate(DATA_DIR)
+    return { DATA_DIR }
+  }
   const { options } = await createEmptyDatabase(t, serverUrl)
   return { DATA_DIR, DATABASE_URL: options.url }
 }
 
 t.test('a stop, a new secret and a kill lose nothing that was acknowledged', async (t) => {
-  const environment = await environmentFor(t)
+  const environment = await environmentFor(t, false)
   const first = await startProcess(t, environment)
   const ada = await createClient(first.url).register('ada')
   const client = createClient(first.url)
@@ -100,6 +103,7 @@ t.test('a server that is not there stops the start with a message', async (t) =>
 
 t.test('one process for one folder of the embedded database', async (t) => {
   const DATA_DIR = await temporaryFolder(t)
+  await copyTemplate(DATA_DIR)
   const first = await startProcess(t, { DATA_DIR })
   const { code, output } = await runProcess({ DATA_DIR })
   t.equal(code, 1)

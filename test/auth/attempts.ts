@@ -5,7 +5,7 @@ import { insertAttempt, removeOldAttempts } from '../../src/db/attempts.ts'
 import { openDatabase } from '../../src/db/client.ts'
 import { createClient as createSqlClient } from '../../src/db/connection.ts'
 import { from, withoutIds } from '../fixture/accounts.ts'
-import { createEmptyDatabase, createTestDatabase } from '../fixture/database.ts'
+import { copyTemplate, createEmptyDatabase, createTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
@@ -237,6 +237,7 @@ const serverUrl = process.env.DATABASE_URL
 
 t.test('a process that is killed in the middle of it has counted', async (t) => {
   const DATA_DIR = await temporaryFolder(t)
+  if (serverUrl === undefined) await copyTemplate(DATA_DIR)
   const database = serverUrl === undefined ? null : await createEmptyDatabase(t, serverUrl)
   const environment = { DATA_DIR, ...(database && { DATABASE_URL: database.options.url }) }
   const guess = (url: string): Promise<Reply> =>
