@@ -21,7 +21,7 @@ import { runToEnd, type Teardown } from './run-to-end.ts'
  */
 
 /** Milliseconds for all of it. */
-const deadline = 300_000
+const deadline = 600_000
 
 /** Milliseconds for one thing to appear on a page. */
 const patience = 20_000
@@ -141,6 +141,11 @@ const watch = async (page: Page, origin: string) => {
   }
 }
 
+/** Runs in the page. */
+const clickAllClosed = `document
+  .querySelectorAll('.opblock:not(.is-open) .opblock-summary-control')
+  .forEach((control) => control.click())`
+
 /** Names of what a person would have to scroll sideways for. */
 const findOverflow = `(() => {
   const width = document.documentElement.clientWidth
@@ -184,10 +189,11 @@ class Stage {
     return block
   }
 
-  /** Opens every operation that is not open yet. */
+  /** Opens every operation that is not open yet; all in one go, since the page is laid out anew after each click. */
   async openAll(): Promise<void> {
-    const closed = this.page.locator('.opblock:not(.is-open) .opblock-summary-control')
-    while ((await closed.count()) > 0) await closed.first().click()
+    const closed = this.page.locator('.opblock:not(.is-open)')
+    await this.page.evaluate(clickAllClosed)
+    await closed.first().waitFor({ state: 'detached' })
   }
 
   /** Sends what the form holds; answers with the status and the body that the page shows. */
