@@ -35,7 +35,7 @@ export const limitBodyTime = (app: FastifyInstance, limit: number): void => {
       if (reply.raw.headersSent) raw.destroy()
       else reply.header('connection', 'close').send(problems.requestTimeout())
     }
-    const timer = setTimeout(refuse, limit)
+    const timer = setTimeout(refuse, limit).unref()
     raw.once('close', () => clearTimeout(timer))
   })
 }
