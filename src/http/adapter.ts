@@ -75,10 +75,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         path: pathOf(request.url),
         headers: conditionsOf(request),
         ifMatch,
-        idempotency:
-          operation.takesIdempotencyKey && principal !== null
-            ? readIdempotency(operation, principal, request, deps)
-            : null,
+        idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
       } as never)
 
       const notModified = isNotModified(answer, request)
@@ -176,15 +173,28 @@ const isNotModified = ({ headers }: PlainAnswer, request: FastifyRequest): boole
 const sendNotModified = (reply: FastifyReply): FastifyReply =>
   reply.code(304).removeHeader('content-length').removeHeader('content-range').send()
 
-const readIdempotency = (
+/** What a request is recognized by: its body, or what its handler finds in a form that is still to be read. */
+const idempotencyOf = (
   operation: ContractOperation,
   principal: Principal,
-  request: FastifyRequest,
+  { headers, body }: FastifyRequest,
   { fingerprintKeys }: AdapterDeps,
-): Idempotency | null => {
-  const key = request.headers['idempotency-key']
-  if (typeof key !== 'string') return null
-  const text = JSON.stringify([operation.id, principal.userId, canonical(request.body)])
+): Idempotency | ((content: unknown) => Idempotency) | null => {
+  const key = headers['idempotency-key']
+  if (!operation.takesIdempotencyKey || typeof key !== 'string') return null
+  const fingerprinted = (content: unknown) =>
+    fingerprintRequest(operation, principal, key, content, fingerprintKeys)
+  return isForm(operation) ? fingerprinted : fingerprinted(body)
+}
+
+const fingerprintRequest = (
+  operation: ContractOperation,
+  principal: Principal,
+  key: string,
+  content: unknown,
+  fingerprintKeys: KeyRing,
+): Idempotency => {
+  const text = JSON.stringify([operation.id, principal.userId, canonical(content)])
   const fingerprintBy = (secret: Buffer): string =>
     createHmac('sha256', secret).update(text).digest('base64url')
   return {
