@@ -519,7 +519,7 @@ export interface paths {
         put?: never;
         /**
          * Attach a file
-         * @description One file as `multipart/form-data`, in a part named `file`. The answer comes when the file is safely stored. Its name is kept as data only; the size limit is the operator's (50 MiB unless configured).
+         * @description One file as `multipart/form-data`, in a part named `file`. The answer comes when the file is safely stored. Its name is kept as data only; the size limit is the operator's (50 MiB unless configured), as is the quota for all files that one user attached (none unless configured). A field `sha256`, before or behind the file, is checked against the file; a header `Content-Digest` (RFC 9530) against the whole form. With an `Idempotency-Key` the same file for the same task is stored once, however often it is sent.
          */
         post: operations["addTaskAttachment"];
         delete?: never;
@@ -581,7 +581,7 @@ export interface paths {
         };
         /**
          * Download an attachment
-         * @description The bytes as they were uploaded, with the media type that was claimed for them. One byte range at a time can be asked for with `Range` (RFC 9110); the ETag is the file's SHA-256, so an interrupted download continues safely with `If-Range`.
+         * @description The bytes as they were uploaded, with the media type that was claimed for them. One byte range at a time can be asked for with `Range` (RFC 9110); the ETag is the file's SHA-256, so an interrupted download continues safely with `If-Range`. With `disposition=inline` a file may be shown where it was asked for, if both the type that was claimed and the one that was detected are PNG, JPEG, GIF, WebP, AVIF, MP4, WebM, MP3, Ogg, WAV or PDF, or if it is plain text by both; any other file stays an attachment.
          */
         get: operations["downloadAttachment"];
         put?: never;
@@ -940,6 +940,8 @@ export interface components {
             file_name: string;
             /** @description As the client claimed it. */
             content_type: string;
+            /** @description As the file's first bytes look, without parameters; null when they look like nothing that is known, such as plain text. */
+            detected_content_type: string | null;
             /**
              * Format: int64
              * @description Bytes.
@@ -969,7 +971,14 @@ export interface components {
              * @description The file.
              */
             file: string;
+            /** @description What the file must hash to, or nothing is stored. */
+            sha256?: string;
         };
+        /**
+         * @description What a browser is to do with a file (RFC 6266).
+         * @enum {string}
+         */
+        Disposition: "attachment" | "inline";
         /**
          * Format: binary
          * @description The bytes of a file.
@@ -1308,6 +1317,21 @@ export interface components {
             challenge?: string;
             /** @description Seconds until the challenge expires; beside it. */
             challenge_expires_in?: number;
+            /**
+             * Format: int64
+             * @description Bytes that your attachments may take; present with `quota_exceeded` alone.
+             */
+            quota?: number;
+            /**
+             * Format: int64
+             * @description Bytes that they take; beside it.
+             */
+            used?: number;
+            /**
+             * Format: int64
+             * @description Bytes that the file needs, or needs at least where it was refused before it was read; beside it.
+             */
+            size?: number;
             /** @description What was wrong, place by place; absent where there is nothing to point at. */
             errors?: components["schemas"]["ProblemError"][];
         };
@@ -1495,6 +1519,16 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The file is larger than is taken, or than the uploader's quota has room for. Nothing was stored. */
+        UploadTooLarge: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The Content-Type is missing or is not one that this operation takes. */
         UnsupportedMediaType: {
             headers: {
@@ -1529,6 +1563,16 @@ export interface components {
         };
         /** @description The body names a user or tag that does not exist or that you may not see, or the `Idempotency-Key` was used with another body. */
         UnprocessableContent: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description What arrived is not what its digest says, or the `Idempotency-Key` was used with another file. Nothing was stored. */
+        UnprocessableUpload: {
             headers: {
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
@@ -1665,13 +1709,19 @@ export interface components {
         TitleSearch: string;
         /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
         IdempotencyKey: string;
+        /** @description What the content of the request must hash to (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`; `sha-512` will do too, or both. Digests by other algorithms beside them are passed over. */
+        ContentDigest: string;
         /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
         IfMatch: string;
         /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
         IfNoneMatch: string;
+        /** @description Whether a browser is to save the file, as it does without this, or to show it. */
+        Disposition: components["schemas"]["Disposition"];
+        /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
+        IfModifiedSince: string;
         /** @description One range of bytes, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
         Range: string;
-        /** @description Honour `Range` only if the file still has this ETag, else send it whole. */
+        /** @description Honour `Range` only if the file still has this ETag or `Last-Modified`, else send it whole. */
         IfRange: string;
     };
     requestBodies: never;
@@ -1730,7 +1780,7 @@ export interface components {
          */
         AcceptPatch: string;
         /**
-         * @description The file's name (RFC 6266), always as an attachment.
+         * @description The file's name (RFC 6266), and whether to save it or to show it.
          * @example attachment; filename="release-notes.txt"
          */
         ContentDisposition: string;
@@ -2944,7 +2994,12 @@ export interface operations {
     addTaskAttachment: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /** @description What the content of the request must hash to (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`; `sha-512` will do too, or both. Digests by other algorithms beside them are passed over. */
+                "Content-Digest"?: components["parameters"]["ContentDigest"];
+            };
             path: {
                 /**
                  * @description The task's id.
@@ -2966,6 +3021,7 @@ export interface operations {
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2976,8 +3032,9 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            413: components["responses"]["ContentTooLarge"];
+            413: components["responses"]["UploadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableUpload"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             507: components["responses"]["InsufficientStorage"];
@@ -3098,13 +3155,18 @@ export interface operations {
     };
     downloadAttachment: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether a browser is to save the file, as it does without this, or to show it. */
+                disposition?: components["parameters"]["Disposition"];
+            };
             header?: {
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+                /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
+                "If-Modified-Since"?: components["parameters"]["IfModifiedSince"];
                 /** @description One range of bytes, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
                 Range?: components["parameters"]["Range"];
-                /** @description Honour `Range` only if the file still has this ETag, else send it whole. */
+                /** @description Honour `Range` only if the file still has this ETag or `Last-Modified`, else send it whole. */
                 "If-Range"?: components["parameters"]["IfRange"];
             };
             path: {

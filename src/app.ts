@@ -50,6 +50,7 @@ export interface AppDeps {
     | 'corsOrigins'
     | 'logLevel'
     | 'attachmentMaxBytes'
+    | 'attachmentQuotaBytes'
     | 'auditDays'
     | 'rateLimit'
     | 'rateLimitSignIn'
@@ -140,7 +141,7 @@ export const buildApp = async ({
   const mailer = openMailer(app.log)
   app.addHook('onClose', () => mailer.close())
 
-  const { attachmentMaxBytes } = config
+  const { attachmentMaxBytes, attachmentQuotaBytes } = config
   const handlers = {
     ...authHandlers({
       db,
@@ -158,7 +159,7 @@ export const buildApp = async ({
     ...auditHandlers({ db, paging }),
     ...userHandlers({ db, paging, passwords, credentials, sweeper }),
     ...taskHandlers({ db, paging, sweeper }),
-    ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes }),
+    ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
     ...tagHandlers({ db, paging }),
     ...taskTagHandlers({ db, paging }),
     ...systemHandlers({ contract, db, storage }),

@@ -1,4 +1,5 @@
 import { HashQueueFull } from './auth/passwords.ts'
+import { QuotaExceeded } from './db/attachments.ts'
 import { ConstraintViolation, DatabaseUnavailable } from './db/errors.ts'
 import { IdempotencyKeyReused } from './db/idempotency.ts'
 import type { Outcome, Refusal } from './domain/outcome.ts'
@@ -123,6 +124,12 @@ export const problemTypes = {
     title: 'The content is too large',
     explanation: 'The body, or a file in it, is larger than is taken here. Nothing was stored.',
   },
+  quota_exceeded: {
+    status: 413,
+    title: 'Your quota is used up',
+    explanation:
+      'The files that you attached may take a limited number of bytes together, and there is no room for this one. Nothing was stored. Delete attachments, or ask the operator for more room.',
+  },
   uri_too_long: {
     status: 414,
     title: 'The URL is too long',
@@ -153,6 +160,12 @@ export const problemTypes = {
     status: 422,
     title: 'The idempotency key was used with another request',
     explanation: 'An Idempotency-Key belongs to one request for 24 hours. Use a new one for a new request.',
+  },
+  digest_mismatch: {
+    status: 422,
+    title: 'The content is not what its digest says',
+    explanation:
+      'What arrived hashes to something else than was sent with it, so it was changed or cut short on the way, or the digest is of something else. Nothing was stored. Send it again.',
   },
   wrong_password: {
     status: 422,
@@ -345,6 +358,12 @@ export const problems = {
     ),
   contentTooLarge: (maxBytes: number) =>
     new Problem('content_too_large', `At most ${maxBytes} bytes are taken here.`),
+  quotaExceeded: ({ quota, used, size }: QuotaExceeded) =>
+    new Problem(
+      'quota_exceeded',
+      `There is no room for ${size} bytes: your attachments take ${used} of the ${quota} that they may.`,
+      { members: { quota, used, size } },
+    ),
   uriTooLong: () => new Problem('uri_too_long', 'A part of the path is too long.'),
   unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>> = {}) =>
     new Problem('unsupported_media_type', `Send the body with "Content-Type: ${accepted.join('" or "')}".`, {
@@ -361,6 +380,12 @@ export const problems = {
     new Problem(
       'idempotency_key_reused',
       'This Idempotency-Key was used with another request; use a new one.',
+    ),
+  digestMismatch: (pointer: string) =>
+    new Problem(
+      'digest_mismatch',
+      'What arrived is not what its digest says. Send it again.',
+      at(pointer, 'is not the digest of what arrived'),
     ),
   tooManyHashes: (seconds: number) =>
     new Problem(
@@ -427,6 +452,7 @@ export const problemOf = (error: unknown): Problem => {
     return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
   if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
+  if (error instanceof QuotaExceeded) return problems.quotaExceeded(error)
   if (error instanceof FileTooLarge) return problems.contentTooLarge(error.maxBytes)
   if (error instanceof FileMissing) return problems.fileLost(error)
   if (error instanceof StorageFull) return problems.insufficientStorage(error)

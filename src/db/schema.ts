@@ -28,6 +28,8 @@ export const users = pgTable(
     display_name: text('display_name').notNull(),
     role: text('role').notNull(),
     password_hash: text('password_hash').notNull(),
+    /** What the files that the user attached take together; kept by triggers on attachments. */
+    attachment_bytes: bigint('attachment_bytes', { mode: 'number' }).notNull().default(0),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().defaultNow(),
@@ -269,7 +271,10 @@ export const attachments = pgTable(
       .notNull()
       .references(() => tasks.id, { onDelete: 'cascade' }),
     file_name: text('file_name').notNull(),
+    /** As the client claimed it. */
     content_type: text('content_type').notNull(),
+    /** As the first bytes look; null when they look like nothing that is known. */
+    detected_content_type: text('detected_content_type'),
     size: bigint('size', { mode: 'number' }).notNull(),
     sha256: text('sha256').notNull(),
     storage_key: text('storage_key').notNull(),
