@@ -9,6 +9,7 @@ import { eventually } from '../fixture/eventually.ts'
 import { blackPng } from '../fixture/images.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
 import { openTestStorage } from '../fixture/storage.ts'
+import { countStatuses } from '../fixture/tasks.ts'
 
 type Attachment = components['schemas']['Attachment']
 
@@ -249,6 +250,12 @@ t.test('getThumbnail', async (t) => {
     }
   })
 
+  t.test('415: no other decoder would run, should a file get past its signature', async (t) => {
+    await imageOf(await attach(await photo()))
+    const text = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'
+    await t.rejects(sharp(Buffer.from(text)).metadata(), 'which holds for all of the process')
+  })
+
   t.test('415: of what is no image hardly anything is read', async (t) => {
     const attachment = await attach('text '.repeat(100_000), 'picture.png', 'image/png')
     bytesRead = 0
@@ -282,13 +289,12 @@ t.test('getThumbnail', async (t) => {
     const { promise: gate, resolve: release } = Promise.withResolvers<void>()
     t.teardown(release)
     intervene(t, { open: () => gate })
-    const places = Array.from({ length: 1 + maxQueue }, () => thumbnailOf(attachment))
-    const refused = await Promise.race([...places, thumbnailOf(attachment)])
+    const requests = Array.from({ length: 2 + maxQueue }, () => thumbnailOf(attachment))
+    const refused = await Promise.race(requests)
     t.equal(refused.status, 429)
     t.ok(Number(refused.headers.get('retry-after')) > 0)
     release()
-    const replies = await Promise.all(places)
-    t.equal(replies.filter(({ status }) => status === 200).length, 1 + maxQueue)
+    t.strictSame(countStatuses(await Promise.all(requests)), { 200: 1 + maxQueue, 429: 1 })
   })
 
   t.test('503: the storage cannot be read', async (t) => {
