@@ -605,7 +605,7 @@ export interface paths {
         };
         /**
          * Get a thumbnail
-         * @description A small WebP image of an attachment that is a PNG, JPEG, GIF, WebP or AVIF image, which its bytes decide and not the media type that was claimed for it. It is upright, in sRGB and without metadata; of several frames it is the first. It is made when it is first asked for and then kept, and goes with its attachment. An image of more than 33,554,432 bytes or 50,000,000 pixels has none.
+         * @description A small WebP image of an attachment that is a PNG, JPEG, GIF, WebP or AVIF image, which its bytes decide and not the media type that was claimed for it. It is upright, in sRGB and without metadata; of several frames it is the first. It is made when it is first asked for and then kept, and goes with its attachment. An image of more than 33,554,432 bytes or 50,000,000 pixels (AVIF: 16,000,000) has none.
          */
         get: operations["getThumbnail"];
         put?: never;

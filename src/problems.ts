@@ -369,11 +369,8 @@ export const problems = {
       'The file is not a PNG, JPEG, GIF, WebP or AVIF image, or it is damaged.',
       { cause },
     ),
-  imageTooLarge: (maxBytes: number, maxPixels: number) =>
-    new Problem(
-      'image_too_large',
-      `Thumbnails are made of images of at most ${maxBytes} bytes and ${maxPixels} pixels.`,
-    ),
+  imageTooLarge: (limit: string) =>
+    new Problem('image_too_large', `Thumbnails are made of images of at most ${limit}.`),
   rangeNotSatisfiable: (size: number) =>
     new Problem('range_not_satisfiable', `The file has ${size} bytes.`, {
       headers: { 'content-range': `bytes */${size}` },
@@ -460,7 +457,7 @@ export const problemOf = (error: unknown): Problem => {
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
   if (error instanceof ThumbnailQueueFull) return problems.tooManyThumbnails(error.retryAfterSeconds)
   if (error instanceof UnsupportedImage) return problems.unsupportedImage(error)
-  if (error instanceof ImageTooLarge) return problems.imageTooLarge(error.maxBytes, error.maxPixels)
+  if (error instanceof ImageTooLarge) return problems.imageTooLarge(error.limit)
   if (error instanceof FileTooLarge) return problems.contentTooLarge(error.maxBytes)
   if (error instanceof FileMissing) return problems.fileLost(error)
   if (error instanceof StorageFull) return problems.insufficientStorage(error)

@@ -278,6 +278,14 @@ t.test('getThumbnail', async (t) => {
     t.ok(grown < 30, `and takes ${grown.toFixed(1)} MiB`)
   })
 
+  t.test('422: an AVIF image may have fewer pixels', async (t) => {
+    const wide = canvas(5_000, 4_000)
+    const png = await attach(await wide.png().toBuffer())
+    t.equal((await thumbnailOf(png)).status, 200)
+    const avif = await attach(await wide.avif({ effort: 0 }).toBuffer())
+    t.match(await thumbnailOf(avif), { status: 422, body: { detail: /at most 16000000 pixels/ } })
+  })
+
   t.test('422: a file that is too large', async (t) => {
     const signature = blackPng({ width: 1, height: 1 }).subarray(0, 16)
     const attachment = await attach(Buffer.concat([signature, Buffer.alloc(32 * mebibyte)]))
