@@ -596,6 +596,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/attachments/{attach_id}/thumbnail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a thumbnail
+         * @description A small WebP image of an attachment that is a PNG, JPEG, GIF, WebP or AVIF image, which its bytes decide and not the media type that was claimed for it. It is upright, in sRGB and without metadata; of several frames it is the first. It is made when it is first asked for and then kept, and goes with its attachment. An image of more than 33,554,432 bytes or 50,000,000 pixels (AVIF: 16,000,000) has none.
+         */
+        get: operations["getThumbnail"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tags": {
         parameters: {
             query?: never;
@@ -1539,6 +1559,26 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The file is not an image of a known kind, or it is damaged. */
+        UnsupportedImage: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The image has so many bytes or pixels that no thumbnail is made of it. */
+        ImageTooLarge: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The Content-Type is missing or is not one that a patch may have. */
         UnsupportedPatchType: {
             headers: {
@@ -1657,6 +1697,11 @@ export interface components {
          * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
         AttachmentId: string;
+        /**
+         * @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this.
+         * @example 256
+         */
+        ThumbnailWidth: number;
         /**
          * @description The session's id.
          * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
@@ -3258,6 +3303,55 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getThumbnail: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this.
+                 * @example 256
+                 */
+                width?: components["parameters"]["ThumbnailWidth"];
+            };
+            header?: {
+                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The attachment's id.
+                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+                 */
+                attach_id: components["parameters"]["AttachmentId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The thumbnail. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Content-Length": components["headers"]["ContentLength"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/webp": components["schemas"]["FileContent"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            415: components["responses"]["UnsupportedImage"];
+            422: components["responses"]["ImageTooLarge"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            507: components["responses"]["InsufficientStorage"];
         };
     };
     listTags: {

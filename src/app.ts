@@ -22,6 +22,7 @@ import { systemHandlers } from './handlers/system.ts'
 import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
 import { taskHandlers } from './handlers/tasks.ts'
+import { thumbnailHandlers } from './handlers/thumbnails.ts'
 import { userHandlers } from './handlers/users.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
@@ -39,6 +40,7 @@ import { withoutBase } from './http/url.ts'
 import { largestBody, problemOf } from './problems.ts'
 import type { Storage } from './storage/storage.ts'
 import { startSweeper, uploadTimeout } from './sweeper.ts'
+import type { Thumbnailer } from './thumbnailer.ts'
 
 /** What an app is made of; a test passes its own. */
 export interface AppDeps {
@@ -64,6 +66,7 @@ export interface AppDeps {
   readonly db: Database
   readonly storage: Storage
   readonly passwords: PasswordHasher
+  readonly thumbnailer: Thumbnailer
   readonly openMailer: OpenMailer
   /** The usual ones, unless a test has less time. */
   readonly timeLimits?: TimeLimits
@@ -76,6 +79,7 @@ export const buildApp = async ({
   db: silentDb,
   storage,
   passwords,
+  thumbnailer,
   openMailer,
   timeLimits = usualLimits,
 }: AppDeps): Promise<FastifyInstance> => {
@@ -160,6 +164,7 @@ export const buildApp = async ({
     ...userHandlers({ db, paging, passwords, credentials, sweeper }),
     ...taskHandlers({ db, paging, sweeper }),
     ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
+    ...thumbnailHandlers({ db, storage, thumbnailer }),
     ...tagHandlers({ db, paging }),
     ...taskTagHandlers({ db, paging }),
     ...systemHandlers({ contract, db, storage }),

@@ -14,6 +14,7 @@ import { smtpMailer } from './mail/smtp.ts'
 import { loadSecrets } from './secret.ts'
 import { diskStorage } from './storage/disk.ts'
 import type { Storage } from './storage/storage.ts'
+import { createThumbnailer } from './thumbnailer.ts'
 
 /** Runs when the process ends, the last first. */
 const closers: (() => Promise<unknown>)[] = []
@@ -59,6 +60,7 @@ const start = async (): Promise<void> => {
     secrets: await loadSecrets(config),
     storage: await openStorage(config),
     passwords: passwordHasher(),
+    thumbnailer: createThumbnailer(),
     openMailer: mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
   })
   closers.push(() => app.close())

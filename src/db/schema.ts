@@ -288,7 +288,27 @@ export const attachments = pgTable(
   ],
 )
 
-/** The outbox: files whose row is gone and whose bytes are to follow. A trigger on attachments fills it. */
+/** Smaller copies of images, made when they are first asked for. A row is never changed; its file can be made again. */
+export const thumbnails = pgTable(
+  'thumbnails',
+  {
+    attachment_id: uuid('attachment_id')
+      .notNull()
+      .references(() => attachments.id, { onDelete: 'cascade' }),
+    /** What it was made for; that of a smaller image is its own. */
+    width: integer('width').notNull(),
+    size: integer('size').notNull(),
+    sha256: text('sha256').notNull(),
+    storage_key: text('storage_key').notNull(),
+    created_at: createdAt(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.attachment_id, t.width] }),
+    uniqueIndex('thumbnails_storage_key_unique').on(t.storage_key),
+  ],
+)
+
+/** The outbox: files whose row is gone and whose bytes are to follow. Triggers on the tables that name files fill it. */
 export const fileDeletions = pgTable('file_deletions', {
   storage_key: text('storage_key').primaryKey(),
   created_at: createdAt(),
