@@ -39,7 +39,7 @@ import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './htt
 import { withoutBase } from './http/url.ts'
 import { largestBody, problemOf } from './problems.ts'
 import type { Storage } from './storage/storage.ts'
-import { startSweeper, uploadTimeout } from './sweeper.ts'
+import { startSweeper, type SweepTimes, uploadTimeout } from './sweeper.ts'
 import type { Thumbnailer } from './thumbnailer.ts'
 
 /** What an app is made of; a test passes its own. */
@@ -70,6 +70,7 @@ export interface AppDeps {
   readonly openMailer: OpenMailer
   /** The usual ones, unless a test has less time. */
   readonly timeLimits?: TimeLimits
+  readonly sweepTimes?: SweepTimes
 }
 
 /** Builds the service, ready to listen or to be asked by `inject`. Closing it leaves the database open. */
@@ -82,6 +83,7 @@ export const buildApp = async ({
   thumbnailer,
   openMailer,
   timeLimits = usualLimits,
+  sweepTimes,
 }: AppDeps): Promise<FastifyInstance> => {
   const contract = loadContract()
   const publicUrl = config.publicUrl ?? ''
@@ -140,7 +142,14 @@ export const buildApp = async ({
   const paging = createPaging(deriveKeys(secrets, 'cursor'), publicUrl)
   // Hooks of this kind run the last one first, and the sweeper uses the storage.
   app.addHook('onClose', () => storage.close())
-  const sweeper = startSweeper({ db, storage, secondFactorKeys, auditDays: config.auditDays, log: app.log })
+  const sweeper = startSweeper({
+    db,
+    storage,
+    secondFactorKeys,
+    auditDays: config.auditDays,
+    log: app.log,
+    times: sweepTimes,
+  })
   app.addHook('onClose', () => sweeper.close())
   const mailer = openMailer(app.log)
   app.addHook('onClose', () => mailer.close())
