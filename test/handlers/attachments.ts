@@ -1350,6 +1350,18 @@ t.test('what is deleted during an upload stays deleted', async (t) => {
     })
   })
 
+  t.test('the owner of the task', async (t) => {
+    const { owner, task } = await newOwner()
+    const before = await keys()
+    const { answer, finish } = await beginUpload(t, admin, task, 1_000, 500)
+    await service.expect('deleteUser', 204, { token: owner.token, params: { user_id: owner.id } })
+    finish()
+    t.equal((await answer()).status, 404)
+    await eventually('no file is left', async () => String(await keys()) === String(before))
+    const left = await service.deps.db.run('select from attachments where task_id = $1', [task.id])
+    t.same(left, [], 'no row is left')
+  })
+
   t.test('the uploader’s right to it', async (t) => {
     const owner = await register()
     const assignee = await register()
@@ -1367,23 +1379,30 @@ t.test('what is deleted during an upload stays deleted', async (t) => {
   })
 })
 
-t.test('a download that has begun is finished when its attachment is deleted', async (t) => {
-  const { owner, task } = await newOwner()
-  const content = randomBytes(maxBytes)
-  const { result, key } = await fileMadeBy(() => attach(owner, task, fileForm(content)))
-  const { id } = result.body
-  const received = await new Promise<Buffer>((resolve, reject) => {
-    const sent = request(
-      `${service.url}/attachments/${id}`,
-      { headers: { authorization: `Bearer ${owner.token}` } },
-      async (response) => {
-        await service.expect('deleteAttachment', 204, { token: owner.token, params: { attach_id: id } })
-        await eventually('the file is gone', isGone(key))
-        resolve(Buffer.concat(await response.toArray()))
-      },
-    )
-    sent.on('error', reject)
-    sent.end()
-  })
-  t.ok(content.equals(received))
+t.test('a download that has begun is finished when what it is of is deleted', async (t) => {
+  for (const what of ['the attachment', 'the owner of its task']) {
+    await t.test(what, async (t) => {
+      const { owner, task } = await newOwner()
+      const content = randomBytes(maxBytes)
+      const { result, key } = await fileMadeBy(() => attach(owner, task, fileForm(content)))
+      const { id } = result.body
+      const { token } = owner
+      const received = await new Promise<Buffer>((resolve, reject) => {
+        const sent = request(
+          `${service.url}/attachments/${id}`,
+          { headers: { authorization: `Bearer ${token}` } },
+          async (response) => {
+            if (what === 'the attachment')
+              await service.expect('deleteAttachment', 204, { token, params: { attach_id: id } })
+            else await service.expect('deleteUser', 204, { token, params: { user_id: owner.id } })
+            await eventually('the file is gone', isGone(key))
+            resolve(Buffer.concat(await response.toArray()))
+          },
+        )
+        sent.on('error', reject)
+        sent.end()
+      })
+      t.ok(content.equals(received))
+    })
+  }
 })
