@@ -119,7 +119,7 @@ const hashContent = ({ raw }: FastifyRequest, digests: readonly Digest[]): (() =
     for (const { hash } of hashes) hash.update(chunk)
   })
   return async () => {
-    // The parser stops reading at the form's last boundary; content may go on behind it (RFC 2046 §5.1.1).
+    // Content may go on behind the form's last boundary (RFC 2046 §5.1.1), where the parser need not read it.
     raw.resume()
     await finished(raw, { writable: false })
     if (hashes.some(({ hash, hex }) => hash.digest('hex') !== hex)) {

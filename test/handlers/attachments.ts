@@ -491,6 +491,9 @@ t.test('a digest that is sent along is checked', async (t) => {
     )
     socket.write(form)
     await eventually('the file is stored', async () => (await stored()) > before)
+    const params = { task_id: task.id }
+    const { body } = await service.expect('listTaskAttachments', 200, { token: owner.token, params })
+    t.same(body.items, [], 'nothing is kept before all of it has come')
     socket.write(epilogue)
     t.equal((await answer()).status, 201)
   })
