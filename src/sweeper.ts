@@ -72,7 +72,7 @@ export const startSweeper = (deps: SweeperDeps): Sweeper => {
     async (stop) => {
       const lease = { name: 'sweep', holder, duration: times.lease }
       while (!(await takeLease(db, lease))) {
-        await pause(times.lease, undefined, { ref: false, signal: stop })
+        await pause(times.lease / 10, undefined, { ref: false, signal: stop })
       }
       await withLease(db, lease, stop, (stop) => sweep(deps, stop))
     },
