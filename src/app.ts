@@ -22,6 +22,7 @@ import { systemHandlers } from './handlers/system.ts'
 import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
 import { taskHandlers } from './handlers/tasks.ts'
+import { uploadHandlers } from './handlers/uploads.ts'
 import { userHandlers } from './handlers/users.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
@@ -160,6 +161,7 @@ export const buildApp = async ({
     ...userHandlers({ db, paging, passwords, credentials, sweeper }),
     ...taskHandlers({ db, paging, sweeper }),
     ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
+    ...uploadHandlers({ db, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
     ...tagHandlers({ db, paging }),
     ...taskTagHandlers({ db, paging }),
     ...systemHandlers({ contract, db, storage }),

@@ -6,6 +6,7 @@ import type { Database } from './db/client.ts'
 import { deleteFileDeletions, selectFileDeletions, selectUnreferenced } from './db/files.ts'
 import { removeExpiredKeys } from './db/idempotency.ts'
 import { removeExpiredOneTimeTokens, removeExpiredSessions } from './db/sessions.ts'
+import { removeExpiredUploads } from './db/uploads.ts'
 import type { KeyRing } from './domain/key-ring.ts'
 import type { Storage } from './storage/storage.ts'
 
@@ -76,9 +77,9 @@ export const sweep = async ({
   secondFactorKeys,
   auditDays,
 }: Omit<SweeperDeps, 'log'>): Promise<void> => {
+  await removeExpiredUploads(db, {})
   await removeDeletedFiles(db, storage)
   await removeOrphans(db, storage)
-  await storage.removeAbandoned(new Date(Date.now() - graceTime))
   await removeExpiredSessions(db, {})
   await removeExpiredKeys(db, {})
   await removeExpiredOneTimeTokens(db, {})
@@ -90,24 +91,32 @@ export const sweep = async ({
 /** Empties the outbox: the file first, so that a crash in between only repeats its removal. */
 const removeDeletedFiles = async (db: Database, storage: Storage): Promise<void> => {
   for (;;) {
-    const keys = await selectFileDeletions(db, batch)
-    if (keys.length === 0) return
-    for (const key of keys) await storage.remove(key)
-    await deleteFileDeletions(db, keys)
+    const files = await selectFileDeletions(db, batch)
+    if (files.length === 0) return
+    for (const { storage_key: key, is_unfinished: isUnfinished } of files)
+      await (isUnfinished ? storage.removeUnfinished(key) : storage.remove(key))
+    await deleteFileDeletions(
+      db,
+      files.map((file) => file.storage_key),
+    )
   }
 }
 
 /** Removes files that never got a row. */
 const removeOrphans = async (db: Database, storage: Storage): Promise<void> => {
+  for await (const key of orphansAmong(db, storage.list())) await storage.remove(key)
+  for await (const key of orphansAmong(db, storage.listUnfinished())) await storage.removeUnfinished(key)
+}
+
+/** The keys of those files that are old enough and that nothing names. */
+async function* orphansAmong(db: Database, files: ReturnType<Storage['list']>): AsyncGenerator<string> {
   const youngest = Date.now() - graceTime
   let keys: string[] = []
-  const removeBatch = async (): Promise<void> => {
-    for (const key of await selectUnreferenced(db, keys)) await storage.remove(key)
+  for await (const { key, modifiedAt } of files) {
+    if (modifiedAt.getTime() < youngest) keys.push(key)
+    if (keys.length < batch) continue
+    yield* await selectUnreferenced(db, keys)
     keys = []
   }
-  for await (const { key, modifiedAt } of storage.list()) {
-    if (modifiedAt.getTime() < youngest) keys.push(key)
-    if (keys.length >= batch) await removeBatch()
-  }
-  await removeBatch()
+  yield* await selectUnreferenced(db, keys)
 }

@@ -4,13 +4,12 @@ import { statement } from './statement.ts'
 
 const oldest = statement(
   { limit: 'int' },
-  { storage_key: 'text' },
-  (p) => sql`select storage_key from file_deletions order by created_at limit ${p.limit}`,
+  { storage_key: 'text', is_unfinished: 'bool' },
+  (p) => sql`select storage_key, is_unfinished from file_deletions order by created_at limit ${p.limit}`,
 )
 
-/** Keys of files whose rows are gone, the oldest first. */
-export const selectFileDeletions = async (db: Database, limit: number): Promise<string[]> =>
-  (await oldest(db, { limit })).map((row) => row.storage_key)
+/** Files whose rows are gone, the oldest first, and whether they may be unfinished. */
+export const selectFileDeletions = (db: Database, limit: number) => oldest(db, { limit })
 
 const finish = statement(
   { keys: 'text[]' },
@@ -28,9 +27,10 @@ const unreferenced = statement(
   { storage_key: 'text' },
   (p) => sql`
     select key as storage_key from unnest(${p.keys}) key
-    where not exists (select from attachments where storage_key = key)`,
+    where not exists (select from attachments where storage_key = key)
+      and not exists (select from uploads where storage_key = key)`,
 )
 
-/** Those of the keys that no attachment names. */
+/** Those of the keys that no attachment and no upload names. */
 export const selectUnreferenced = async (db: Database, keys: readonly string[]): Promise<string[]> =>
   (await unreferenced(db, { keys })).map((row) => row.storage_key)
