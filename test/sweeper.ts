@@ -5,6 +5,7 @@ import { Readable } from 'node:stream'
 import t from 'tap'
 import { diskStorage } from '../src/storage/disk.ts'
 import { deriveKeys } from '../src/auth/keys.ts'
+import { newKey } from '../src/storage/keys.ts'
 import { sweep, uploadTimeout } from '../src/sweeper.ts'
 import { fileForm, startService } from './fixture/service.ts'
 
@@ -35,7 +36,7 @@ t.test('what a crash left behind is removed, and nothing else', async (t) => {
   const [kept = ''] = await stored()
   const orphan = await storage.put(Readable.from([Buffer.from('orphan')]), { maxBytes: 10 })
   const young = await storage.put(Readable.from([Buffer.from('young')]), { maxBytes: 10 })
-  const abandoned = join(folder, 'incoming', 'abandoned')
+  const abandoned = join(folder, 'incoming', newKey())
   await writeFile(abandoned, 'half a file')
   for (const path of [pathOf(orphan.key), pathOf(kept), abandoned]) await age(path)
 
