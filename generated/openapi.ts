@@ -581,7 +581,7 @@ export interface paths {
         };
         /**
          * Download an attachment
-         * @description The bytes as they were uploaded, with the media type that was claimed for them. One byte range at a time can be asked for with `Range` (RFC 9110); the ETag is the file's SHA-256, so an interrupted download continues safely with `If-Range`.
+         * @description The bytes as they were uploaded, with the media type that was claimed for them. One byte range at a time can be asked for with `Range` (RFC 9110); the ETag is the file's SHA-256, so an interrupted download continues safely with `If-Range`. With `disposition=inline` a file may be shown where it was asked for, if both the type that was claimed and the one that was detected are PNG, JPEG, GIF, WebP, AVIF, MP4, WebM, MP3, Ogg, WAV or PDF, or if it is plain text by both; any other file stays an attachment.
          */
         get: operations["downloadAttachment"];
         put?: never;
@@ -1026,6 +1026,11 @@ export interface components {
             /** @description What the file must hash to, or nothing is stored. */
             sha256?: string;
         };
+        /**
+         * @description What a browser is to do with a file (RFC 6266).
+         * @enum {string}
+         */
+        Disposition: "attachment" | "inline";
         /**
          * Format: binary
          * @description The bytes of a file.
@@ -1851,9 +1856,13 @@ export interface components {
         IfMatch: string;
         /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
         IfNoneMatch: string;
+        /** @description Whether a browser is to save the file, as it does without this, or to show it. */
+        Disposition: components["schemas"]["Disposition"];
+        /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
+        IfModifiedSince: string;
         /** @description One range of bytes, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
         Range: string;
-        /** @description Honour `Range` only if the file still has this ETag, else send it whole. */
+        /** @description Honour `Range` only if the file still has this ETag or `Last-Modified`, else send it whole. */
         IfRange: string;
     };
     requestBodies: never;
@@ -1912,7 +1921,7 @@ export interface components {
          */
         AcceptPatch: string;
         /**
-         * @description The file's name (RFC 6266), always as an attachment.
+         * @description The file's name (RFC 6266), and whether to save it or to show it.
          * @example attachment; filename="release-notes.txt"
          */
         ContentDisposition: string;
@@ -3325,13 +3334,18 @@ export interface operations {
     };
     downloadAttachment: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether a browser is to save the file, as it does without this, or to show it. */
+                disposition?: components["parameters"]["Disposition"];
+            };
             header?: {
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+                /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
+                "If-Modified-Since"?: components["parameters"]["IfModifiedSince"];
                 /** @description One range of bytes, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
                 Range?: components["parameters"]["Range"];
-                /** @description Honour `Range` only if the file still has this ETag, else send it whole. */
+                /** @description Honour `Range` only if the file still has this ETag or `Last-Modified`, else send it whole. */
                 "If-Range"?: components["parameters"]["IfRange"];
             };
             path: {

@@ -11,6 +11,7 @@ import {
 import type { Database } from '../db/client.ts'
 import { DatabaseUnavailable } from '../db/errors.ts'
 import type { Created } from '../db/idempotency.ts'
+import { mayBeInline } from '../domain/inline-types.ts'
 import { selectRange } from '../domain/ranges.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
@@ -20,6 +21,7 @@ import type { Storage, StoredFile } from '../storage/storage.ts'
 import type { Sweeper } from '../sweeper.ts'
 
 type Attachment = components['schemas']['Attachment']
+type Disposition = components['schemas']['Disposition']
 
 interface Deps {
   readonly db: Database
@@ -72,12 +74,10 @@ export const attachmentHandlers = ({
       return created<Attachment>(`/attachments/${attachment.id}`, quoteETag(sha256), attachment)
     },
 
-    async downloadAttachment({ params, principal, headers }) {
+    async downloadAttachment({ params, query, principal, headers }) {
       const file = expectDone(await selectAttachment(db, principal, params.attach_id))
-      const etag = quoteETag(file.sha256)
-      const isCurrent = headers['if-range'] === undefined || headers['if-range'] === etag
-      const range = selectRange(isCurrent ? headers.range : undefined, file.size)
-      const common = fileHeaders(file, etag)
+      const common = fileHeaders(file, query?.disposition)
+      const range = selectRange(isCurrent(headers['if-range'], common) ? headers.range : undefined, file.size)
       const contentType = file.content_type
       switch (range.kind) {
         // Refused when the file would be sent, since If-None-Match comes before Range (RFC 9110 §13.2.2).
@@ -129,11 +129,17 @@ const discard = async (storage: Storage, { key }: StoredFile): Promise<void> => 
   await Promise.allSettled([storage.remove(key)])
 }
 
+/** RFC 9110 §13.1.5. A file is never changed, so the time at which it was stored is as good as its ETag (§8.8.2.2). */
+const isCurrent = (ifRange: unknown, validators: ReturnType<typeof fileHeaders>): boolean =>
+  ifRange === undefined || ifRange === validators.etag || ifRange === validators['last-modified']
+
 /** What a browser gets with a file that somebody else chose: its name, and no way to run it here. */
-const fileHeaders = ({ file_name, sha256, created_at }: AttachmentFile, etag: string) => ({
-  etag,
-  'last-modified': new Date(created_at).toUTCString(),
-  'content-disposition': createDisposition(file_name),
-  'repr-digest': `sha-256=:${Buffer.from(sha256, 'hex').toString('base64')}:`,
+const fileHeaders = (file: AttachmentFile, disposition: Disposition = 'attachment') => ({
+  etag: quoteETag(file.sha256),
+  'last-modified': new Date(file.created_at).toUTCString(),
+  'content-disposition': createDisposition(file.file_name, {
+    type: mayBeInline(file.content_type, file.detected_content_type) ? disposition : 'attachment',
+  }),
+  'repr-digest': `sha-256=:${Buffer.from(file.sha256, 'hex').toString('base64')}:`,
   'content-security-policy': "sandbox; default-src 'none'; frame-ancestors 'none'",
 })

@@ -37,6 +37,7 @@ const exposedHeaders = [
 /** Request headers of the contract. */
 const allowedHeaders = [
   'Authorization',
+  'Content-Digest',
   'Content-Type',
   'Idempotency-Key',
   'If-Match',

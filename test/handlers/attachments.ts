@@ -632,11 +632,10 @@ t.test('the files that a user attached take no more than the quota together', as
 
   t.test('uploads in parallel cannot pass it', async (t) => {
     const { owner, task } = await newOwner()
-    const second = await newTask(owner)
+    // Each to a task of its own, whose lock would make them wait for each other.
+    const tasks = await Promise.all(Array.from({ length: 10 }, () => newTask(owner)))
     const before = (await keys()).length
-    const uploads = Array.from({ length: 10 }, (_, index) =>
-      service.call('addTaskAttachment', upload(owner, index % 2 === 0 ? task : second, maxBytes)),
-    )
+    const uploads = tasks.map((one) => service.call('addTaskAttachment', upload(owner, one, maxBytes)))
     const statuses = (await Promise.all(uploads)).map(({ status }) => status)
     t.same(
       statuses.filter((status) => status !== 413),
@@ -927,9 +926,11 @@ t.test('downloadAttachment', async (t) => {
 
   t.test('206 or 200: If-Range', async (t) => {
     const range = 'bytes=0-3'
-    t.equal((await get({ range, 'if-range': etag })).status, 206)
     const modified = (await get({})).headers.get('last-modified') ?? ''
-    for (const other of ['"other"', `W/${etag}`, modified, etag.slice(1, -1), '*']) {
+    for (const current of [etag, modified]) t.equal((await get({ range, 'if-range': current })).status, 206)
+    const later = new Date(Date.parse(modified) + 1_000).toUTCString()
+    const earlier = new Date(Date.parse(modified) - 1_000).toUTCString()
+    for (const other of ['"other"', `W/${etag}`, later, earlier, etag.slice(1, -1), '*']) {
       const { status, body } = await get({ range, 'if-range': other })
       t.equal(status, 200, other)
       t.equal(text(body), content)
@@ -952,7 +953,101 @@ t.test('downloadAttachment', async (t) => {
     t.equal(late.status, 304, 'is asked before Range (RFC 9110 §13.2.2)')
   })
 
-  t.test('400: a malformed id, a malformed If-None-Match', async (t) => {
+  t.test('304: If-Modified-Since', async (t) => {
+    const modified = (await get({})).headers.get('last-modified') ?? ''
+    const at = (milliseconds: number) => new Date(Date.parse(modified) + milliseconds)
+    const [day, date, month, year, time] = at(5_000).toUTCString().split(/,? /)
+    const asctime = `${day} ${month} ${date?.replace(/^0/, ' ')} ${time} ${year}`
+    for (const since of [modified, at(86_400_000).toUTCString(), asctime]) {
+      const { status, headers, body } = await get({ 'if-modified-since': since })
+      t.equal(status, 304, since)
+      t.equal(body, null)
+      t.equal(headers.get('etag'), etag)
+    }
+    t.equal((await get({ 'if-modified-since': modified }, { method: 'HEAD' })).status, 304)
+    for (const since of [
+      at(-1_000).toUTCString(),
+      'Sunday, 06-Nov-94 08:49:37 GMT',
+      'Sun Nov  6 08:49:37 1994',
+      'not a date',
+      '99999',
+      '2099-11-02T10:00:00Z',
+      'Fri, 99 Nov 2099 08:49:37 GMT',
+    ])
+      t.equal((await get({ 'if-modified-since': since })).status, 200, since)
+    t.equal(
+      (await get({ 'if-modified-since': modified, 'if-none-match': '"other"' })).status,
+      200,
+      'If-None-Match is the one that counts',
+    )
+  })
+
+  t.test('200: disposition', async (t) => {
+    const dispositionOf = async (content: Uint8Array, type: string, disposition?: string) => {
+      const form = fileForm(content, 'naïve file.png', type)
+      const { body: file } = await attach(owner, task, form)
+      const query = disposition === undefined ? {} : { disposition }
+      const { status, headers } = await download(owner, file, { query })
+      t.equal(status, 200)
+      t.equal(headers.get('x-content-type-options'), 'nosniff')
+      t.match(headers.get('content-security-policy'), /^sandbox\b/)
+      const { type: kind, parameters } = parseDisposition(headers.get('content-disposition') ?? '')
+      t.equal(parameters.filename, 'naïve file.png')
+      return kind
+    }
+    const html = Buffer.from('<!doctype html><script>alert(1)</script>')
+    const svg = Buffer.from('<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"/>')
+    const pdf = Buffer.from('%PDF-1.7\n')
+    const zip = Buffer.from([0x50, 0x4b, 0x03, 0x04])
+    for (const [content, type] of [
+      [png, 'image/png'],
+      [png, 'image/jpeg'],
+      [pdf, 'application/pdf'],
+      [Buffer.from('GIF89a'), 'image/gif'],
+      [html, 'text/plain'],
+    ] as const) {
+      t.equal(await dispositionOf(content, type, 'inline'), 'inline', type)
+      t.equal(await dispositionOf(content, type, 'attachment'), 'attachment', type)
+      t.equal(await dispositionOf(content, type), 'attachment', type)
+    }
+    for (const [content, type] of [
+      [html, 'text/html'],
+      [html, 'image/png'],
+      [html, 'application/octet-stream'],
+      [svg, 'image/svg+xml'],
+      [svg, 'image/png'],
+      [png, 'text/html'],
+      [png, 'text/plain'],
+      [png, 'image/svg+xml'],
+      [zip, 'image/png'],
+      [zip, 'text/plain'],
+      [zip, 'application/zip'],
+    ] as const)
+      t.equal(await dispositionOf(content, type, 'inline'), 'attachment', type)
+  })
+
+  t.test('206: a player that seeks in a video', async (t) => {
+    // The first box of an MP4 file, and something to play.
+    const video = Buffer.concat([Buffer.from('\0\0\0\u0018ftypisom\0\0\0\0isommp42'), randomBytes(50_000)])
+    const { body: file } = await attach(owner, task, fileForm(video, 'film.mp4', 'video/mp4'))
+    t.equal(file.detected_content_type, 'video/mp4')
+    const query = { disposition: 'inline' }
+    const play = (headers: Readonly<Record<string, string>>) => download(owner, file, { query, headers })
+    const begin = await play({ range: 'bytes=0-' })
+    t.equal(begin.status, 206)
+    t.equal(begin.headers.get('content-type'), 'video/mp4')
+    t.equal(begin.headers.get('content-range'), `bytes 0-${video.length - 1}/${video.length}`)
+    t.match(begin.headers.get('content-disposition'), /^inline/)
+    t.ok(video.equals(begin.body as Uint8Array))
+    const seek = await play({ range: 'bytes=40000-', 'if-range': begin.headers.get('etag') ?? '' })
+    t.equal(seek.status, 206)
+    t.ok(video.subarray(40_000).equals(seek.body as Uint8Array))
+  })
+
+  t.test('400: a malformed id, an unknown disposition, a malformed If-None-Match', async (t) => {
+    const unknown = await get({}, { query: { disposition: 'form-data' } })
+    t.equal(unknown.status, 400)
+    t.match(unknown.body, { errors: [{ pointer: '/disposition' }] })
     const malformed = await download(owner, { ...attachment, id: 'x' })
     t.equal(malformed.status, 400)
     const { status, headers, body } = await get({ 'if-none-match': 'no quotes' })
