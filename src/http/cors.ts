@@ -41,6 +41,7 @@ const allowedHeaders = [
   'Content-Type',
   'Idempotency-Key',
   'If-Match',
+  'If-Modified-Since',
   'If-None-Match',
   'If-Range',
   'Range',
