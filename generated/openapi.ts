@@ -596,6 +596,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/attachments/{attach_id}/thumbnail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a thumbnail
+         * @description A small WebP image of an attachment that is a PNG, JPEG, GIF, WebP or AVIF image, which its bytes decide and not the media type that was claimed for it. It is upright, in sRGB and without metadata; of several frames it is the first. It is made when it is first asked for and then kept, and goes with its attachment. An image of more than 33,554,432 bytes or 50,000,000 pixels (AVIF: 16,000,000) has none.
+         */
+        get: operations["getThumbnail"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tasks/{task_id}/uploads": {
         parameters: {
             query?: never;
@@ -657,7 +677,7 @@ export interface paths {
         };
         /**
          * List tags
-         * @description Your own tags and those on tasks that you see; all tags for an administrator.
+         * @description Your own tags and those on tasks that you see, all tags for an administrator; each with the number of tasks that you see with it.
          */
         get: operations["listTags"];
         put?: never;
@@ -813,6 +833,8 @@ export interface components {
             items: components["schemas"]["User"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -896,6 +918,8 @@ export interface components {
             items: components["schemas"]["Task"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1013,6 +1037,8 @@ export interface components {
             items: components["schemas"]["Attachment"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1055,6 +1081,33 @@ export interface components {
             items: components["schemas"]["Tag"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
+            /** @description Counted when asked for. */
+            total: number | null;
+        };
+        /** @description A tag with the number of tasks that carry it, as far as the caller sees them. Only lists have it: a tag itself never changes. */
+        CountedTag: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            name: string;
+            color: string | null;
+            /** Format: uuid */
+            owner_id: string;
+            /** Format: date-time */
+            created_at: string;
+            task_count: number;
+        };
+        /** @description A page of tags with their numbers of tasks. */
+        CountedTagList: {
+            items: components["schemas"]["CountedTag"][];
+            /** @description Where the next page begins; null on the last. */
+            next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1140,6 +1193,8 @@ export interface components {
             items: components["schemas"]["Session"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1227,6 +1282,8 @@ export interface components {
             items: components["schemas"]["ApiToken"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1327,6 +1384,8 @@ export interface components {
             items: components["schemas"]["AuditEvent"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1418,7 +1477,7 @@ export interface components {
                 "application/json": components["schemas"]["Task"];
             };
         };
-        /** @description A page of tasks, newest first. */
+        /** @description A page of tasks. */
         TaskPage: {
             headers: {
                 Link: components["headers"]["Link"];
@@ -1653,6 +1712,26 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The file is not an image of a known kind, or it is damaged. */
+        UnsupportedImage: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The image has so many bytes or pixels that no thumbnail is made of it. */
+        ImageTooLarge: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The Content-Type is missing or is not one that a patch may have. */
         UnsupportedPatchType: {
             headers: {
@@ -1772,6 +1851,11 @@ export interface components {
          */
         AttachmentId: string;
         /**
+         * @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this.
+         * @example 256
+         */
+        ThumbnailWidth: number;
+        /**
          * @description The upload's id.
          * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
          */
@@ -1831,7 +1915,7 @@ export interface components {
         Limit: number;
         /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
         Offset: number;
-        /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+        /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
         Cursor: string;
         /**
          * @description Count everything that matches, in `total`.
@@ -1846,8 +1930,85 @@ export interface components {
         AssigneeFilter: string[];
         /** @description Only tasks that carry one of these tags; repeat it for several. */
         TagFilter: string[];
-        /** @description Only tasks whose title contains this text, whatever its case. */
-        TitleSearch: string;
+        /** @description Only tasks that one of these users owns; repeat it for several. */
+        OwnerFilter: string[];
+        /**
+         * @description Whether one tag of `tag_id` is enough, or a task must carry all of them.
+         * @example all
+         */
+        TagMatch: "any" | "all";
+        /**
+         * @description Only tasks that carry no tag at all; false for those that carry one.
+         * @example false
+         */
+        Untagged: boolean;
+        /**
+         * @description Only tasks that are due after this time.
+         * @example 2000-01-01T00:00:00.000Z
+         */
+        DueAfter: string;
+        /**
+         * @description Only tasks that are due before this time.
+         * @example 2099-11-03T00:00:00.000Z
+         */
+        DueBefore: string;
+        /**
+         * @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others.
+         * @example false
+         */
+        Overdue: boolean;
+        /**
+         * @description Only tasks that were last changed after this time.
+         * @example 2000-01-01T00:00:00.000Z
+         */
+        UpdatedAfter: string;
+        /**
+         * @description Only tasks that were last changed before this time.
+         * @example 2099-11-03T00:00:00.000Z
+         */
+        UpdatedBefore: string;
+        /**
+         * @description Only tasks that were completed after this time.
+         * @example 2000-01-01T00:00:00.000Z
+         */
+        CompletedAfter: string;
+        /**
+         * @description Only tasks that were completed before this time.
+         * @example 2099-11-03T00:00:00.000Z
+         */
+        CompletedBefore: string;
+        /**
+         * @description Only tasks with an attachment; false for those without.
+         * @example true
+         */
+        HasAttachments: boolean;
+        /**
+         * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
+         *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
+         *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
+         *     finds "Release notes". In a script without spaces between words any part is found.
+         *
+         *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description.
+         * @example release notes
+         */
+        TaskSearch: string;
+        /**
+         * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`, or by relevance with `q`.
+         * @example -priority,due_at
+         */
+        TaskSort: string;
+        /** @description Only users with one of these roles; repeat it for several. */
+        RoleFilter: components["schemas"]["UserRole"][];
+        /**
+         * @description Only users whose username or display name has this text as a part of it, whatever its case and accents.
+         * @example ada
+         */
+        UserSearch: string;
+        /**
+         * @description Only tags whose name has this text as a part of it, whatever its case and accents.
+         * @example release
+         */
+        TagSearch: string;
         /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
         IdempotencyKey: string;
         /** @description What the content of the request must hash to (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`; `sha-512` will do too, or both. Digests by other algorithms beside them are passed over. */
@@ -1878,7 +2039,7 @@ export interface components {
          */
         Location: string;
         /**
-         * @description The pages around this one (RFC 8288), `first` always and `next` while there is one.
+         * @description The pages around this one (RFC 8288), `first` always, `prev` and `next` while there is one.
          * @example </tasks?limit=20>; rel="first"
          */
         Link: string;
@@ -2170,7 +2331,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -2327,7 +2488,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -2558,7 +2719,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -2616,13 +2777,20 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
                  * @example true
                  */
                 include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only users with one of these roles; repeat it for several. */
+                role?: components["parameters"]["RoleFilter"];
+                /**
+                 * @description Only users whose username or display name has this text as a part of it, whatever its case and accents.
+                 * @example ada
+                 */
+                q?: components["parameters"]["UserSearch"];
             };
             header?: never;
             path?: never;
@@ -2868,7 +3036,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -2879,12 +3047,87 @@ export interface operations {
                 status?: components["parameters"]["StatusFilter"];
                 /** @description Only tasks with one of these priorities; repeat it for several. */
                 priority?: components["parameters"]["PriorityFilter"];
+                /** @description Only tasks that one of these users owns; repeat it for several. */
+                owner_id?: components["parameters"]["OwnerFilter"];
                 /** @description Only tasks assigned to one of these users; repeat it for several. */
                 assignee_id?: components["parameters"]["AssigneeFilter"];
                 /** @description Only tasks that carry one of these tags; repeat it for several. */
                 tag_id?: components["parameters"]["TagFilter"];
-                /** @description Only tasks whose title contains this text, whatever its case. */
-                q?: components["parameters"]["TitleSearch"];
+                /**
+                 * @description Whether one tag of `tag_id` is enough, or a task must carry all of them.
+                 * @example all
+                 */
+                tag_match?: components["parameters"]["TagMatch"];
+                /**
+                 * @description Only tasks that carry no tag at all; false for those that carry one.
+                 * @example false
+                 */
+                untagged?: components["parameters"]["Untagged"];
+                /**
+                 * @description Only tasks that are due after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                due_after?: components["parameters"]["DueAfter"];
+                /**
+                 * @description Only tasks that are due before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                due_before?: components["parameters"]["DueBefore"];
+                /**
+                 * @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others.
+                 * @example false
+                 */
+                overdue?: components["parameters"]["Overdue"];
+                /**
+                 * @description Only what was created after this time.
+                 * @example 2026-11-02T00:00:00.000Z
+                 */
+                created_after?: components["parameters"]["CreatedAfter"];
+                /**
+                 * @description Only what was created before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                created_before?: components["parameters"]["CreatedBefore"];
+                /**
+                 * @description Only tasks that were last changed after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                updated_after?: components["parameters"]["UpdatedAfter"];
+                /**
+                 * @description Only tasks that were last changed before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                updated_before?: components["parameters"]["UpdatedBefore"];
+                /**
+                 * @description Only tasks that were completed after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                completed_after?: components["parameters"]["CompletedAfter"];
+                /**
+                 * @description Only tasks that were completed before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                completed_before?: components["parameters"]["CompletedBefore"];
+                /**
+                 * @description Only tasks with an attachment; false for those without.
+                 * @example true
+                 */
+                has_attachments?: components["parameters"]["HasAttachments"];
+                /**
+                 * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
+                 *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
+                 *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
+                 *     finds "Release notes". In a script without spaces between words any part is found.
+                 *
+                 *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description.
+                 * @example release notes
+                 */
+                q?: components["parameters"]["TaskSearch"];
+                /**
+                 * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`, or by relevance with `q`.
+                 * @example -priority,due_at
+                 */
+                sort?: components["parameters"]["TaskSort"];
             };
             header?: never;
             path: {
@@ -2917,7 +3160,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -2928,12 +3171,87 @@ export interface operations {
                 status?: components["parameters"]["StatusFilter"];
                 /** @description Only tasks with one of these priorities; repeat it for several. */
                 priority?: components["parameters"]["PriorityFilter"];
+                /** @description Only tasks that one of these users owns; repeat it for several. */
+                owner_id?: components["parameters"]["OwnerFilter"];
                 /** @description Only tasks assigned to one of these users; repeat it for several. */
                 assignee_id?: components["parameters"]["AssigneeFilter"];
                 /** @description Only tasks that carry one of these tags; repeat it for several. */
                 tag_id?: components["parameters"]["TagFilter"];
-                /** @description Only tasks whose title contains this text, whatever its case. */
-                q?: components["parameters"]["TitleSearch"];
+                /**
+                 * @description Whether one tag of `tag_id` is enough, or a task must carry all of them.
+                 * @example all
+                 */
+                tag_match?: components["parameters"]["TagMatch"];
+                /**
+                 * @description Only tasks that carry no tag at all; false for those that carry one.
+                 * @example false
+                 */
+                untagged?: components["parameters"]["Untagged"];
+                /**
+                 * @description Only tasks that are due after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                due_after?: components["parameters"]["DueAfter"];
+                /**
+                 * @description Only tasks that are due before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                due_before?: components["parameters"]["DueBefore"];
+                /**
+                 * @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others.
+                 * @example false
+                 */
+                overdue?: components["parameters"]["Overdue"];
+                /**
+                 * @description Only what was created after this time.
+                 * @example 2026-11-02T00:00:00.000Z
+                 */
+                created_after?: components["parameters"]["CreatedAfter"];
+                /**
+                 * @description Only what was created before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                created_before?: components["parameters"]["CreatedBefore"];
+                /**
+                 * @description Only tasks that were last changed after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                updated_after?: components["parameters"]["UpdatedAfter"];
+                /**
+                 * @description Only tasks that were last changed before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                updated_before?: components["parameters"]["UpdatedBefore"];
+                /**
+                 * @description Only tasks that were completed after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                completed_after?: components["parameters"]["CompletedAfter"];
+                /**
+                 * @description Only tasks that were completed before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                completed_before?: components["parameters"]["CompletedBefore"];
+                /**
+                 * @description Only tasks with an attachment; false for those without.
+                 * @example true
+                 */
+                has_attachments?: components["parameters"]["HasAttachments"];
+                /**
+                 * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
+                 *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
+                 *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
+                 *     finds "Release notes". In a script without spaces between words any part is found.
+                 *
+                 *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description.
+                 * @example release notes
+                 */
+                q?: components["parameters"]["TaskSearch"];
+                /**
+                 * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`, or by relevance with `q`.
+                 * @example -priority,due_at
+                 */
+                sort?: components["parameters"]["TaskSort"];
             };
             header?: never;
             path?: never;
@@ -3131,7 +3449,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -3229,7 +3547,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -3437,6 +3755,55 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getThumbnail: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this.
+                 * @example 256
+                 */
+                width?: components["parameters"]["ThumbnailWidth"];
+            };
+            header?: {
+                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The attachment's id.
+                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+                 */
+                attach_id: components["parameters"]["AttachmentId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The thumbnail. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Content-Length": components["headers"]["ContentLength"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/webp": components["schemas"]["FileContent"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            415: components["responses"]["UnsupportedImage"];
+            422: components["responses"]["ImageTooLarge"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            507: components["responses"]["InsufficientStorage"];
         };
     };
     createUpload: {
@@ -3688,13 +4055,18 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
                  * @example true
                  */
                 include_total?: components["parameters"]["IncludeTotal"];
+                /**
+                 * @description Only tags whose name has this text as a part of it, whatever its case and accents.
+                 * @example release
+                 */
+                q?: components["parameters"]["TagSearch"];
             };
             header?: never;
             path?: never;
@@ -3702,7 +4074,17 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["TagPage"];
+            /** @description A page of tags, newest first. */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CountedTagList"];
+                };
+            };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];

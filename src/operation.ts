@@ -78,9 +78,11 @@ type IdempotencyOf<Op> = RequestBodyOf<Op> extends FileForm ? (content: unknown)
 type AnswerBodyOf<Response> = Response extends { content: infer Content }
   ? 'application/octet-stream' extends keyof Content
     ? FileBody
-    : 'application/json' extends keyof Content
-      ? Content['application/json'] | JsonText<Content['application/json']>
-      : Content[keyof Content]
+    : 'image/webp' extends keyof Content
+      ? FileBody
+      : 'application/json' extends keyof Content
+        ? Content['application/json'] | JsonText<Content['application/json']>
+        : Content[keyof Content]
   : undefined
 
 /** Headers that the adapter sets, from the contract or from the request. */

@@ -5,6 +5,7 @@ import { IdempotencyKeyReused } from './db/idempotency.ts'
 import type { Outcome, Refusal } from './domain/outcome.ts'
 import { leaseSeconds } from './domain/uploads.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage/storage.ts'
+import { ImageTooLarge, ThumbnailQueueFull, UnsupportedImage } from './thumbnailer.ts'
 
 /** One thing that was wrong, and where: a JSON Pointer (RFC 6901) into the body, or `/name` of a parameter. */
 export interface ProblemError {
@@ -159,6 +160,12 @@ export const problemTypes = {
     explanation:
       'The Content-Type is missing or is not one that the operation takes. The detail names those it takes.',
   },
+  unsupported_image: {
+    status: 415,
+    title: 'The file is not an image of a known kind',
+    explanation:
+      'Thumbnails are made of PNG, JPEG, GIF, WebP and AVIF images, whatever media type was claimed for them. The file is none of these, or it is damaged.',
+  },
   range_not_satisfiable: {
     status: 416,
     title: 'The file has no such bytes',
@@ -184,6 +191,12 @@ export const problemTypes = {
     title: 'The content is not what its digest says',
     explanation:
       'What arrived hashes to something else than was sent with it, so it was changed or cut short on the way, or the digest is of something else. Nothing was stored. Send it again.',
+  },
+  image_too_large: {
+    status: 422,
+    title: 'The image is too large',
+    explanation:
+      'The image has so many bytes or pixels that no thumbnail is made of it. Download the file itself instead.',
   },
   wrong_password: {
     status: 422,
@@ -298,11 +311,13 @@ export const problems = {
       'cursor and offset cannot be combined: a cursor already says where to go on.',
       at('/offset', 'cannot be combined with cursor'),
     ),
+  sortedTwice: () =>
+    new Problem('invalid_request', 'sort names a field twice.', at('/sort', 'must not name a field twice')),
   invalidCursor: () =>
     new Problem(
       'invalid_request',
-      'The cursor was not made for this list: pass next_cursor as it was given, with the same filters.',
-      at('/cursor', 'is not a next_cursor of this list'),
+      'The cursor was not made for this list: pass next_cursor or prev_cursor as it was given, with the same filters and order.',
+      at('/cursor', 'is not a cursor of this list'),
     ),
   noToken: () =>
     new Problem('unauthorized', 'Send an access token as "Authorization: Bearer <token>".', challenge()),
@@ -414,6 +429,14 @@ export const problems = {
     new Problem('unsupported_media_type', `Send the body with "Content-Type: ${accepted.join('" or "')}".`, {
       headers,
     }),
+  unsupportedImage: (cause?: unknown) =>
+    new Problem(
+      'unsupported_image',
+      'The file is not a PNG, JPEG, GIF, WebP or AVIF image, or it is damaged.',
+      { cause },
+    ),
+  imageTooLarge: (limit: string) =>
+    new Problem('image_too_large', `Thumbnails are made of images of at most ${limit}.`),
   rangeNotSatisfiable: (size: number) =>
     new Problem('range_not_satisfiable', `The file has ${size} bytes.`, {
       headers: { 'content-range': `bytes */${size}` },
@@ -436,6 +459,12 @@ export const problems = {
     new Problem(
       'too_many_requests',
       `Too many passwords are being checked at once. Try again in ${seconds} seconds.`,
+      retryAfter(seconds),
+    ),
+  tooManyThumbnails: (seconds: number) =>
+    new Problem(
+      'too_many_requests',
+      `Too many thumbnails are being made at once. Try again in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
   rateLimited: (limit: number, seconds: number) =>
@@ -485,6 +514,7 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   uploads_task_id_tasks_id_fk: problems.notFound,
   uploads_user_id_users_id_fk: problems.invalidToken,
   attachments_uploaded_by_users_id_fk: problems.invalidToken,
+  thumbnails_attachment_id_attachments_id_fk: problems.notFound,
   tags_owner_id_users_id_fk: problems.invalidToken,
   idempotency_keys_principal_id_users_id_fk: problems.invalidToken,
   api_tokens_user_id_users_id_fk: problems.invalidToken,
@@ -503,6 +533,9 @@ export const problemOf = (error: unknown): Problem => {
   if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
   if (error instanceof QuotaExceeded) return problems.quotaExceeded(error)
+  if (error instanceof ThumbnailQueueFull) return problems.tooManyThumbnails(error.retryAfterSeconds)
+  if (error instanceof UnsupportedImage) return problems.unsupportedImage(error)
+  if (error instanceof ImageTooLarge) return problems.imageTooLarge(error.limit)
   if (error instanceof FileTooLarge) return problems.contentTooLarge(error.maxBytes)
   if (error instanceof FileMissing) return problems.fileLost(error)
   if (error instanceof StorageFull) return problems.insufficientStorage(error)

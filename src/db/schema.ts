@@ -4,6 +4,7 @@ import {
   boolean,
   check,
   customType,
+  type ExtraConfigColumn,
   index,
   integer,
   pgTable,
@@ -13,7 +14,10 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core'
+import type { TaskSortField } from '../domain/task-filter.ts'
+import { priorityRank, statusRank, titleOrder } from './task-order.ts'
 
+const tsvector = customType<{ data: string }>({ dataType: () => 'tsvector' })
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 })
 const createdAt = () => instant('created_at').notNull().defaultNow()
@@ -194,14 +198,30 @@ export const auditEvents = pgTable(
   ],
 )
 
+/** What lists of tasks are sorted by, the newest or greatest first. */
+const taskOrders = (t: Readonly<Record<TaskSortField | 'title_folded', ExtraConfigColumn>>) => ({
+  newest: () => t.created_at.desc(),
+  updated: () => t.updated_at.desc(),
+  due: () => t.due_at.desc(),
+  start: () => t.start_at.desc(),
+  completed: () => t.completed_at.desc(),
+  priority: () => sql`(${priorityRank(sql`${t.priority}`)}) desc nulls last`,
+  status: () => sql`(${statusRank(sql`${t.status}`)}) desc nulls last`,
+  title: () => sql`(${titleOrder(sql`${t.title_folded}`)}) desc nulls last`,
+})
+
 /** A trigger moves `version` and `updated_at` with every change, whichever statement makes it. */
 export const tasks = pgTable(
   'tasks',
   {
     id: uuid('id').primaryKey(),
     title: text('title').notNull(),
-    /** The title as the search compares it. */
-    title_folded: text('title_folded').notNull(),
+    /** The title without case and accents. A trigger keeps this column and `search`. */
+    title_folded: text('title_folded').notNull().default(''),
+    /** The words of the title and the description. */
+    search: tsvector('search')
+      .notNull()
+      .default(sql`''`),
     description: text('description').notNull(),
     status: text('status').notNull(),
     priority: text('priority').notNull(),
@@ -219,9 +239,13 @@ export const tasks = pgTable(
     updated_at: instant('updated_at').notNull().defaultNow(),
   },
   (t) => [
-    index('tasks_newest').on(t.created_at.desc(), t.id.desc()),
-    index('tasks_owner_newest').on(t.owner_id, t.created_at.desc(), t.id.desc()),
-    index('tasks_assignee_newest').on(t.assignee_id, t.created_at.desc(), t.id.desc()),
+    // Each order of lists, for administrators and for each reason why others see a task.
+    ...Object.entries(taskOrders(t)).flatMap(([name, key]) => [
+      index(`tasks_${name}`).on(key(), t.id.desc()),
+      index(`tasks_owner_${name}`).on(t.owner_id, key(), t.id.desc()),
+      index(`tasks_assignee_${name}`).on(t.assignee_id, key(), t.id.desc()),
+    ]),
+    index('tasks_search').using('gin', t.search),
     check('tasks_status_known', sql`${t.status} in ('todo', 'in_progress', 'done', 'cancelled')`),
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
     check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at}`),
@@ -327,12 +351,46 @@ export const uploads = pgTable(
   ],
 )
 
-/** The outbox: files whose row is gone and whose bytes are to follow. Triggers on attachments and uploads fill it. */
-export const fileDeletions = pgTable('file_deletions', {
-  storage_key: text('storage_key').primaryKey(),
-  /** Whether it was an upload's, and there may be but a part of it. */
-  is_unfinished: boolean('is_unfinished').notNull().default(false),
-  created_at: createdAt(),
+/** Smaller copies of images, made when they are first asked for. A row is never changed; its file can be made again. */
+export const thumbnails = pgTable(
+  'thumbnails',
+  {
+    attachment_id: uuid('attachment_id')
+      .notNull()
+      .references(() => attachments.id, { onDelete: 'cascade' }),
+    /** What it was made for; that of a smaller image is its own. */
+    width: integer('width').notNull(),
+    size: integer('size').notNull(),
+    sha256: text('sha256').notNull(),
+    storage_key: text('storage_key').notNull(),
+    created_at: createdAt(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.attachment_id, t.width] }),
+    uniqueIndex('thumbnails_storage_key_unique').on(t.storage_key),
+  ],
+)
+
+/** The outbox: files whose row is gone and whose bytes are to follow. Triggers on the tables that name files fill it. */
+export const fileDeletions = pgTable(
+  'file_deletions',
+  {
+    storage_key: text('storage_key').primaryKey(),
+    /** Whether it was an upload's, and there may be but a part of it. */
+    is_unfinished: boolean('is_unfinished').notNull().default(false),
+    created_at: createdAt(),
+    /** Whoever removes the file puts this off first. In microseconds: rounded up it would not be due at once. */
+    due_at: timestamp('due_at', { withTimezone: true }).notNull().defaultNow(),
+  },
+  (t) => [index('file_deletions_due').on(t.due_at)],
+)
+
+/** Work that one instance does at a time. Rows, since advisory locks do not exclude on the embedded database. */
+export const leases = pgTable('leases', {
+  name: text('name').primaryKey(),
+  holder: uuid('holder').notNull(),
+  /** A holder that lives puts this off again and again; one that crashed does not. */
+  expires_at: instant('expires_at').notNull(),
 })
 
 /** What a creation answered, written in the same statement as what it created. */

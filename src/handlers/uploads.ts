@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { insertAttachment, type UploadLease } from '../db/attachments.ts'
 import type { Database } from '../db/client.ts'
-import { selectUnreferenced } from '../db/files.ts'
+import { isNamed } from '../db/files.ts'
 import { newId } from '../db/ids.ts'
 import {
   deleteLeasedUpload,
@@ -289,14 +289,14 @@ const finish = async (
 }
 
 /**
- * Removes what was written after the upload had been deleted, when its bytes had been removed already. What cannot be
- * removed now is left to the sweeper.
+ * Removes what was written after the upload had been deleted, when its bytes may have been removed already. What cannot
+ * be removed now is left to the sweeper.
  */
 const removeIfGone = async (db: Database, storage: Storage, key: string): Promise<boolean> => {
   try {
-    const gone = await selectUnreferenced(db, [key])
-    for (const one of gone) await storage.removeUnfinished(one)
-    return gone.length > 0
+    if (await isNamed(db, key)) return false
+    await storage.removeUnfinished(key)
+    return true
   } catch {
     return false
   }

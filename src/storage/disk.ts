@@ -89,6 +89,15 @@ export async function diskStorage(folder: string): Promise<Storage> {
       }
     },
 
+    async missing(keys) {
+      const missing: string[] = []
+      for (const key of keys) {
+        const path = pathOf(root, key)
+        if (!(await onDisk(() => isStored(path)))) missing.push(key)
+      }
+      return missing
+    },
+
     async *listUnfinished() {
       for await (const { name, modifiedAt } of filesIn(incoming)) {
         if (isKey(name)) yield { key: name, modifiedAt }
@@ -259,6 +268,13 @@ async function* filesIn(folder: string): AsyncGenerator<{ name: string; modified
   } finally {
     await entries.close()
   }
+}
+
+/** Fails when there is no folder for it, which says nothing about the file. */
+async function isStored(path: string): Promise<boolean> {
+  if ((await modificationTime(path)) !== null) return true
+  await lstat(dirname(path))
+  return false
 }
 
 /** Null for what is not a file, or was removed after its folder was read. */

@@ -172,10 +172,11 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     }
   }
 
-  async function* objectsBelow(Prefix: string) {
+  /** The objects below a prefix, or those of them that come after a name, in the order of their names. */
+  async function* objectsBelow(Prefix: string, StartAfter?: string) {
     let ContinuationToken: string | undefined
     do {
-      const list = new ListObjectsV2Command({ Bucket, Prefix, ContinuationToken })
+      const list = new ListObjectsV2Command({ Bucket, Prefix, StartAfter, ContinuationToken })
       const page = await ask(limits.answer, (options) => client.send(list, options))
       for (const { Key = '', LastModified } of page.Contents ?? []) yield { Key, LastModified }
       ContinuationToken = page.NextContinuationToken
@@ -359,6 +360,20 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
         const key = Key.slice(prefix.length)
         if (isKey(key) && LastModified !== undefined) yield { key, modifiedAt: LastModified }
       }
+    },
+
+    // Lists are in the order of their names: for keys that are neighbours this asks for little more than them.
+    async missing(keys) {
+      const [first, ...others] = keys.map(expectKey).toSorted()
+      if (first === undefined) return []
+      const last = others.at(-1) ?? first
+      const missing = new Set(keys)
+      for await (const { Key } of objectsBelow(prefix, `${prefix}${first.slice(0, -1)}`)) {
+        const name = Key.slice(prefix.length)
+        missing.delete(name)
+        if (name >= last) break
+      }
+      return [...missing]
     },
 
     async *listUnfinished() {

@@ -21,6 +21,9 @@ export type UnfinishedFile = {
 /** The first and the last byte to read, both inclusive and counted from 0. */
 export type ByteRange = { start: number; end: number }
 
+/** A file, or what is there of one, as a list shows it. */
+export type ListedFile = { key: string; modifiedAt: Date }
+
 /** Where the bytes of attachments are kept. What every backend promises is written here, once. */
 export type Storage = {
   /**
@@ -97,7 +100,15 @@ export type Storage = {
    *
    * @throws StorageUnavailable when the backend fails
    */
-  list(): AsyncIterable<{ key: string; modifiedAt: Date }>
+  list(): AsyncIterable<ListedFile>
+
+  /**
+   * Those of the keys that no file has. Cheapest when the keys are neighbours in their order.
+   *
+   * @throws StorageUnavailable when the backend fails
+   * @throws TypeError when one of the keys is not one that this backend makes
+   */
+  missing(keys: readonly string[]): Promise<string[]>
 
   /**
    * Every file that is not complete, and when it was last written to as far as that is known: what `put` is storing now
@@ -105,7 +116,7 @@ export type Storage = {
    *
    * @throws StorageUnavailable when the backend fails
    */
-  listUnfinished(): AsyncIterable<{ key: string; modifiedAt: Date }>
+  listUnfinished(): AsyncIterable<ListedFile>
 
   /**
    * Resolves when a file can be written now.

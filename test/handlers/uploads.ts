@@ -31,7 +31,13 @@ const service = await startService(t, {
   config: { attachmentMaxBytes: maxBytes, attachmentQuotaBytes: quota },
 })
 const { db, secrets } = service.deps
-const round = { db, storage, secondFactorKeys: deriveKeys(secrets, 'second-factor'), auditDays: 365 }
+const round = {
+  db,
+  storage,
+  secondFactorKeys: deriveKeys(secrets, 'second-factor'),
+  auditDays: 365,
+  log: service.app.log,
+}
 const { createTask } = taskActions(service)
 
 let count = 0

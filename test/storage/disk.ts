@@ -68,6 +68,7 @@ t.test('a folder that is gone makes the storage unavailable, not empty', async (
   await t.rejects(storage.check(), StorageUnavailable)
   await t.rejects(storage.open(key), StorageUnavailable)
   await t.rejects(Array.fromAsync(storage.list()), StorageUnavailable)
+  await t.rejects(storage.missing([key]), StorageUnavailable)
   await t.rejects(Array.fromAsync(storage.listUnfinished()), StorageUnavailable)
   await t.rejects(storage.removeUnfinished(key), StorageUnavailable)
   await t.rejects(diskStorage(folder), StorageUnavailable)

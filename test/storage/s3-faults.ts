@@ -116,6 +116,7 @@ t.test('a server that answers only what the test says', async (t) => {
       ['open', limits.answer, () => storage.open(key)],
       ['remove', limits.answer, () => storage.remove(key)],
       ['list', limits.answer, () => Array.fromAsync(storage.list())],
+      ['missing', limits.answer, () => storage.missing([key])],
       ['listUnfinished', limits.answer, () => Array.fromAsync(storage.listUnfinished())],
       ['removeUnfinished', limits.answer, () => storage.removeUnfinished(key)],
       ['complete', limits.answer, () => storage.complete({ key, size: 1 })],

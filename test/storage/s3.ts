@@ -72,6 +72,7 @@ t.test('a bucket', { skip: noS3 }, async (t) => {
     await t.rejects(storage.check(), StorageUnavailable)
     await t.rejects(storage.open(key), StorageUnavailable)
     await t.rejects(Array.fromAsync(storage.list()), StorageUnavailable)
+    await t.rejects(storage.missing([key]), StorageUnavailable)
     await t.rejects(Array.fromAsync(storage.listUnfinished()), StorageUnavailable)
     await t.rejects(storage.removeUnfinished(key), StorageUnavailable)
   })
