@@ -1,9 +1,10 @@
 import type { components } from '../../generated/openapi.ts'
 import type { Database } from '../db/client.ts'
-import { deleteTask, insertTask, selectTask, selectTasks, type TaskRow, updateTask } from '../db/tasks.ts'
+import { selectTasks } from '../db/task-list.ts'
+import { deleteTask, insertTask, selectTask, type TaskRow, updateTask } from '../db/tasks.ts'
 import { isDueBeforeStart } from '../domain/dates.ts'
 import { jsonText } from '../domain/json-text.ts'
-import { taskFilter } from '../domain/task-filter.ts'
+import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, problems } from '../problems.ts'
@@ -22,7 +23,9 @@ export const taskHandlers = ({ db, paging, sweeper }: Deps) =>
   ({
     async listTasks({ path, principal, query }) {
       const { filter, request, answer } = paging(path, principal, query)
-      return answer(await selectTasks(db, principal, taskFilter(filter), request))
+      const list = taskList(filter)
+      if (list === null) throw problems.sortedTwice()
+      return answer(await selectTasks(db, principal, list, request))
     },
 
     async createTask({ body, principal, idempotency }) {
