@@ -45,6 +45,8 @@ export interface Page {
 export interface Condition {
   /** Tells it from other conditions: statements with the same shape have the same text. */
   readonly shape: string
+  /** Whether the shape is of the caller's making, so that there is no end of others. */
+  readonly isFreeForm?: boolean
   readonly sql: SQL
   readonly values: Readonly<Record<string, unknown>>
 }
@@ -140,6 +142,8 @@ const pageColumns = { items: 'text', near: 'text?', far: 'text?', total: 'int?' 
 const mostPrepared = 200
 let prepared = 0
 const statements = new LRUCache<string, Compiled & { readonly isPrepared: boolean }>({ max: 500 })
+/** Apart, so that they do not push out the others. None is prepared. */
+const freeForms = new LRUCache<string, Compiled & { readonly isPrepared: boolean }>({ max: 100 })
 
 /**
  * One page of a list as the principal sees it, in one statement: the items, where there is more, and the total if asked
@@ -212,12 +216,14 @@ const prepare = <Field extends string>(
     position && [position.direction, position.values.map((value) => value === null)],
     includeTotal,
   ])
-  const known = statements.get(shape)
+  const isFreeForm = source.conditions.some((condition) => condition.isFreeForm)
+  const cache = isFreeForm ? freeForms : statements
+  const known = cache.get(shape)
   if (known !== undefined) return known
-  const isPrepared = prepared < mostPrepared
+  const isPrepared = !isFreeForm && prepared < mostPrepared
   if (isPrepared) prepared += 1
   const compiled = { ...compile(pageStatement(source, role, request)), isPrepared }
-  statements.set(shape, compiled)
+  cache.set(shape, compiled)
   return compiled
 }
 

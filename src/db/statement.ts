@@ -11,6 +11,7 @@ export interface ParameterTypes {
   int: number
   int8: number
   real: string
+  float8: number
   bool: boolean
   instant: string
   'instant?': string | null
@@ -56,6 +57,7 @@ const postgresTypes: Record<ParameterType, string> = {
   int: 'int',
   int8: 'bigint',
   real: 'real',
+  float8: 'float8',
   bool: 'bool',
   instant: 'timestamptz',
   'instant?': 'timestamptz',

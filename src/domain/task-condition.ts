@@ -1,4 +1,7 @@
 import { isInstant } from './dates.ts'
+import { parseSearch } from './search.ts'
+import { priorityRanks, statusRanks } from './task-ranks.ts'
+import { foldSearch } from './text.ts'
 import { type Expression, FilterError, type Operator, parseFilter, type Word } from './filter-expression.ts'
 
 /** How the values of a field compare. */
@@ -11,9 +14,8 @@ const fields = {
   id: { type: 'id' },
   title: { type: 'text' },
   description: { type: 'text' },
-  status: { type: 'choice', values: ['todo', 'in_progress', 'done', 'cancelled'] },
-  /** From the lowest to the highest. */
-  priority: { type: 'rank', values: ['none', 'low', 'medium', 'high', 'urgent'] },
+  status: { type: 'choice', values: statusRanks },
+  priority: { type: 'rank', values: priorityRanks },
   start_at: { type: 'instant' },
   due_at: { type: 'instant' },
   completed_at: { type: 'instant' },
@@ -40,12 +42,12 @@ export interface Pattern {
 export type TaskCondition =
   | { readonly kind: 'and' | 'or'; readonly operands: readonly TaskCondition[] }
   | { readonly kind: 'not'; readonly operand: TaskCondition }
-  /** The title or the description contains this text, whatever its case. */
-  | { readonly kind: 'search'; readonly text: string }
+  /** The words (in PostgreSQL's query syntax) are in the title or the description, or the text is in the title. */
+  | { readonly kind: 'search'; readonly words: string; readonly text: string }
   /** Carries a tag whose name is like this, whatever its case. */
   | { readonly kind: 'tagged'; readonly pattern: Pattern }
-  /** Has a value; a text has none when it is empty. */
-  | { readonly kind: 'present'; readonly field: TaskField }
+  | { readonly kind: 'present' | 'not_empty'; readonly field: TaskField }
+  /** Has this folded text in it. */
   | { readonly kind: 'contains'; readonly field: TaskField; readonly text: string }
   | { readonly kind: 'matches'; readonly field: TaskField; readonly pattern: Pattern }
   | { readonly kind: 'one_of'; readonly field: TaskField; readonly values: readonly string[] }
@@ -87,7 +89,7 @@ const readExpression = (expression: Expression, context: FilterContext): TaskCon
     case 'not':
       return not(readExpression(expression.operand, context))
     case 'word':
-      return { kind: 'search', text: readSearch(expression.word) }
+      return readSearch(expression.word)
     case 'comparison':
       return readComparison(expression, context)
   }
@@ -104,8 +106,9 @@ const readComparison = (comparison: ComparisonExpression, context: FilterContext
   if (name.text === 'tags') return readTagged(comparison)
   if (!isField(name.text)) throw unexpected(name, oneOf([...Object.keys(fields), 'tags']))
   const field = name.text
-  if (operator === ':' && isAnything(value)) return { kind: 'present', field }
   const definition: FieldType = fields[field]
+  if (operator === ':' && isAnything(value))
+    return { kind: definition.type === 'text' ? 'not_empty' : 'present', field }
   switch (definition.type) {
     case 'text':
       return readText(field, comparison)
@@ -136,10 +139,16 @@ const readTagged = ({ operator, at, value }: ComparisonExpression): TaskConditio
 
 const readText = (field: TaskField, comparison: ComparisonExpression): TaskCondition => {
   const { operator, value } = comparison
-  if (operator === ':') return { kind: 'contains', field, text: plain(value, 'a text without *').text }
+  if (operator === ':') return contains(field, plain(value, 'a text without *').text)
   const matches: TaskCondition = { kind: 'matches', field, pattern: patternOf(value) }
   return readEquality(comparison) === '=' ? matches : not(matches)
 }
+
+const contains = (field: TaskField, text: string): TaskCondition => ({
+  kind: 'contains',
+  field,
+  text: foldSearch(text),
+})
 
 /** The values that the comparison is true for. */
 const readChoices = (
@@ -210,14 +219,15 @@ const readNumber = (word: Word): number => {
   throw unexpected(word, 'a number')
 }
 
-const readSearch = (word: Word): string => {
+const readSearch = (word: Word): TaskCondition => {
   const { text, isQuoted } = plain(word, 'a word without *')
   if (!isQuoted && /^(and|or|not)$/i.test(text)) throw unexpected(word, `${text.toUpperCase()} in capitals`)
   // A + that is not percent-encoded arrives as a space.
   if (!isQuoted && /^\d+(\.\d+)?[smhdw]$/.test(text))
     throw unexpected(word, 'now+7d as one word; in a URL its + is written %2B')
   if (text === '') throw unexpected(word, 'a word to search for')
-  return text
+  const { words } = parseSearch(isQuoted ? `"${text.replaceAll('"', ' ')}"` : text)
+  return words === '' ? contains('title', text) : { kind: 'search', words, text: foldSearch(text) }
 }
 
 const patternOf = ({ text, hasOpenStart, hasOpenEnd }: Word): Pattern => ({ text, hasOpenStart, hasOpenEnd })

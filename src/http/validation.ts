@@ -56,10 +56,17 @@ const createAjv = (useDefaults: boolean): Ajv => {
 const bodies = createAjv(true)
 const parameters = createAjv(false)
 
+interface PropertySchema {
+  readonly type?: string
+  readonly 'x-name'?: string
+  /** Between the values of a list that is one text. */
+  readonly 'x-separator'?: string
+}
+
 /** The schema of a part as the glue hands it on: references are resolved. */
 export interface ObjectSchema {
   readonly [keyword: string]: unknown
-  readonly properties?: Readonly<Record<string, { readonly type?: string; readonly 'x-name'?: string }>>
+  readonly properties?: Readonly<Record<string, PropertySchema>>
 }
 
 export type Part = 'body' | 'params' | 'querystring' | 'headers'
@@ -185,19 +192,21 @@ const escapePointer = (name: string): string => name.replaceAll('~', '~0').repla
 
 /**
  * Reads a query by its schema: integers from decimal digits, booleans from true and false, and a list from one value
- * as well as from several. What does not read so stays text and fails its type.
+ * as well as from several, or from one text with separators. What does not read so stays text and fails its type.
  */
-const queryReader = (schema: ObjectSchema): ((query: unknown) => unknown) => {
-  const types = new Map(Object.entries(schema.properties ?? {}).map(([name, { type }]) => [name, type]))
-  const read = (type: string | undefined, value: unknown): unknown => {
+const queryReader = ({ properties = {} }: ObjectSchema): ((query: unknown) => unknown) => {
+  const read = ({ type, 'x-separator': separator }: PropertySchema, value: unknown): unknown => {
+    if (type === 'array' && separator !== undefined && typeof value === 'string')
+      return value.split(separator)
     if (type === 'array') return Array.isArray(value) ? value : [value]
     if (type === 'integer' && typeof value === 'string' && /^\d+$/.test(value)) return Number(value)
     if (type === 'boolean' && (value === 'true' || value === 'false')) return value === 'true'
     return value
   }
+  const schemas = new Map(Object.entries(properties))
   return (query) =>
     Object.fromEntries(
-      Object.entries(query ?? {}).map(([name, value]) => [name, read(types.get(name), value)]),
+      Object.entries(query ?? {}).map(([name, value]) => [name, read(schemas.get(name) ?? {}, value)]),
     )
 }
 
