@@ -2,6 +2,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Comparison, Pattern, TaskCondition, TaskField } from '../domain/task-condition.ts'
 import { escapeLike, foldText } from '../domain/text.ts'
 import type { Condition } from './list.ts'
+import { hasPairs, isPartOf, patternOf } from './search.ts'
 import { parameter, type ParameterType, type ParameterTypes } from './statement.ts'
 
 /** Makes a parameter of a value that the caller wrote. */
@@ -18,11 +19,14 @@ export const compileCondition = (condition: TaskCondition): Condition => {
   return { shape: shapeOf(condition), isFreeForm: true, sql: holds(condition, bind), values }
 }
 
-/** What is bound, by its names in a condition: all but these makes the text. */
-const boundNames = new Set(['text', 'words', 'value', 'values'])
-
+/** What makes the text: all but what is bound, of which a text counts by whether it has pairs. */
 const shapeOf = (condition: TaskCondition): string =>
-  JSON.stringify(condition, (name, value: unknown) => (boundNames.has(name) ? undefined : value))
+  JSON.stringify(condition, (name, value: unknown) => {
+    if (name === 'text' && typeof value === 'string') return hasPairs(value)
+    return boundNames.has(name) ? undefined : value
+  })
+
+const boundNames = new Set(['words', 'value', 'values'])
 
 /**
  * A comparison with a value that is missing is null, which counts as false everywhere but under `not`: there it is made
@@ -39,7 +43,7 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
       return sql`not coalesce(${holds(condition.operand, bind)}, false)`
     case 'search':
       return sql`(item.search @@ ${bind('text', condition.words)}::tsquery or
-        ${contains(sql`item.title_folded`, condition.text, bind)})`
+        ${titleContains(condition.text, bind)})`
     case 'tagged':
       return sql`exists (
         select from task_tags link join tags tag on tag.id = link.tag_id
@@ -49,7 +53,9 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
     case 'not_empty':
       return sql`${column(condition.field)} <> ''`
     case 'contains':
-      return contains(folded(condition.field), condition.text, bind)
+      return condition.field === 'title'
+        ? titleContains(condition.text, bind)
+        : sql`fold_text(${column(condition.field)}) like ${bind('text', patternOf(condition.text))} escape '\\'`
     case 'matches':
       return matches(column(condition.field), condition.pattern, bind)
     case 'one_of':
@@ -66,12 +72,9 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
 /** The fields of a task have the names of their columns. */
 const column = (field: TaskField): SQL => sql.raw(`item.${field}`)
 
-/** A title is kept folded. */
-const folded = (field: TaskField): SQL =>
-  field === 'title' ? sql`item.title_folded` : sql`fold_text(${column(field)})`
-
-const contains = (value: SQL, text: string, bind: Bind): SQL =>
-  matches(value, { text, hasOpenStart: true, hasOpenEnd: true }, bind)
+/** A title is kept folded, and has an index. */
+const titleContains = (text: string, bind: Bind): SQL =>
+  isPartOf(sql`item.title_folded`, text, bind('text', text), bind('text', patternOf(text)))
 
 const compare = (
   { field, operator }: { readonly field: TaskField; readonly operator: Comparison },
