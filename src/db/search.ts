@@ -13,7 +13,8 @@ export const hasPart = (text: SQL, part: string): Condition => ({
 /** The same with parameters of the caller's: `value` has the part, and `pattern` the pattern of it. */
 export const isPartOf = (text: SQL, part: string, value: SQL, pattern: SQL): SQL => {
   const has = sql`${text} like ${pattern} escape '\\'`
-  return hasPairs(part) ? sql`(pairs_of(${text}) @> pairs_of(${value}) and ${has})` : has
+  // In this order, for where the index is not used: to compare pairs takes much longer.
+  return hasPairs(part) ? sql`(${has} and pairs_of(${text}) @> pairs_of(${value}))` : has
 }
 
 /**
