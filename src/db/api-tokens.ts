@@ -66,7 +66,7 @@ export const selectApiTokens = (db: Database, principal: Principal, page: PageRe
       name: 'api_tokens',
       from: sql`api_tokens item`,
       seenBecause: (caller) => [allowsOwn('api_token.see', caller, sql`item`)],
-      conditions: [],
+      filters: [],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row) => apiTokenJson(row),

@@ -154,7 +154,7 @@ export const deleteAttachment = async (
 ): Promise<Outcome<unknown>> =>
   readOutcome(onlyRow(await remove(db, { id, ...callerOf(principal), if_match: ifMatch })))
 
-const filters = { task_id: filterBy('uuid', (value) => sql`item.task_id = ${value}`) }
+const fields = { task_id: filterBy('uuid', (value) => sql`item.task_id = ${value}`) }
 
 /** A page of a task's attachments, if the principal sees the task. */
 export const selectTaskAttachments = async (
@@ -169,7 +169,8 @@ export const selectTaskAttachments = async (
       name: 'attachments',
       from: sql`attachments item join tasks task on task.id = item.task_id`,
       seenBecause: (caller) => [allowsAttachment('attachment.see', caller, sql`item`, task)],
-      conditions: conditionsOf(filters, { task_id: taskId }),
+      conditions: conditionsOf(fields, { task_id: taskId }),
+      filters: [],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row) => attachmentJson(row),

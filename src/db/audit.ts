@@ -8,6 +8,7 @@ import {
   conditionsOf,
   createdAt,
   filterBy,
+  filterOneOf,
   newestFirst,
   type Page,
   type PageRequest,
@@ -107,10 +108,10 @@ export interface AuditFilter {
   readonly created_before?: string
 }
 
-const filters = {
-  actor_id: filterBy('uuid[]', (value) => sql`item.actor_id = any(${value})`),
-  user_id: filterBy('uuid[]', (value) => sql`item.user_id = any(${value})`),
-  action: filterBy('text[]', (value) => sql`item.action = any(${value})`),
+const filterFields = {
+  actor_id: filterOneOf('uuid', sql`item.actor_id`),
+  user_id: filterOneOf('uuid', sql`item.user_id`),
+  action: filterOneOf('text', sql`item.action`),
   created_after: filterBy('instant', (value) => sql`item.created_at > ${value}`),
   created_before: filterBy('instant', (value) => sql`item.created_at < ${value}`),
 } as const
@@ -128,7 +129,7 @@ export const selectAuditEvents = (
       name: 'audit_events',
       from: sql`audit_events item`,
       seenBecause: (caller) => [allowsAudit('audit.see', caller)],
-      conditions: conditionsOf(filters, filter),
+      filters: conditionsOf(filterFields, filter),
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row) => auditEventJson(row),

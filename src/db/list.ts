@@ -45,8 +45,6 @@ export interface Page {
 export interface Condition {
   /** Tells it from other conditions: statements with the same shape have the same text. */
   readonly shape: string
-  /** Whether the shape is of the caller's making, so that there is no end of others. */
-  readonly isFreeForm?: boolean
   readonly sql: SQL
   readonly values: Readonly<Record<string, unknown>>
 }
@@ -55,6 +53,13 @@ export interface Condition {
 export interface FilterField<T extends ParameterType> {
   readonly type: T
   readonly holds: (value: SQL) => SQL
+}
+
+/** A field that a list can be filtered by, with one value of several. */
+export interface FilterChoice<T extends 'text' | 'uuid'> {
+  readonly type: `${T}[]`
+  readonly one: T
+  readonly value: SQL
 }
 
 /** What a list can be filtered by without a value: it holds, or it does not. */
@@ -70,6 +75,13 @@ export const filterBy = <T extends ParameterType>(type: T, holds: (value: SQL) =
   holds,
 })
 
+/** Declares a filter with one value of several for an expression on the row `item`. */
+export const filterOneOf = <T extends 'text' | 'uuid'>(one: T, value: SQL): FilterChoice<T> => ({
+  type: `${one}[]`,
+  one,
+  value,
+})
+
 /** Declares a filter that is true or false, with a condition on the row `item` for each. */
 export const filterFlag = (holds: SQL, fails: SQL = sql`not (${holds})`): FilterFlag => ({
   type: 'flag',
@@ -77,7 +89,9 @@ export const filterFlag = (holds: SQL, fails: SQL = sql`not (${holds})`): Filter
   fails,
 })
 
-type FilterFields = Readonly<Record<string, FilterField<ParameterType> | FilterFlag>>
+type FilterFields = Readonly<
+  Record<string, FilterField<ParameterType> | FilterChoice<'text' | 'uuid'> | FilterFlag>
+>
 type FilterValues<F extends FilterFields> = {
   readonly [Name in keyof F]?: F[Name] extends { readonly type: infer T extends ParameterType }
     ? ParameterTypes[T]
@@ -87,21 +101,32 @@ type FilterValues<F extends FilterFields> = {
 /** The conditions of the filters that have a value. */
 export const conditionsOf = <F extends FilterFields>(fields: F, values: FilterValues<F>): Condition[] =>
   Object.entries(fields).flatMap(([name, field]) => {
-    const value = values[name]
-    if (value === undefined) return []
-    if (field.type === 'flag') {
-      return [
-        {
-          shape: `${name} ${JSON.stringify(value)}`,
-          sql: value === true ? field.holds : field.fails,
-          values: {},
-        },
-      ]
-    }
-    const parameterName = `by_${name}`
-    const condition = field.holds(parameter(parameterName, field.type))
-    return [{ shape: name, sql: condition, values: { [parameterName]: value } }]
+    const value: unknown = values[name]
+    return value === undefined ? [] : [conditionOf(name, field, value)]
   })
+
+const conditionOf = (name: string, field: FilterFields[string], value: unknown): Condition => {
+  const parameterName = `by_${name}`
+  if ('fails' in field)
+    return { shape: `${name} ${value === true}`, sql: value === true ? field.holds : field.fails, values: {} }
+  if ('holds' in field) {
+    const sql = field.holds(parameter(parameterName, field.type))
+    return { shape: name, sql, values: { [parameterName]: value } }
+  }
+  // An index has the order of what is behind a column that equals one value, and not of what equals one of several.
+  const [only, ...others] = value as readonly string[]
+  return only !== undefined && others.length === 0
+    ? {
+        shape: `${name} one`,
+        sql: sql`${field.value} = ${parameter(parameterName, field.one)}`,
+        values: { [parameterName]: only },
+      }
+    : {
+        shape: name,
+        sql: sql`${field.value} = any(${parameter(parameterName, field.type)})`,
+        values: { [parameterName]: value },
+      }
+}
 
 /** A field that a list can be sorted by. */
 export interface SortField {
@@ -123,8 +148,10 @@ export interface ListSource<Field extends string> {
   readonly from: SQL
   /** Why the caller sees a row: for each row that they see exactly one of these holds. */
   readonly seenBecause: (caller: CallerPlaceholders) => readonly SQL[]
-  /** All must hold. */
-  readonly conditions: readonly Condition[]
+  /** What holds for every row of the list, whoever asks and for what. */
+  readonly conditions?: readonly Condition[]
+  /** What the caller asks for; all must hold. */
+  readonly filters: readonly Condition[]
   readonly sortFields: Readonly<Record<Field, SortField>>
   /** By which fields the list is sorted; ties are broken by the id, in the direction of the last one. */
   readonly order: readonly SortBy<Field>[]
@@ -138,12 +165,14 @@ export interface ListSource<Field extends string> {
 
 const pageColumns = { items: 'text', near: 'text?', far: 'text?', total: 'int?' } as const
 
-/** A caller chooses among so many shapes that only the first ones are prepared: the driver forgets none. */
+/**
+ * What the caller filters by is planned anew each time: which index is best depends on the values, and the plan of a
+ * prepared statement that is to fit all of them reads the whole table for a rare one. Orders are many too, and the driver
+ * forgets no statement that it has prepared, so only the first ones are.
+ */
 const mostPrepared = 200
 let prepared = 0
 const statements = new LRUCache<string, Compiled & { readonly isPrepared: boolean }>({ max: 500 })
-/** Apart, so that they do not push out the others. None is prepared. */
-const freeForms = new LRUCache<string, Compiled & { readonly isPrepared: boolean }>({ max: 100 })
 
 /**
  * One page of a list as the principal sees it, in one statement: the items, where there is more, and the total if asked
@@ -159,7 +188,7 @@ export const selectPage = async <Field extends string>(
   const { position, limit, offset } = request
   const values = {
     ...source.values,
-    ...Object.fromEntries(source.conditions.flatMap((condition) => Object.entries(condition.values))),
+    ...Object.fromEntries(conditionsIn(source).flatMap((condition) => Object.entries(condition.values))),
     ...positionValues(position),
     caller: principal.userId,
     limit,
@@ -187,6 +216,11 @@ export const selectPage = async <Field extends string>(
   }
 }
 
+const conditionsIn = <Field extends string>({
+  conditions = [],
+  filters,
+}: ListSource<Field>): readonly Condition[] => [...conditions, ...filters]
+
 const positionValues = (position: Position | null): Readonly<Record<string, unknown>> =>
   position === null
     ? {}
@@ -211,19 +245,17 @@ const prepare = <Field extends string>(
   const shape = JSON.stringify([
     source.name,
     role,
-    source.conditions.map((condition) => condition.shape),
+    conditionsIn(source).map((condition) => condition.shape),
     source.order,
     position && [position.direction, position.values.map((value) => value === null)],
     includeTotal,
   ])
-  const isFreeForm = source.conditions.some((condition) => condition.isFreeForm)
-  const cache = isFreeForm ? freeForms : statements
-  const known = cache.get(shape)
+  const known = statements.get(shape)
   if (known !== undefined) return known
-  const isPrepared = !isFreeForm && prepared < mostPrepared
+  const isPrepared = source.filters.length === 0 && prepared < mostPrepared
   if (isPrepared) prepared += 1
   const compiled = { ...compile(pageStatement(source, role, request)), isPrepared }
-  cache.set(shape, compiled)
+  statements.set(shape, compiled)
   return compiled
 }
 
@@ -242,10 +274,11 @@ const limit = parameter('limit', 'int')
 const offset = parameter('offset', 'int')
 
 const pageStatement = <Field extends string>(
-  { from, seenBecause, conditions, sortFields, order, joined, json }: ListSource<Field>,
+  source: ListSource<Field>,
   role: Role,
   { position, includeTotal }: PageRequest,
 ): SQL => {
+  const { from, seenBecause, sortFields, order, joined, json } = source
   // The role is part of the shape and so a constant here: the planner sees which indexes can serve the condition.
   const caller = {
     caller: parameter('caller', 'uuid'),
@@ -270,7 +303,7 @@ const pageStatement = <Field extends string>(
   const idAscends = keys.at(-1)?.ascends ?? true
   const seen = seenBecause(caller)
   const matching = (reason: SQL): SQL =>
-    sql`from ${from} where ${conjunction([reason, ...conditions.map((condition) => condition.sql)])}`
+    sql`from ${from} where ${conjunction([reason, ...conditionsIn(source).map((condition) => condition.sql)])}`
 
   const columns = keys.map(({ value }, index) => sql`${value} as ${sort(index)}`)
   const inOrder = sql.join(

@@ -353,7 +353,7 @@ export const selectSessionRole = async (
 
 const session = sql.raw('session')
 
-const filters = {
+const flags = {
   live: filterFlag(sql`item.expires_at > now() and exists (
     select from refresh_tokens token
     where token.session_id = item.id and token.spent_at is null and token.expires_at > now())`),
@@ -367,7 +367,8 @@ export const selectSessions = (db: Database, principal: SessionPrincipal, page: 
       name: 'sessions',
       from: sql`sessions item`,
       seenBecause: (caller) => [allowsOwn('session.see', caller, sql`item`)],
-      conditions: conditionsOf(filters, { live: true }),
+      conditions: conditionsOf(flags, { live: true }),
+      filters: [],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row) => sessionJson(row, parameter('session_id', 'uuid')),

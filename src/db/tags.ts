@@ -120,7 +120,7 @@ export const selectTags = (
       name: 'tags',
       from: sql`tags item`,
       seenBecause: (caller) => allowsTagApart('tag.see', principal.role, caller, sql`item`),
-      conditions: q === undefined ? [] : [hasPart(sql`fold_text(item.name)`, foldSearch(q))],
+      filters: q === undefined ? [] : [hasPart(sql`fold_text(item.name)`, foldSearch(q))],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       joined: (rows, caller) =>

@@ -16,7 +16,7 @@ export const compileCondition = (condition: TaskCondition): Condition => {
     values[name] = value
     return parameter(name, type)
   }
-  return { shape: shapeOf(condition), isFreeForm: true, sql: holds(condition, bind), values }
+  return { shape: shapeOf(condition), sql: holds(condition, bind), values }
 }
 
 /** What makes the text: all but what is bound, of which a text counts by whether it has pairs. */

@@ -10,6 +10,7 @@ import {
   conditionsOf,
   createdAt,
   filterBy,
+  filterOneOf,
   filterFlag,
   newestFirst,
   type Page,
@@ -31,11 +32,11 @@ const carries = (tags: SQL): SQL =>
 const isOverdue = sql`item.due_at < now() and item.status in ('todo', 'in_progress')`
 
 /** What tasks are filtered by, beside what is searched for. */
-const filters = {
-  status: filterBy('text[]', (value) => sql`item.status = any(${value})`),
-  priority: filterBy('text[]', (value) => sql`item.priority = any(${value})`),
-  owner_id: filterBy('uuid[]', (value) => sql`item.owner_id = any(${value})`),
-  assignee_id: filterBy('uuid[]', (value) => sql`item.assignee_id = any(${value})`),
+const filterFields = {
+  status: filterOneOf('text', sql`item.status`),
+  priority: filterOneOf('text', sql`item.priority`),
+  owner_id: filterOneOf('uuid', sql`item.owner_id`),
+  assignee_id: filterOneOf('uuid', sql`item.assignee_id`),
   any_tag: filterBy('uuid[]', carries),
   // The first condition is there for the planner, which may then start from a tag that few tasks carry.
   all_tags: filterBy(
@@ -107,8 +108,8 @@ export const selectTasks = (
       seenBecause: isNarrowed
         ? usersTasks
         : (caller) => allowsTaskApart('task.see', principal.role, caller, item),
-      conditions: [
-        ...conditionsOf(filters, filter),
+      filters: [
+        ...conditionsOf(filterFields, filter),
         ...(search === undefined ? [] : [searchCondition(search)]),
         ...(condition === undefined ? [] : [compileCondition(condition)]),
       ],

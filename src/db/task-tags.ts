@@ -86,7 +86,7 @@ const seesTask = statement(
   (p) => sql`select from tasks task where id = ${p.task_id} and ${allowsTaskTag('task_tag.see', p, task)}`,
 )
 
-const filters = { task_id: filterBy('uuid', (value) => sql`task.id = ${value}`) }
+const fields = { task_id: filterBy('uuid', (value) => sql`task.id = ${value}`) }
 
 /** A page of a task's tags, if the principal sees the task. */
 export const selectTaskTags = async (
@@ -101,7 +101,8 @@ export const selectTaskTags = async (
       name: 'task_tags',
       from: sql`tags item join task_tags link on link.tag_id = item.id join tasks task on task.id = link.task_id`,
       seenBecause: (caller) => [allowsTaskTag('task_tag.see', caller, task)],
-      conditions: conditionsOf(filters, { task_id: taskId }),
+      conditions: conditionsOf(fields, { task_id: taskId }),
+      filters: [],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row) => tagJson(row),

@@ -18,7 +18,7 @@ import { userJson } from './json.ts'
 import {
   conditionsOf,
   createdAt,
-  filterBy,
+  filterOneOf,
   newestFirst,
   type Page,
   type PageRequest,
@@ -252,7 +252,7 @@ export interface UserFilter {
   readonly q?: string
 }
 
-const filters = { role: filterBy('text[]', (value) => sql`item.role = any(${value})`) }
+const filterFields = { role: filterOneOf('text', sql`item.role`) }
 const names = sql`fold_text(item.username || ' ' || item.display_name)`
 
 /** A page of the users that pass the filter, as the principal sees them. */
@@ -268,8 +268,8 @@ export const selectUsers = (
       name: 'users',
       from: sql`users item`,
       seenBecause: (caller) => [allowsUser('user.see', caller, sql`item`)],
-      conditions: [
-        ...conditionsOf(filters, filter),
+      filters: [
+        ...conditionsOf(filterFields, filter),
         ...(q === undefined ? [] : [hasPart(names, foldSearch(q))]),
       ],
       sortFields: { created_at: createdAt },

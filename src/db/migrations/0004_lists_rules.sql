@@ -8,54 +8,55 @@ RETURN replace(
   lower(normalize(regexp_replace(normalize(value, NFKD), '[\u0300-\u036f]', '', 'g'), NFKC) COLLATE "und-x-icu"),
   'ς', 'σ');
 --> statement-breakpoint
--- The words of a text with their positions. A script that puts no spaces between words (Chinese, Japanese, Korean, Thai,
--- Lao) is kept as pairs of neighbours, and the last character of a run alone.
-CREATE FUNCTION words_of(value text) RETURNS tsvector LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+-- The words of a folded text with their positions, in the syntax of a tsvector.
+CREATE FUNCTION spaced_words(folded text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 BEGIN ATOMIC
-  WITH words AS (
-    SELECT word, n
-    FROM regexp_split_to_table(fold_text(value) COLLATE "und-x-icu", '[^[:alnum:]]+') WITH ORDINALITY words (word, n)
-    WHERE word <> ''
-  ), lexemes AS (
-    SELECT left(word, 64) AS lexeme, n, 0::bigint AS run, 0::bigint AS place
-    FROM words WHERE word !~ '[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
-    UNION ALL
-    SELECT pair, n, run, place
-    FROM words,
-      LATERAL regexp_matches(word,
-        '[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]+|[^\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]+',
-        'g') WITH ORDINALITY runs (text, run),
-      LATERAL (
-        SELECT character || coalesce(lead(character) OVER (ORDER BY place), '') AS pair, place
-        FROM unnest(string_to_array(text[1], NULL)) WITH ORDINALITY characters (character, place)
-        WHERE text[1] ~ '^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
-        UNION ALL
-        SELECT left(text[1], 64), 1
-        WHERE text[1] !~ '^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
-      ) pairs
-    WHERE word ~ '[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
-  ), placed AS (
-    SELECT lexeme, row_number() OVER (ORDER BY n, run, place) AS place FROM lexemes
-  )
-  SELECT coalesce(string_agg('''' || lexeme || ''':' || least(place, 16383), ' '), '')::tsvector FROM placed;
+  SELECT string_agg('''' || left(word, 64) || ''':' || least(place, 16383), ' ')
+  FROM regexp_split_to_table(folded COLLATE "und-x-icu", '[^[:alnum:]]+') WITH ORDINALITY words (word, place)
+  WHERE word <> '';
 END;
 --> statement-breakpoint
--- Pairs of neighbouring characters, by which any part of a title is found.
-CREATE FUNCTION pairs_of(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+-- The same where a script puts no spaces between words (Chinese, Japanese, Korean, Thai, Lao): its runs are kept as pairs of
+-- neighbours, and the last character of a run alone.
+CREATE FUNCTION unspaced_words(folded text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 BEGIN ATOMIC
-  SELECT coalesce(array_agg(DISTINCT pair), '{}')
+  WITH runs AS (
+    SELECT match[1] AS run, run_place, word_place
+    FROM regexp_split_to_table(folded COLLATE "und-x-icu", '[^[:alnum:]]+') WITH ORDINALITY words (word, word_place),
+      LATERAL regexp_matches(word, '[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]+|[^\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]+', 'g') WITH ORDINALITY matches (match, run_place)
+  ), lexemes AS (
+    SELECT left(run, 64) AS lexeme, word_place, run_place, 0::bigint AS place
+    FROM runs WHERE run !~ '^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
+    UNION ALL
+    SELECT character || coalesce(lead(character) OVER (PARTITION BY word_place, run_place ORDER BY place), ''),
+      word_place, run_place, place
+    FROM runs, LATERAL unnest(string_to_array(run, NULL)) WITH ORDINALITY characters (character, place)
+    WHERE run ~ '^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
+  ), placed AS (
+    SELECT lexeme, row_number() OVER (ORDER BY word_place, run_place, place) AS place FROM lexemes
+  )
+  SELECT string_agg('''' || lexeme || ''':' || least(place, 16383), ' ') FROM placed;
+END;
+--> statement-breakpoint
+CREATE FUNCTION words_of(folded text) RETURNS tsvector LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN coalesce(CASE WHEN folded ~ '[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]' THEN unspaced_words(folded) ELSE spaced_words(folded) END, '')::tsvector;
+--> statement-breakpoint
+-- Pairs of neighbouring characters, by which any part of a text is found.
+CREATE FUNCTION pairs_of(folded text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT coalesce(array_agg(match[1]), '{}')
   FROM (
-    SELECT character || lead(character) OVER (ORDER BY place) AS pair
-    FROM unnest(string_to_array(value, NULL)) WITH ORDINALITY characters (character, place)
-  ) pairs
-  WHERE pair IS NOT NULL;
+    SELECT regexp_matches(folded, '..', 'g')
+    UNION ALL
+    SELECT regexp_matches(substr(folded, 2), '..', 'g')
+  ) matches (match);
 END;
 --> statement-breakpoint
 -- A trigger and not generated columns, which tasks_touch could not compare.
 CREATE FUNCTION index_task_text() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.title_folded := fold_text(NEW.title);
-  NEW.search := setweight(words_of(NEW.title), 'A') || setweight(words_of(NEW.description), 'D');
+  NEW.search := setweight(words_of(NEW.title_folded), 'A') || setweight(words_of(fold_text(NEW.description)), 'D');
   RETURN NEW;
 END $$;
 --> statement-breakpoint
@@ -68,7 +69,7 @@ CREATE TRIGGER tasks_text_changed BEFORE UPDATE ON tasks FOR EACH ROW
 ALTER TABLE tasks DISABLE TRIGGER tasks_touch;
 --> statement-breakpoint
 UPDATE tasks SET title_folded = fold_text(title),
-  search = setweight(words_of(title), 'A') || setweight(words_of(description), 'D');
+  search = setweight(words_of(fold_text(title)), 'A') || setweight(words_of(fold_text(description)), 'D');
 --> statement-breakpoint
 ALTER TABLE tasks ENABLE TRIGGER tasks_touch;
 --> statement-breakpoint
