@@ -10,6 +10,7 @@ export interface ParameterTypes {
   'text?': string | null
   int: number
   int8: number
+  'int8?': number | null
   real: string
   float8: number
   bool: boolean
@@ -56,6 +57,7 @@ const postgresTypes: Record<ParameterType, string> = {
   'text?': 'text',
   int: 'int',
   int8: 'bigint',
+  'int8?': 'bigint',
   real: 'real',
   float8: 'float8',
   bool: 'bool',
