@@ -481,7 +481,7 @@ export interface paths {
         };
         /**
          * Get a task
-         * @description Its owner, its assignee and administrators see a task.
+         * @description Its owner, its assignee and administrators see a task. The `ETag` of an answer with more in it, by `expand`, is one for `If-None-Match`: for `If-Match`, take that of the task alone.
          */
         get: operations["getTask"];
         /**
@@ -872,11 +872,16 @@ export interface components {
          */
         TaskStatus: "todo" | "in_progress" | "done" | "cancelled";
         /**
+         * @description What a read of tasks can bring along.
+         * @enum {string}
+         */
+        TaskExpansion: "owner" | "assignee" | "attachments";
+        /**
          * @description How important a task is.
          * @enum {string}
          */
         TaskPriority: "none" | "low" | "medium" | "high" | "urgent";
-        /** @description Something to be done. */
+        /** @description Something to be done. `owner`, `assignee` (if there is one) and `attachments` are there if `expand` asks for them. */
         Task: {
             /**
              * Format: uuid
@@ -912,6 +917,10 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             updated_at: string;
+            owner?: components["schemas"]["User"];
+            assignee?: components["schemas"]["User"];
+            /** @description The newest 20, the newest first; `attachment_count` says how many there are. */
+            attachments?: components["schemas"]["Attachment"][];
         };
         /** @description A page of tasks. */
         TaskList: {
@@ -2009,6 +2018,32 @@ export interface components {
          * @example release
          */
         TagSearch: string;
+        /**
+         * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
+         * @example [
+         *       "owner",
+         *       "assignee"
+         *     ]
+         */
+        TaskExpand: components["schemas"]["TaskExpansion"][];
+        /**
+         * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
+         *
+         *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
+         *
+         *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case.
+         *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
+         *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
+         *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.
+         *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (its start in UTC), `now`, or a time from now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list have the same `now`: that of its first one.
+         *     * `attachment_count`, `version`: all comparisons.
+         *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
+         *     * A word alone, or several in quotes, is searched for in title and description.
+         *
+         *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
+         * @example status = todo AND due_at < now+7d
+         */
+        TaskFilter: string;
         /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
         IdempotencyKey: string;
         /** @description What the content of the request must hash to (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`; `sha-512` will do too, or both. Digests by other algorithms beside them are passed over. */
@@ -3128,6 +3163,32 @@ export interface operations {
                  * @example -priority,due_at
                  */
                 sort?: components["parameters"]["TaskSort"];
+                /**
+                 * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
+                 *
+                 *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
+                 *
+                 *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case.
+                 *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
+                 *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
+                 *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (its start in UTC), `now`, or a time from now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list have the same `now`: that of its first one.
+                 *     * `attachment_count`, `version`: all comparisons.
+                 *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
+                 *     * A word alone, or several in quotes, is searched for in title and description.
+                 *
+                 *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
+                 * @example status = todo AND due_at < now+7d
+                 */
+                filter?: components["parameters"]["TaskFilter"];
+                /**
+                 * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
+                 * @example [
+                 *       "owner",
+                 *       "assignee"
+                 *     ]
+                 */
+                expand?: components["parameters"]["TaskExpand"];
             };
             header?: never;
             path: {
@@ -3252,6 +3313,32 @@ export interface operations {
                  * @example -priority,due_at
                  */
                 sort?: components["parameters"]["TaskSort"];
+                /**
+                 * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
+                 *
+                 *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
+                 *
+                 *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case.
+                 *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
+                 *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
+                 *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (its start in UTC), `now`, or a time from now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list have the same `now`: that of its first one.
+                 *     * `attachment_count`, `version`: all comparisons.
+                 *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
+                 *     * A word alone, or several in quotes, is searched for in title and description.
+                 *
+                 *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
+                 * @example status = todo AND due_at < now+7d
+                 */
+                filter?: components["parameters"]["TaskFilter"];
+                /**
+                 * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
+                 * @example [
+                 *       "owner",
+                 *       "assignee"
+                 *     ]
+                 */
+                expand?: components["parameters"]["TaskExpand"];
             };
             header?: never;
             path?: never;
@@ -3308,7 +3395,16 @@ export interface operations {
     };
     getTask: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
+                 * @example [
+                 *       "owner",
+                 *       "assignee"
+                 *     ]
+                 */
+                expand?: components["parameters"]["TaskExpand"];
+            };
             header?: {
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];

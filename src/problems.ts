@@ -2,7 +2,10 @@ import { HashQueueFull } from './auth/passwords.ts'
 import { QuotaExceeded } from './db/attachments.ts'
 import { ConstraintViolation, DatabaseUnavailable } from './db/errors.ts'
 import { IdempotencyKeyReused } from './db/idempotency.ts'
+import { FilterError } from './domain/filter-expression.ts'
 import type { Outcome, Refusal } from './domain/outcome.ts'
+import { type Principal, scopeRefuses } from './domain/permissions.ts'
+import type { Scope } from './domain/scopes.ts'
 import { leaseSeconds } from './domain/uploads.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage/storage.ts'
 import { ImageTooLarge, ThumbnailQueueFull, UnsupportedImage } from './thumbnailer.ts'
@@ -305,6 +308,11 @@ export const problems = {
       'due_at must not be before start_at.',
       at('/due_at', 'must not be before start_at'),
     ),
+  invalidFilter: ({ at: position, found, expected }: FilterError) =>
+    problems.invalidField(
+      '/filter',
+      `is wrong at character ${position}: found ${shorten(found)}, expected ${expected}`,
+    ),
   cursorWithOffset: () =>
     new Problem(
       'invalid_request',
@@ -483,6 +491,9 @@ export const problems = {
     new Problem('insufficient_storage', 'There is no room for this file.', { cause }),
 } as const
 
+/** As much of what a client wrote as a message can hold. */
+const shorten = (text: string): string => (text.length > 50 ? `${text.slice(0, 50).toWellFormed()}…` : text)
+
 const refusals: Record<Refusal['outcome'], () => Problem> = {
   missing: problems.notFound,
   forbidden: problems.forbidden,
@@ -497,6 +508,12 @@ const refusals: Record<Refusal['outcome'], () => Problem> = {
 export const expectDone = <T>(result: Outcome<T>): T => {
   if (result.outcome === 'done') return result.value
   throw refusals[result.outcome]()
+}
+
+/** Requires of an API token more scopes than those of the operation, for what the caller asks for beside it. */
+export const expectScopes = (scopes: readonly Scope[], { credential }: Principal): void => {
+  const missing = scopes.find((scope) => scopeRefuses(scope, credential))
+  if (missing !== undefined) throw problems.insufficientScope(missing)
 }
 
 /** What a violated constraint of the schema means to the client who caused it. */
@@ -530,6 +547,7 @@ export const problemOf = (error: unknown): Problem => {
   if (error instanceof Problem) return error
   if (error instanceof ConstraintViolation)
     return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
+  if (error instanceof FilterError) return problems.invalidFilter(error)
   if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
   if (error instanceof QuotaExceeded) return problems.quotaExceeded(error)
