@@ -3,6 +3,7 @@ import { lstat, mkdir, open, opendir, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { expectKey, isKey, newKey } from './keys.ts'
+import { openContent } from './send-file.ts'
 import { destroy, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { Storage, StoredFile } from './storage.ts'
@@ -42,7 +43,7 @@ export async function diskStorage(folder: string): Promise<Storage> {
 
     async open(key, range) {
       const handle = await openStored(key, pathOf(root, key))
-      return handle.createReadStream(range)
+      return openContent(handle, range)
     },
 
     async remove(key) {
