@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parse } from 'yaml'
+import { load } from 'js-yaml'
 import manifest from '../package.json' with { type: 'json' }
 import { findBreaking, findOasdiff, judge } from './compatibility.ts'
 
@@ -36,7 +36,7 @@ interface Document {
   }
 }
 
-const read = (file: string): Document => parse(readFileSync(file, 'utf8')) as Document
+const read = (file: string): Document => load(readFileSync(file, 'utf8')) as Document
 
 /** Changes whose effect on clients is known, so that a tool that sees nothing, or everything, is found out. */
 const knownChanges: readonly {

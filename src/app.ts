@@ -22,6 +22,7 @@ import { systemHandlers } from './handlers/system.ts'
 import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
 import { taskHandlers } from './handlers/tasks.ts'
+import { thumbnailHandlers } from './handlers/thumbnails.ts'
 import { userHandlers } from './handlers/users.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
@@ -38,7 +39,8 @@ import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './htt
 import { withoutBase } from './http/url.ts'
 import { largestBody, problemOf } from './problems.ts'
 import type { Storage } from './storage/storage.ts'
-import { startSweeper, uploadTimeout } from './sweeper.ts'
+import { startSweeper, type SweepTimes, uploadTimeout } from './sweeper.ts'
+import type { Thumbnailer } from './thumbnailer.ts'
 
 /** What an app is made of; a test passes its own. */
 export interface AppDeps {
@@ -50,6 +52,7 @@ export interface AppDeps {
     | 'corsOrigins'
     | 'logLevel'
     | 'attachmentMaxBytes'
+    | 'attachmentQuotaBytes'
     | 'auditDays'
     | 'rateLimit'
     | 'rateLimitSignIn'
@@ -63,9 +66,11 @@ export interface AppDeps {
   readonly db: Database
   readonly storage: Storage
   readonly passwords: PasswordHasher
+  readonly thumbnailer: Thumbnailer
   readonly openMailer: OpenMailer
   /** The usual ones, unless a test has less time. */
   readonly timeLimits?: TimeLimits
+  readonly sweepTimes?: SweepTimes
 }
 
 /** Builds the service, ready to listen or to be asked by `inject`. Closing it leaves the database open. */
@@ -75,8 +80,10 @@ export const buildApp = async ({
   db: silentDb,
   storage,
   passwords,
+  thumbnailer,
   openMailer,
   timeLimits = usualLimits,
+  sweepTimes,
 }: AppDeps): Promise<FastifyInstance> => {
   const contract = loadContract()
   const publicUrl = config.publicUrl ?? ''
@@ -135,12 +142,19 @@ export const buildApp = async ({
   const paging = createPaging(deriveKeys(secrets, 'cursor'), publicUrl)
   // Hooks of this kind run the last one first, and the sweeper uses the storage.
   app.addHook('onClose', () => storage.close())
-  const sweeper = startSweeper({ db, storage, secondFactorKeys, auditDays: config.auditDays, log: app.log })
+  const sweeper = startSweeper({
+    db,
+    storage,
+    secondFactorKeys,
+    auditDays: config.auditDays,
+    log: app.log,
+    times: sweepTimes,
+  })
   app.addHook('onClose', () => sweeper.close())
   const mailer = openMailer(app.log)
   app.addHook('onClose', () => mailer.close())
 
-  const { attachmentMaxBytes } = config
+  const { attachmentMaxBytes, attachmentQuotaBytes } = config
   const handlers = {
     ...authHandlers({
       db,
@@ -158,7 +172,8 @@ export const buildApp = async ({
     ...auditHandlers({ db, paging }),
     ...userHandlers({ db, paging, passwords, credentials, sweeper }),
     ...taskHandlers({ db, paging, sweeper }),
-    ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes }),
+    ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
+    ...thumbnailHandlers({ db, storage, thumbnailer }),
     ...tagHandlers({ db, paging }),
     ...taskTagHandlers({ db, paging }),
     ...systemHandlers({ contract, db, storage }),

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { parse } from 'yaml'
+import { load } from 'js-yaml'
 import type { operations } from '../generated/openapi.ts'
 import { isPermission, type Permission } from './domain/permissions.ts'
 import { isRequiredScope, type RequiredScope } from './domain/scopes.ts'
@@ -41,14 +41,18 @@ type Json = Readonly<Record<string, unknown>>
 
 const methods = new Set(['get', 'put', 'post', 'patch', 'delete'])
 
+let loaded: Contract | undefined
+
 /**
- * Reads openapi.yaml.
+ * The contract of openapi.yaml, which a process reads once.
  *
  * @throws Error when an operation lacks what the service enforces from it
  */
-export const loadContract = (): Contract => {
+export const loadContract = (): Contract => (loaded ??= readContract())
+
+const readContract = (): Contract => {
   const yaml = readFileSync(new URL('../openapi.yaml', import.meta.url))
-  const document = asObject(parse(yaml.toString()))
+  const document = asObject(load(yaml.toString()))
   const found = Object.entries(asObject(document.paths)).flatMap(([path, item]) =>
     Object.entries(asObject(item))
       .filter(([method]) => methods.has(method))

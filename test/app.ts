@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import t, { type Test } from 'tap'
-import { parse as parseYaml } from 'yaml'
+import { load as parseYaml } from 'js-yaml'
 import { newId } from '../src/db/ids.ts'
 import { largestBody, problemTypes } from '../src/problems.ts'
 import type { SeenResponse } from './fixture/contract-check.ts'

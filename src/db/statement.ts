@@ -10,6 +10,7 @@ export interface ParameterTypes {
   'text?': string | null
   int: number
   int8: number
+  'int8?': number | null
   real: string
   bool: boolean
   instant: string
@@ -55,6 +56,7 @@ const postgresTypes: Record<ParameterType, string> = {
   'text?': 'text',
   int: 'int',
   int8: 'bigint',
+  'int8?': 'bigint',
   real: 'real',
   bool: 'bool',
   instant: 'timestamptz',
