@@ -492,7 +492,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a task
-         * @description Deletes the task with its attachments, their bytes included. For its owner and administrators.
+         * @description Moves the task to the trash with its tags and attachments, from where it can be brought back for 30 days, unless the operator has chosen another time. Until then it is nowhere else, and its attachments count towards quotas. For its owner and administrators.
          */
         delete: operations["deleteTask"];
         options?: never;
@@ -502,6 +502,70 @@ export interface paths {
          * @description A JSON merge patch: fields that are left out stay as they are, and null clears `start_at`, `due_at` or `assignee_id`. `completed_at` follows the status.
          */
         patch: operations["updateTask"];
+        trace?: never;
+    };
+    "/trash": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the trash
+         * @description The deleted tasks that you own; those of everybody for an administrator. Each is deleted for good 30 days after it was deleted, unless the operator has chosen another time.
+         */
+        get: operations["listTrash"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/trash/{task_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a task in the trash
+         * @description Its owner and administrators see it.
+         */
+        get: operations["getTrashedTask"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a task for good
+         * @description Deletes a task in the trash with its attachments, their bytes included. This cannot be undone.
+         */
+        delete: operations["deleteTrashedTask"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/trash/{task_id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore a task
+         * @description Takes a task out of the trash with its tags and attachments. It is at its old address again, with another ETag.
+         */
+        post: operations["restoreTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/tasks/{task_id}/attachments": {
@@ -842,6 +906,53 @@ export interface components {
         /** @description A page of tasks. */
         TaskList: {
             items: components["schemas"]["Task"][];
+            /** @description Where the next page begins; null on the last. */
+            next_cursor: string | null;
+            /** @description Counted when asked for. */
+            total: number | null;
+        };
+        /** @description A task in the trash. */
+        TrashedTask: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            title: string;
+            description: string;
+            status: components["schemas"]["TaskStatus"];
+            priority: components["schemas"]["TaskPriority"];
+            /** Format: date-time */
+            start_at: string | null;
+            /**
+             * Format: date-time
+             * @description Not before start_at.
+             */
+            due_at: string | null;
+            /**
+             * Format: date-time
+             * @description When the status became done; null in any other status.
+             */
+            completed_at: string | null;
+            /** Format: uuid */
+            owner_id: string;
+            /** Format: uuid */
+            assignee_id: string | null;
+            /** @description By name */
+            tags: components["schemas"]["Tag"][];
+            attachment_count: number;
+            /** @description Moves with every change, to its tags and attachments too. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+            /** Format: date-time */
+            deleted_at: string;
+        };
+        /** @description A page of the trash. */
+        TrashedTaskList: {
+            items: components["schemas"]["TrashedTask"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
             /** @description Counted when asked for. */
@@ -2840,7 +2951,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The task is gone. */
+            /** @description The task is in the trash. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -2888,6 +2999,148 @@ export interface operations {
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];
             422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listTrash: {
+        parameters: {
+            query?: {
+                /**
+                 * @description How many items to answer with. More than 200 is refused, not clamped.
+                 * @example 20
+                 */
+                limit?: components["parameters"]["Limit"];
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                offset?: components["parameters"]["Offset"];
+                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /**
+                 * @description Count everything that matches, in `total`.
+                 * @example true
+                 */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the trash. */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrashedTaskList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getTrashedTask: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The task's id.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The task, which is in the trash. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrashedTask"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteTrashedTask: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The task's id.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The task is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    restoreTask: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The task's id.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TaskRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };

@@ -22,6 +22,7 @@ import { systemHandlers } from './handlers/system.ts'
 import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
 import { taskHandlers } from './handlers/tasks.ts'
+import { trashHandlers } from './handlers/trash.ts'
 import { userHandlers } from './handlers/users.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
@@ -51,6 +52,7 @@ export interface AppDeps {
     | 'logLevel'
     | 'attachmentMaxBytes'
     | 'auditDays'
+    | 'trashDays'
     | 'rateLimit'
     | 'rateLimitSignIn'
     | 'rateLimitRefresh'
@@ -135,7 +137,8 @@ export const buildApp = async ({
   const paging = createPaging(deriveKeys(secrets, 'cursor'), publicUrl)
   // Hooks of this kind run the last one first, and the sweeper uses the storage.
   app.addHook('onClose', () => storage.close())
-  const sweeper = startSweeper({ db, storage, secondFactorKeys, auditDays: config.auditDays, log: app.log })
+  const { auditDays, trashDays } = config
+  const sweeper = startSweeper({ db, storage, secondFactorKeys, auditDays, trashDays, log: app.log })
   app.addHook('onClose', () => sweeper.close())
   const mailer = openMailer(app.log)
   app.addHook('onClose', () => mailer.close())
@@ -157,7 +160,8 @@ export const buildApp = async ({
     ...secondFactorHandlers({ db, checkPassword, attemptKeys, secondFactorKeys }),
     ...auditHandlers({ db, paging }),
     ...userHandlers({ db, paging, passwords, credentials, sweeper }),
-    ...taskHandlers({ db, paging, sweeper }),
+    ...taskHandlers({ db, paging }),
+    ...trashHandlers({ db, paging, sweeper }),
     ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes }),
     ...tagHandlers({ db, paging }),
     ...taskTagHandlers({ db, paging }),

@@ -81,6 +81,8 @@ export interface Config {
   readonly attachmentMaxBytes: number
   /** Days for which the audit trail is kept. */
   readonly auditDays: number
+  /** Days for which a deleted task stays in the trash. */
+  readonly trashDays: number
   /** Whether requests are limited; the numbers below are requests per minute. */
   readonly rateLimit: Switch
   /** Of one network: attempts to sign in. */
@@ -172,6 +174,7 @@ const variables: Variables = {
     example: '52428800',
   },
   auditDays: { name: 'AUDIT_DAYS', fallback: 365, parse: parseDayCount, example: '365' },
+  trashDays: { name: 'TRASH_DAYS', fallback: 30, parse: parseDayCount, example: '30' },
   rateLimit: { name: 'RATE_LIMIT', fallback: 'on', parse: oneOf(switches), example: 'off' },
   rateLimitSignIn: { name: 'RATE_LIMIT_SIGN_IN', fallback: 10, parse: parseRequestCount, example: '10' },
   rateLimitRefresh: { name: 'RATE_LIMIT_REFRESH', fallback: 30, parse: parseRequestCount, example: '30' },
@@ -237,6 +240,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     logLevel: read('logLevel'),
     attachmentMaxBytes: read('attachmentMaxBytes'),
     auditDays: read('auditDays'),
+    trashDays: read('trashDays'),
     rateLimit: read('rateLimit'),
     rateLimitSignIn: read('rateLimitSignIn'),
     rateLimitRefresh: read('rateLimitRefresh'),

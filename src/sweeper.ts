@@ -6,6 +6,7 @@ import type { Database } from './db/client.ts'
 import { deleteFileDeletions, selectFileDeletions, selectUnreferenced } from './db/files.ts'
 import { removeExpiredKeys } from './db/idempotency.ts'
 import { removeExpiredOneTimeTokens, removeExpiredSessions } from './db/sessions.ts'
+import { removeOldTrash } from './db/trash.ts'
 import type { KeyRing } from './domain/key-ring.ts'
 import type { Storage } from './storage/storage.ts'
 
@@ -23,6 +24,8 @@ interface SweeperDeps {
   readonly secondFactorKeys: KeyRing
   /** For how long the audit trail is kept. */
   readonly auditDays: number
+  /** For how long a deleted task can be brought back. */
+  readonly trashDays: number
   readonly log: FastifyBaseLogger
 }
 
@@ -75,7 +78,9 @@ export const sweep = async ({
   storage,
   secondFactorKeys,
   auditDays,
+  trashDays,
 }: Omit<SweeperDeps, 'log'>): Promise<void> => {
+  await removeOldTrash(db, trashDays)
   await removeDeletedFiles(db, storage)
   await removeOrphans(db, storage)
   await storage.removeAbandoned(new Date(Date.now() - graceTime))

@@ -52,6 +52,9 @@ const rules: Readonly<Record<string, Rule>> = {
   'task.create': { see: signedIn, may: signedIn },
   'task.change': { see: whoSeeTheTask, may: whoSeeTheTask },
   'task.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
+  'trash.see': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
+  'trash.restore': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
+  'trash.delete': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
   'attachment.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'attachment.add': { see: whoSeeTheTask, may: whoSeeTheTask },
   'attachment.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
@@ -104,6 +107,11 @@ const declared: Readonly<Record<OperationId, readonly [RequiredScope, Permission
   replaceTask: ['tasks:write', 'task.change'],
   updateTask: ['tasks:write', 'task.change'],
   deleteTask: ['tasks:write', 'task.delete'],
+
+  listTrash: ['tasks:read', 'trash.see'],
+  getTrashedTask: ['tasks:read', 'trash.see'],
+  restoreTask: ['tasks:write', 'trash.restore'],
+  deleteTrashedTask: ['tasks:write', 'trash.delete'],
 
   listTaskAttachments: ['attachments:read', 'attachment.see'],
   addTaskAttachment: ['attachments:write', 'attachment.add'],
@@ -204,6 +212,16 @@ const ofLink = ({ task, tag }: World) => ({ params: { task_id: task.id, tag_id: 
 const ofAttachment = ({ attachment }: World) => ({ params: { attach_id: attachment.id } })
 const ofOwner = ({ people }: World) => ({ params: { user_id: people.owner.id } })
 
+/** Another task of the owner's with the same assignee, which is in the trash. */
+const ofTrashedTask = async ({ people: { owner, assignee } }: World) => {
+  const { token } = owner
+  const body = { title: 'Deleted', assignee_id: assignee.id }
+  const { id } = (await service.expect('createTask', 201, { token, body })).body
+  const params = { task_id: id }
+  await service.expect('deleteTask', 204, { token, params })
+  return { params }
+}
+
 const newUser = () => {
   const username = unique()
   return { username, email: `${username}@example.com`, password: 'a good password' }
@@ -246,7 +264,7 @@ const allScopes: readonly Scope[] = [
 
 /** The id of the newest item of a list of the owner's. */
 const newestOf =
-  (operation: 'listSessions' | 'listApiTokens') =>
+  (operation: 'listSessions' | 'listApiTokens' | 'listTrash') =>
   async ({ people: { owner } }: World): Promise<string> => {
     const { body } = await service.expect(operation, 200, { token: owner.token })
     return body.items[0]?.id ?? ''
@@ -423,7 +441,10 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
       request: async () => ({ body: { title: 'Yours', owner_id: (await service.register(unique())).id } }),
     },
   ],
-  getTask: [{ request: ofTask }],
+  getTask: [
+    { request: ofTask },
+    { what: 'that is in the trash', rule: { see: [], may: [] }, request: ofTrashedTask },
+  ],
   replaceTask: [
     { request: (world) => ({ ...ofTask(world), body: { title: 'Replaced' } }) },
     {
@@ -449,7 +470,26 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
       request: (world) => ({ ...ofTask(world), body: { owner_id: world.people.assignee.id } }),
     },
   ],
-  deleteTask: [{ request: ofTask }],
+  deleteTask: [
+    { request: ofTask },
+    { what: 'that is in the trash', rule: { see: [], may: [] }, request: ofTrashedTask },
+  ],
+
+  listTrash: [
+    {
+      async request(world) {
+        await ofTrashedTask(world)
+        return {}
+      },
+      lists: newestOf('listTrash'),
+    },
+  ],
+  getTrashedTask: [
+    { request: ofTrashedTask },
+    { what: 'that is not in the trash', rule: { see: [], may: [] }, request: ofTask },
+  ],
+  restoreTask: [{ request: ofTrashedTask }],
+  deleteTrashedTask: [{ request: ofTrashedTask }],
 
   listTaskAttachments: [{ request: ofTask }],
   addTaskAttachment: [{ request: (world) => ({ ...ofTask(world), body: fileForm('more') }) }],
@@ -528,7 +568,7 @@ const snapshot = async (world: World): Promise<unknown> => {
     const { status, headers, body } = await service.call(operation, { token, ...request })
     return [operation, status, headers.get('etag'), body]
   }
-  const totalOf = async (operation: 'listUsers' | 'listTasks' | 'listTags') =>
+  const totalOf = async (operation: 'listUsers' | 'listTasks' | 'listTags' | 'listTrash') =>
     (await service.expect(operation, 200, { token, query: { include_total: true, limit: 1 } })).body.total
   return Promise.all([
     read('getTask', ofTask(world)),
@@ -541,6 +581,7 @@ const snapshot = async (world: World): Promise<unknown> => {
     totalOf('listUsers'),
     totalOf('listTasks'),
     totalOf('listTags'),
+    totalOf('listTrash'),
     service.deps.db.run(selectAccess, [world.people.owner.id]),
   ])
 }

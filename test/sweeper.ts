@@ -12,7 +12,13 @@ const folder = await mkdtemp(join(tmpdir(), 'taskwright-sweep-'))
 const storage = await diskStorage(folder)
 const service = await startService(t, { storage })
 const { db, secrets } = service.deps
-const round = { db, storage, secondFactorKeys: deriveKeys(secrets, 'second-factor'), auditDays: 365 }
+const round = {
+  db,
+  storage,
+  secondFactorKeys: deriveKeys(secrets, 'second-factor'),
+  auditDays: 365,
+  trashDays: 30,
+}
 const { token } = await service.register('ada')
 t.teardown(() => rm(folder, { recursive: true, force: true }))
 

@@ -45,13 +45,20 @@ export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, ro
 export const allowsAudit = (permission: Permission, caller: CallerPlaceholders): SQL =>
   allowed(permission, { admin: caller.is_admin })
 
-/** May the caller do this to the task in row `task`? The fragment for "visible tasks" is that of `task.see`. */
-export const allowsTask = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
-  allowed(permission, {
+/**
+ * May the caller do this to the task in row `task`? The fragment for "visible tasks" is that of `task.see`, for the
+ * trash that of `trash.see`; no task passes both.
+ */
+export const allowsTask = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL => {
+  const condition = allowed(permission, {
     owner: sql`${task}.owner_id = ${caller.caller}`,
     assignee: sql`${task}.assignee_id = ${caller.caller}`,
     admin: caller.is_admin,
   })
+  if (permission === 'task.see') return sql`(${task}.deleted_at is null and ${condition})`
+  if (permission === 'trash.see') return sql`(${task}.deleted_at is not null and ${condition})`
+  return condition
+}
 
 /** May the caller do this to the attachment in row `attachment` of the task in row `task`? */
 export const allowsAttachment = (

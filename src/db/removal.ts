@@ -16,6 +16,8 @@ export type Removal = (
 
 interface Removable {
   readonly table: 'tasks' | 'tags'
+  /** Where the row goes: to the trash, which it can be brought back from, or away for good. */
+  readonly to: 'trash' | 'nowhere'
   readonly see: Permission
   readonly remove: Permission
   readonly allows: (permission: Permission, caller: CallerPlaceholders, row: SQL) => SQL
@@ -23,10 +25,15 @@ interface Removable {
   readonly etag: (row: SQL) => SQL
 }
 
-/** Prepares the deletion of a table's rows. What belongs to a row follows by its foreign keys and triggers. */
-export const prepareRemoval = ({ table, see, remove, allows, etag }: Removable): Removal => {
+/**
+ * Prepares the deletion of a table's rows. What belongs to a row stays with it in the trash, and goes with it by its
+ * foreign keys and triggers.
+ */
+export const prepareRemoval = ({ table, to, see, remove, allows, etag }: Removable): Removal => {
   const name = sql.raw(table)
   const target = sql`target`
+  const removal =
+    to === 'trash' ? sql`update ${name} set deleted_at = now() from` : sql`delete from ${name} using`
   const run = statement(
     { id: 'uuid', ...callerParameters, ...ifMatchParameter },
     { outcome: 'text' },
@@ -36,7 +43,7 @@ export const prepareRemoval = ({ table, see, remove, allows, etag }: Removable):
       ), checked as (
         select id, ${checkedOutcome(allows(remove, p, target), etag(target), p.if_match)} as outcome from target
       ), removed as (
-        delete from ${name} using checked where ${name}.id = checked.id and checked.outcome = 'done'
+        ${removal} checked where ${name}.id = checked.id and checked.outcome = 'done'
       )
       select outcome from checked`,
   )

@@ -215,11 +215,19 @@ export const tasks = pgTable(
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().defaultNow(),
+    /** When it was moved to the trash; null when it is not there. */
+    deleted_at: instant('deleted_at'),
   },
   (t) => [
     index('tasks_newest').on(t.created_at.desc(), t.id.desc()),
     index('tasks_owner_newest').on(t.owner_id, t.created_at.desc(), t.id.desc()),
     index('tasks_assignee_newest').on(t.assignee_id, t.created_at.desc(), t.id.desc()),
+    index('tasks_trash')
+      .on(t.deleted_at.desc(), t.id.desc())
+      .where(sql`${t.deleted_at} is not null`),
+    index('tasks_owner_trash')
+      .on(t.owner_id, t.deleted_at.desc(), t.id.desc())
+      .where(sql`${t.deleted_at} is not null`),
     check('tasks_status_known', sql`${t.status} in ('todo', 'in_progress', 'done', 'cancelled')`),
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
     check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at}`),

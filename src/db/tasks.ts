@@ -18,7 +18,7 @@ import { type Page, type PageRequest, selectPage } from './list.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsTag, allowsTask, callerOf, callerParameters } from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
-import { onlyRow, type Placeholders, statement } from './statement.ts'
+import { onlyRow, type Placeholders, type Row, statement } from './statement.ts'
 
 /** A task as it is answered with: its JSON text and the version that this text shows. */
 export interface TaskRow {
@@ -45,7 +45,9 @@ export type TaskChange = Partial<Omit<NewTask, 'tag_ids'>>
 const taskColumns = { json: 'text', version: 'int' } as const
 
 const task = sql.raw('task')
-const etagOf = (row: SQL): SQL => sql`${row}.version::text`
+
+/** A task's entity tag, without its quotes. */
+export const etagOf = (row: SQL): SQL => sql`${row}.version::text`
 
 const selectVisible = statement(
   { id: 'uuid', ...callerParameters },
@@ -163,9 +165,12 @@ const patched = (patch: SQL, column: string, type: string): SQL => {
   return sql`case when ${patch} ? ${name} then (${patch} ->> ${name})::${sql.raw(type)} else task.${sql.raw(column)} end`
 }
 
+/** What a statement answers with that changed a task; `is_current` when it did not have to wait for another one. */
+export const changedColumns = { outcome: 'text', json: 'text?', version: 'int?', is_current: 'bool' } as const
+
 const update = statement(
   { id: 'uuid', patch: 'json', ...callerParameters, ...ifMatchParameter },
-  { outcome: 'text', json: 'text?', version: 'int?', is_current: 'bool' },
+  changedColumns,
   (p) => sql`
     with before as (
       select version from tasks where id = ${p.id}
@@ -201,11 +206,23 @@ const update = statement(
 )
 
 /**
- * Changes a task. `ifMatch` holds the ETags that will do, null for any.
- *
- * A statement that had to wait for another one changes the newest row but sees other tables as they were when it
- * began; its text may then show tags that are gone. So it is read again.
+ * The task that a statement changed. One that had to wait for another changes the newest row but sees other tables as
+ * they were when it began; its text may then show tags that are gone. So it is read again.
  */
+export const readChanged = async (
+  db: Database,
+  id: string,
+  row: Row<typeof changedColumns> | null,
+): Promise<Outcome<TaskRow>> => {
+  const result = readOutcome(row)
+  if (result.outcome !== 'done') return result
+  const { json, version, is_current } = result.value
+  if (json === null || version === null) return missing
+  const newest = is_current ? null : onlyRow(await selectUnchecked(db, { id }))
+  return done(newest ?? { json, version })
+}
+
+/** Changes a task. `ifMatch` holds the ETags that will do, null for any. */
 export const updateTask = async (
   db: Database,
   principal: Principal,
@@ -214,19 +231,14 @@ export const updateTask = async (
   ifMatch: readonly string[] | null,
 ): Promise<Outcome<TaskRow>> => {
   const patch = change.title === undefined ? change : { ...change, title_folded: foldText(change.title) }
-  const result = readOutcome(
-    onlyRow(await update(db, { id, patch, ...callerOf(principal), if_match: ifMatch })),
-  )
-  if (result.outcome !== 'done') return result
-  const { json, version, is_current } = result.value
-  if (json === null || version === null) return missing
-  const newest = is_current ? null : onlyRow(await selectUnchecked(db, { id }))
-  return done(newest ?? { json, version })
+  const rows = await update(db, { id, patch, ...callerOf(principal), if_match: ifMatch })
+  return readChanged(db, id, onlyRow(rows))
 }
 
-/** Deletes a task with what belongs to it; its files follow through the outbox. */
+/** Moves a task to the trash with what belongs to it. */
 export const deleteTask = prepareRemoval({
   table: 'tasks',
+  to: 'trash',
   see: 'task.see',
   remove: 'task.delete',
   allows: allowsTask,

@@ -7,18 +7,16 @@ import { taskFilter } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, problems } from '../problems.ts'
-import type { Sweeper } from '../sweeper.ts'
 
 interface Deps {
   readonly db: Database
   readonly paging: Paging
-  readonly sweeper: Sweeper
 }
 
 type Task = components['schemas']['Task']
 
 /** The operations of the contract's tag `tasks`. */
-export const taskHandlers = ({ db, paging, sweeper }: Deps) =>
+export const taskHandlers = ({ db, paging }: Deps) =>
   ({
     async listTasks({ path, principal, query }) {
       const { filter, request, answer } = paging(path, principal, query)
@@ -51,7 +49,6 @@ export const taskHandlers = ({ db, paging, sweeper }: Deps) =>
 
     async deleteTask({ params, principal, ifMatch }) {
       expectDone(await deleteTask(db, principal, params.task_id, ifMatch))
-      sweeper.wake()
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>
