@@ -472,6 +472,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tasks/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what has changed
+         * @description What to do to a copy of the tasks that you see to have it as they are now. Ask without `since` first, which tells of all of them; then pass `next_cursor` as `since`, at once while `has_more` is true and from time to time after. Replace or add what is in `changed`, and drop what is in `deleted`: the ids of tasks that you see no longer, because they were deleted or assigned to somebody else. Each task is told of once, as it is now; one that changes while you read is told of again. A change is told of as soon as all changes that began before it have ended, so that none is missed. Deletions are remembered for 30 days, and a cursor belongs to you and your role: when it is too old, or when you have become an administrator or are one no longer, begin anew (410).
+         */
+        get: operations["listTaskChanges"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tasks/{task_id}": {
         parameters: {
             query?: never;
@@ -957,6 +977,17 @@ export interface components {
             next_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
+        };
+        /** @description What to do to a copy of the tasks that you see. */
+        TaskChanges: {
+            /** @description Tasks that are new or have changed. */
+            changed: components["schemas"]["Task"][];
+            /** @description Ids of tasks that you see no longer. You may never have had them. */
+            deleted: string[];
+            /** @description Where the next changes begin. It is always there. */
+            next_cursor: string;
+            /** @description Whether some of them are there already. */
+            has_more: boolean;
         };
         /** @description A task to create. */
         TaskCreate: {
@@ -1586,6 +1617,16 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description What has changed since then is not known any more. Begin anew, without `since`. */
+        ChangesForgotten: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The resource has changed since you read it. Nothing was done. */
         PreconditionFailed: {
             headers: {
@@ -1759,6 +1800,8 @@ export interface components {
         Offset: number;
         /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
         Cursor: string;
+        /** @description `next_cursor` of the answer before, as it was given; left out to begin. */
+        Since: string;
         /**
          * @description Count everything that matches, in `total`.
          * @example true
@@ -2866,6 +2909,41 @@ export interface operations {
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listTaskChanges: {
+        parameters: {
+            query?: {
+                /**
+                 * @description How many items to answer with. More than 200 is refused, not clamped.
+                 * @example 20
+                 */
+                limit?: components["parameters"]["Limit"];
+                /** @description `next_cursor` of the answer before, as it was given; left out to begin. */
+                since?: components["parameters"]["Since"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What has changed, the oldest change first. */
+            200: {
+                headers: {
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskChanges"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            410: components["responses"]["ChangesForgotten"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };

@@ -134,7 +134,8 @@ export const buildApp = async ({
   const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').newest)
   const checkPassword = createCheckPassword(db, passwords, attemptKeys)
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
-  const paging = createPaging(deriveKeys(secrets, 'cursor'), publicUrl)
+  const cursorKeys = deriveKeys(secrets, 'cursor')
+  const paging = createPaging(cursorKeys, publicUrl)
   // Hooks of this kind run the last one first, and the sweeper uses the storage.
   app.addHook('onClose', () => storage.close())
   const { auditDays, trashDays } = config
@@ -160,7 +161,7 @@ export const buildApp = async ({
     ...secondFactorHandlers({ db, checkPassword, attemptKeys, secondFactorKeys }),
     ...auditHandlers({ db, paging }),
     ...userHandlers({ db, paging, passwords, credentials, sweeper }),
-    ...taskHandlers({ db, paging }),
+    ...taskHandlers({ db, paging, cursorKeys }),
     ...trashHandlers({ db, paging, sweeper }),
     ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes }),
     ...tagHandlers({ db, paging }),

@@ -112,6 +112,12 @@ export const problemTypes = {
     title: 'The file is lost',
     explanation: 'The attachment is known, but its file is no longer in the storage. Tell the operator.',
   },
+  changes_forgotten: {
+    status: 410,
+    title: 'What has changed since then is not known any more',
+    explanation:
+      'Deletions are remembered for 30 days, and what you see depends on your role. The cursor is from before that: drop what you have, and ask for the changes without since.',
+  },
   precondition_failed: {
     status: 412,
     title: 'It has changed since you read it',
@@ -261,6 +267,12 @@ export const problems = {
       'The cursor was not made for this list: pass next_cursor as it was given, with the same filters.',
       at('/cursor', 'is not a next_cursor of this list'),
     ),
+  invalidSince: () =>
+    new Problem(
+      'invalid_request',
+      'since was not given to you here: pass next_cursor as it was given, or nothing to begin anew.',
+      at('/since', 'is not a next_cursor of the changes'),
+    ),
   noToken: () =>
     new Problem('unauthorized', 'Send an access token as "Authorization: Bearer <token>".', challenge()),
   invalidToken: () =>
@@ -338,6 +350,8 @@ export const problems = {
   lastAdmin: () => new Problem('last_admin', 'Make somebody else an administrator first.'),
   fileLost: (cause?: unknown) =>
     new Problem('file_lost', 'The attachment is known, but its file is no longer in the storage.', { cause }),
+  changesForgotten: () =>
+    new Problem('changes_forgotten', 'Drop what you have, and ask for the changes without since.'),
   preconditionFailed: () =>
     new Problem(
       'precondition_failed',

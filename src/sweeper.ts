@@ -6,6 +6,7 @@ import type { Database } from './db/client.ts'
 import { deleteFileDeletions, selectFileDeletions, selectUnreferenced } from './db/files.ts'
 import { removeExpiredKeys } from './db/idempotency.ts'
 import { removeExpiredOneTimeTokens, removeExpiredSessions } from './db/sessions.ts'
+import { beginHistoryAnew, removeOldDepartures } from './db/task-changes.ts'
 import { removeOldTrash } from './db/trash.ts'
 import type { KeyRing } from './domain/key-ring.ts'
 import type { Storage } from './storage/storage.ts'
@@ -35,6 +36,9 @@ export const uploadTimeout = 600_000
 /** A file that is younger than this, in milliseconds, may still get its row. */
 const graceTime = 2 * uploadTimeout
 
+/** For how long it is known that somebody sees a task no longer; the contract promises it. */
+const departureDays = 30
+
 const batch = 500
 const roundEvery = 3_600_000
 
@@ -58,6 +62,7 @@ export const startSweeper = ({ log, ...deps }: SweeperDeps): Sweeper => {
     }
   }
 
+  enqueue(() => beginHistoryAnew(db))
   enqueue(() => sweep(deps))
   const timer = setInterval(() => enqueue(() => sweep(deps)), roundEvery)
   timer.unref()
@@ -81,6 +86,7 @@ export const sweep = async ({
   trashDays,
 }: Omit<SweeperDeps, 'log'>): Promise<void> => {
   await removeOldTrash(db, trashDays)
+  await removeOldDepartures(db, departureDays)
   await removeDeletedFiles(db, storage)
   await removeOrphans(db, storage)
   await storage.removeAbandoned(new Date(Date.now() - graceTime))

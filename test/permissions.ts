@@ -102,6 +102,7 @@ const declared: Readonly<Record<OperationId, readonly [RequiredScope, Permission
   listUserTasks: ['tasks:read', 'task.see'],
 
   listTasks: ['tasks:read', 'task.see'],
+  listTaskChanges: ['tasks:read', 'task.see'],
   createTask: ['tasks:write', 'task.create'],
   getTask: ['tasks:read', 'task.see'],
   replaceTask: ['tasks:write', 'task.change'],
@@ -165,7 +166,7 @@ interface Scenario {
   readonly request?: (world: World, persona: Persona) => Call | Promise<Call>
   /** For a list that everybody may ask for: the item that only those see who pass the operation's rule. */
   readonly lists?: (world: World) => string | Promise<string>
-  readonly check?: (t: Test, reply: Reply, persona: Persona) => void
+  readonly check?: (t: Test, reply: Reply, persona: Persona) => void | Promise<void>
 }
 
 const service = await startService(t)
@@ -429,6 +430,18 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
   listUserTasks: [{ request: ofOwner, lists: ({ task }) => task.id }],
 
   listTasks: [{ lists: ({ task }) => task.id }],
+  listTaskChanges: [
+    {
+      rule: { see: signedIn, may: signedIn },
+      request: () => ({ query: { limit: 200 } }),
+      check: async (t, { body }, persona) => {
+        const { task } = await unchanged
+        const { changed } = body as Schemas['TaskChanges']
+        const isTold = changed.some(({ id }) => id === task.id)
+        t.equal(isTold, whoSeeTheTask.includes(persona), 'they are told of what they see')
+      },
+    },
+  ],
   createTask: [
     { request: () => ({ body: { title: 'Mine' } }) },
     {
@@ -672,7 +685,7 @@ const tryCell = async (
     }
   }
   if (outcome !== 'allowed') return
-  scenario.check?.(t, reply, persona)
+  await scenario.check?.(t, reply, persona)
   if (scenario.lists) {
     const { items } = reply.body as { items: { id: string }[] }
     const item = await scenario.lists(world)

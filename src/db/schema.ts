@@ -10,10 +10,12 @@ import {
   primaryKey,
   text,
   timestamp,
+  unique,
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core'
 
+const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 })
 const createdAt = () => instant('created_at').notNull().defaultNow()
@@ -217,6 +219,10 @@ export const tasks = pgTable(
     updated_at: instant('updated_at').notNull().defaultNow(),
     /** When it was moved to the trash; null when it is not there. */
     deleted_at: instant('deleted_at'),
+    /** The transaction that changed it last. Kept by a trigger. */
+    changed_in: xid8('changed_in')
+      .notNull()
+      .default(sql`pg_current_xact_id()`),
   },
   (t) => [
     index('tasks_newest').on(t.created_at.desc(), t.id.desc()),
@@ -228,6 +234,15 @@ export const tasks = pgTable(
     index('tasks_owner_trash')
       .on(t.owner_id, t.deleted_at.desc(), t.id.desc())
       .where(sql`${t.deleted_at} is not null`),
+    index('tasks_changes')
+      .on(t.changed_in, t.id)
+      .where(sql`${t.deleted_at} is null`),
+    index('tasks_owner_changes')
+      .on(t.owner_id, t.changed_in, t.id)
+      .where(sql`${t.deleted_at} is null`),
+    index('tasks_assignee_changes')
+      .on(t.assignee_id, t.changed_in, t.id)
+      .where(sql`${t.deleted_at} is null`),
     check('tasks_status_known', sql`${t.status} in ('todo', 'in_progress', 'done', 'cancelled')`),
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
     check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at}`),
@@ -296,6 +311,37 @@ export const fileDeletions = pgTable('file_deletions', {
   storage_key: text('storage_key').primaryKey(),
   created_at: createdAt(),
 })
+
+/** Who saw a task and sees it no longer. Kept by a trigger on tasks; references nothing, since it outlives both. */
+export const taskDepartures = pgTable(
+  'task_departures',
+  {
+    task_id: uuid('task_id').notNull(),
+    /** Null stands for the administrators. */
+    user_id: uuid('user_id'),
+    /** The transaction that took it out of their sight. */
+    changed_in: xid8('changed_in').notNull(),
+    created_at: createdAt(),
+  },
+  (t) => [
+    unique('task_departures_once').on(t.task_id, t.user_id).nullsNotDistinct(),
+    index('task_departures_changes').on(t.user_id, t.changed_in, t.task_id),
+    index('task_departures_age').on(t.created_at),
+  ],
+)
+
+/** One row: what is true of the history of changes as a whole. */
+export const changeHistory = pgTable(
+  'change_history',
+  {
+    singleton: boolean('singleton').primaryKey().default(true),
+    /** Moves when the history begins anew, and no cursor from before is good any more. */
+    epoch: integer('epoch').notNull().default(1),
+    /** Departures up to this transaction have been forgotten. */
+    pruned_through: xid8('pruned_through').notNull().default('0'),
+  },
+  (t) => [check('change_history_is_one', sql`${t.singleton}`)],
+)
 
 /** What a creation answered, written in the same statement as what it created. */
 export const idempotencyKeys = pgTable(

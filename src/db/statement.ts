@@ -9,12 +9,15 @@ interface ParameterTypes {
   text: string
   'text?': string | null
   int: number
+  'int?': number | null
   int8: number
   bool: boolean
   instant: string
   'instant?': string | null
   bytes: Buffer
   json: object
+  xid8: string
+  'xid8?': string | null
   'uuid[]': readonly string[]
   'text[]': readonly string[]
   'text[]?': readonly string[] | null
@@ -53,12 +56,15 @@ const postgresTypes: Record<ParameterType, string> = {
   text: 'text',
   'text?': 'text',
   int: 'int',
+  'int?': 'int',
   int8: 'bigint',
   bool: 'bool',
   instant: 'timestamptz',
   'instant?': 'timestamptz',
   bytes: 'bytea',
   json: 'jsonb',
+  xid8: 'xid8',
+  'xid8?': 'xid8',
   'uuid[]': 'uuid[]',
   'text[]': 'text[]',
   'text[]?': 'text[]',

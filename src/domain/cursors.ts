@@ -25,25 +25,29 @@ const seal = (key: Buffer, scope: CursorScope, payload: string): Buffer =>
     .digest()
     .subarray(0, macBytes)
 
-/** Makes the opaque cursor that continues after `position`: version byte, MAC and position, in base64url. */
-export const encodeCursor = (keys: KeyRing, scope: CursorScope, position: Position): string => {
-  const payload = `${position.createdAt} ${position.id}`
-  return Buffer.concat([
-    Buffer.of(version),
-    seal(keys.newest, scope, payload),
-    Buffer.from(payload),
-  ]).toString('base64url')
-}
+/** Makes an opaque cursor: version byte, MAC and payload, in base64url. */
+export const sealCursor = (keys: KeyRing, scope: CursorScope, payload: string): string =>
+  Buffer.concat([Buffer.of(version), seal(keys.newest, scope, payload), Buffer.from(payload)]).toString(
+    'base64url',
+  )
 
-/** Reads a cursor; null when it was not made by this service for this very scope. */
-export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Position | null => {
+/** Reads a cursor's payload; null when it was not made by this service for this very scope. */
+export const openCursor = (keys: KeyRing, scope: CursorScope, cursor: string): string | null => {
   const bytes = Buffer.from(cursor, 'base64url')
   if (bytes.toString('base64url') !== cursor || bytes[0] !== version || bytes.length <= 1 + macBytes)
     return null
   const payload = bytes.subarray(1 + macBytes).toString()
   const mac = bytes.subarray(1, 1 + macBytes)
-  if (!keys.all.some((key) => timingSafeEqual(mac, seal(key, scope, payload)))) return null
-  const [createdAt, id] = payload.split(' ')
+  return keys.all.some((key) => timingSafeEqual(mac, seal(key, scope, payload))) ? payload : null
+}
+
+/** Makes the opaque cursor that continues after `position`. */
+export const encodeCursor = (keys: KeyRing, scope: CursorScope, { createdAt, id }: Position): string =>
+  sealCursor(keys, scope, `${createdAt} ${id}`)
+
+/** Reads such a cursor; null when it was not made by this service for this very scope. */
+export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Position | null => {
+  const [createdAt, id] = openCursor(keys, scope, cursor)?.split(' ') ?? []
   if (createdAt === undefined || id === undefined || !instant.test(createdAt) || !uuid.test(id)) return null
   return { createdAt, id }
 }

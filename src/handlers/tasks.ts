@@ -1,26 +1,45 @@
 import type { components } from '../../generated/openapi.ts'
 import type { Database } from '../db/client.ts'
+import { selectTaskChanges } from '../db/task-changes.ts'
 import { deleteTask, insertTask, selectTask, selectTasks, type TaskRow, updateTask } from '../db/tasks.ts'
+import { type ChangePosition, decodeChangeCursor, encodeChangeCursor } from '../domain/change-cursors.ts'
 import { isDueBeforeStart } from '../domain/dates.ts'
 import { jsonText } from '../domain/json-text.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
+import type { Principal } from '../domain/permissions.ts'
 import { taskFilter } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
-import type { Paging } from '../http/paging.ts'
+import { defaultLimit, type Paging } from '../http/paging.ts'
 import { expectDone, problems } from '../problems.ts'
 
 interface Deps {
   readonly db: Database
   readonly paging: Paging
+  readonly cursorKeys: KeyRing
 }
 
 type Task = components['schemas']['Task']
 
 /** The operations of the contract's tag `tasks`. */
-export const taskHandlers = ({ db, paging }: Deps) =>
+export const taskHandlers = ({ db, paging, cursorKeys }: Deps) =>
   ({
     async listTasks({ path, principal, query }) {
       const { filter, request, answer } = paging(path, principal, query)
       return answer(await selectTasks(db, principal, taskFilter(filter), request))
+    },
+
+    async listTaskChanges({ principal, query: { limit = defaultLimit, since } }) {
+      const position = since === undefined ? null : readSince(cursorKeys, principal, since)
+      const changes = await selectTaskChanges(db, principal, position, limit)
+      if (changes === null) throw problems.changesForgotten()
+      const { changed, deleted, next, hasMore } = changes
+      const cursor = JSON.stringify(encodeChangeCursor(cursorKeys, principal, next))
+      return {
+        status: 200,
+        body: jsonText(
+          `{"changed":${changed},"deleted":${deleted},"next_cursor":${cursor},"has_more":${JSON.stringify(hasMore)}}`,
+        ),
+      }
     },
 
     async createTask({ body, principal, idempotency }) {
@@ -52,6 +71,14 @@ export const taskHandlers = ({ db, paging }: Deps) =>
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>
+
+/** What one sees depends on one's role, so another role begins anew. */
+const readSince = (keys: KeyRing, principal: Principal, since: string): ChangePosition => {
+  const cursor = decodeChangeCursor(keys, principal, since)
+  if (cursor === null) throw problems.invalidSince()
+  if (cursor.role !== principal.role) throw problems.changesForgotten()
+  return cursor.position
+}
 
 const taskAnswer = ({ json, version }: TaskRow) => ({
   status: 200 as const,
