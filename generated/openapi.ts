@@ -689,7 +689,7 @@ export interface paths {
         };
         /**
          * List tags
-         * @description Your own tags and those on tasks that you see; all tags for an administrator.
+         * @description Your own tags and those on tasks that you see, all tags for an administrator; each with the number of tasks that you see with it.
          */
         get: operations["listTags"];
         put?: never;
@@ -845,6 +845,8 @@ export interface components {
             items: components["schemas"]["User"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -928,6 +930,8 @@ export interface components {
             items: components["schemas"]["Task"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -975,6 +979,8 @@ export interface components {
             items: components["schemas"]["TrashedTask"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1101,6 +1107,8 @@ export interface components {
             items: components["schemas"]["Attachment"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1136,6 +1144,33 @@ export interface components {
             items: components["schemas"]["Tag"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
+            /** @description Counted when asked for. */
+            total: number | null;
+        };
+        /** @description A tag with the number of tasks that carry it, as far as the caller sees them. Only lists have it: a tag itself never changes. */
+        CountedTag: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            name: string;
+            color: string | null;
+            /** Format: uuid */
+            owner_id: string;
+            /** Format: date-time */
+            created_at: string;
+            task_count: number;
+        };
+        /** @description A page of tags with their numbers of tasks. */
+        CountedTagList: {
+            items: components["schemas"]["CountedTag"][];
+            /** @description Where the next page begins; null on the last. */
+            next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1221,6 +1256,8 @@ export interface components {
             items: components["schemas"]["Session"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1308,6 +1345,8 @@ export interface components {
             items: components["schemas"]["ApiToken"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1408,6 +1447,8 @@ export interface components {
             items: components["schemas"]["AuditEvent"][];
             /** @description Where the next page begins; null on the last. */
             next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
         };
@@ -1484,7 +1525,7 @@ export interface components {
                 "application/json": components["schemas"]["Task"];
             };
         };
-        /** @description A page of tasks, newest first. */
+        /** @description A page of tasks. */
         TaskPage: {
             headers: {
                 Link: components["headers"]["Link"];
@@ -1798,7 +1839,7 @@ export interface components {
         Limit: number;
         /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
         Offset: number;
-        /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+        /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
         Cursor: string;
         /** @description `next_cursor` of the answer before, as it was given; left out to begin. */
         Since: string;
@@ -1815,8 +1856,85 @@ export interface components {
         AssigneeFilter: string[];
         /** @description Only tasks that carry one of these tags; repeat it for several. */
         TagFilter: string[];
-        /** @description Only tasks whose title contains this text, whatever its case. */
-        TitleSearch: string;
+        /** @description Only tasks that one of these users owns; repeat it for several. */
+        OwnerFilter: string[];
+        /**
+         * @description Whether one tag of `tag_id` is enough, or a task must carry all of them.
+         * @example all
+         */
+        TagMatch: "any" | "all";
+        /**
+         * @description Only tasks that carry no tag at all; false for those that carry one.
+         * @example false
+         */
+        Untagged: boolean;
+        /**
+         * @description Only tasks that are due after this time.
+         * @example 2000-01-01T00:00:00.000Z
+         */
+        DueAfter: string;
+        /**
+         * @description Only tasks that are due before this time.
+         * @example 2099-11-03T00:00:00.000Z
+         */
+        DueBefore: string;
+        /**
+         * @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others.
+         * @example false
+         */
+        Overdue: boolean;
+        /**
+         * @description Only tasks that were last changed after this time.
+         * @example 2000-01-01T00:00:00.000Z
+         */
+        UpdatedAfter: string;
+        /**
+         * @description Only tasks that were last changed before this time.
+         * @example 2099-11-03T00:00:00.000Z
+         */
+        UpdatedBefore: string;
+        /**
+         * @description Only tasks that were completed after this time.
+         * @example 2000-01-01T00:00:00.000Z
+         */
+        CompletedAfter: string;
+        /**
+         * @description Only tasks that were completed before this time.
+         * @example 2099-11-03T00:00:00.000Z
+         */
+        CompletedBefore: string;
+        /**
+         * @description Only tasks with an attachment; false for those without.
+         * @example true
+         */
+        HasAttachments: boolean;
+        /**
+         * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
+         *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
+         *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
+         *     finds "Release notes". In a script without spaces between words any part is found.
+         *
+         *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description.
+         * @example release notes
+         */
+        TaskSearch: string;
+        /**
+         * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`, or by relevance with `q`.
+         * @example -priority,due_at
+         */
+        TaskSort: string;
+        /** @description Only users with one of these roles; repeat it for several. */
+        RoleFilter: components["schemas"]["UserRole"][];
+        /**
+         * @description Only users whose username or display name has this text as a part of it, whatever its case and accents.
+         * @example ada
+         */
+        UserSearch: string;
+        /**
+         * @description Only tags whose name has this text as a part of it, whatever its case and accents.
+         * @example release
+         */
+        TagSearch: string;
         /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
         IdempotencyKey: string;
         /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
@@ -1841,7 +1959,7 @@ export interface components {
          */
         Location: string;
         /**
-         * @description The pages around this one (RFC 8288), `first` always and `next` while there is one.
+         * @description The pages around this one (RFC 8288), `first` always, `prev` and `next` while there is one.
          * @example </tasks?limit=20>; rel="first"
          */
         Link: string;
@@ -2095,7 +2213,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -2252,7 +2370,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -2483,7 +2601,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -2541,13 +2659,20 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
                  * @example true
                  */
                 include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only users with one of these roles; repeat it for several. */
+                role?: components["parameters"]["RoleFilter"];
+                /**
+                 * @description Only users whose username or display name has this text as a part of it, whatever its case and accents.
+                 * @example ada
+                 */
+                q?: components["parameters"]["UserSearch"];
             };
             header?: never;
             path?: never;
@@ -2793,7 +2918,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -2804,12 +2929,87 @@ export interface operations {
                 status?: components["parameters"]["StatusFilter"];
                 /** @description Only tasks with one of these priorities; repeat it for several. */
                 priority?: components["parameters"]["PriorityFilter"];
+                /** @description Only tasks that one of these users owns; repeat it for several. */
+                owner_id?: components["parameters"]["OwnerFilter"];
                 /** @description Only tasks assigned to one of these users; repeat it for several. */
                 assignee_id?: components["parameters"]["AssigneeFilter"];
                 /** @description Only tasks that carry one of these tags; repeat it for several. */
                 tag_id?: components["parameters"]["TagFilter"];
-                /** @description Only tasks whose title contains this text, whatever its case. */
-                q?: components["parameters"]["TitleSearch"];
+                /**
+                 * @description Whether one tag of `tag_id` is enough, or a task must carry all of them.
+                 * @example all
+                 */
+                tag_match?: components["parameters"]["TagMatch"];
+                /**
+                 * @description Only tasks that carry no tag at all; false for those that carry one.
+                 * @example false
+                 */
+                untagged?: components["parameters"]["Untagged"];
+                /**
+                 * @description Only tasks that are due after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                due_after?: components["parameters"]["DueAfter"];
+                /**
+                 * @description Only tasks that are due before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                due_before?: components["parameters"]["DueBefore"];
+                /**
+                 * @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others.
+                 * @example false
+                 */
+                overdue?: components["parameters"]["Overdue"];
+                /**
+                 * @description Only what was created after this time.
+                 * @example 2026-11-02T00:00:00.000Z
+                 */
+                created_after?: components["parameters"]["CreatedAfter"];
+                /**
+                 * @description Only what was created before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                created_before?: components["parameters"]["CreatedBefore"];
+                /**
+                 * @description Only tasks that were last changed after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                updated_after?: components["parameters"]["UpdatedAfter"];
+                /**
+                 * @description Only tasks that were last changed before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                updated_before?: components["parameters"]["UpdatedBefore"];
+                /**
+                 * @description Only tasks that were completed after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                completed_after?: components["parameters"]["CompletedAfter"];
+                /**
+                 * @description Only tasks that were completed before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                completed_before?: components["parameters"]["CompletedBefore"];
+                /**
+                 * @description Only tasks with an attachment; false for those without.
+                 * @example true
+                 */
+                has_attachments?: components["parameters"]["HasAttachments"];
+                /**
+                 * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
+                 *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
+                 *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
+                 *     finds "Release notes". In a script without spaces between words any part is found.
+                 *
+                 *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description.
+                 * @example release notes
+                 */
+                q?: components["parameters"]["TaskSearch"];
+                /**
+                 * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`, or by relevance with `q`.
+                 * @example -priority,due_at
+                 */
+                sort?: components["parameters"]["TaskSort"];
             };
             header?: never;
             path: {
@@ -2842,7 +3042,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -2853,12 +3053,87 @@ export interface operations {
                 status?: components["parameters"]["StatusFilter"];
                 /** @description Only tasks with one of these priorities; repeat it for several. */
                 priority?: components["parameters"]["PriorityFilter"];
+                /** @description Only tasks that one of these users owns; repeat it for several. */
+                owner_id?: components["parameters"]["OwnerFilter"];
                 /** @description Only tasks assigned to one of these users; repeat it for several. */
                 assignee_id?: components["parameters"]["AssigneeFilter"];
                 /** @description Only tasks that carry one of these tags; repeat it for several. */
                 tag_id?: components["parameters"]["TagFilter"];
-                /** @description Only tasks whose title contains this text, whatever its case. */
-                q?: components["parameters"]["TitleSearch"];
+                /**
+                 * @description Whether one tag of `tag_id` is enough, or a task must carry all of them.
+                 * @example all
+                 */
+                tag_match?: components["parameters"]["TagMatch"];
+                /**
+                 * @description Only tasks that carry no tag at all; false for those that carry one.
+                 * @example false
+                 */
+                untagged?: components["parameters"]["Untagged"];
+                /**
+                 * @description Only tasks that are due after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                due_after?: components["parameters"]["DueAfter"];
+                /**
+                 * @description Only tasks that are due before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                due_before?: components["parameters"]["DueBefore"];
+                /**
+                 * @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others.
+                 * @example false
+                 */
+                overdue?: components["parameters"]["Overdue"];
+                /**
+                 * @description Only what was created after this time.
+                 * @example 2026-11-02T00:00:00.000Z
+                 */
+                created_after?: components["parameters"]["CreatedAfter"];
+                /**
+                 * @description Only what was created before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                created_before?: components["parameters"]["CreatedBefore"];
+                /**
+                 * @description Only tasks that were last changed after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                updated_after?: components["parameters"]["UpdatedAfter"];
+                /**
+                 * @description Only tasks that were last changed before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                updated_before?: components["parameters"]["UpdatedBefore"];
+                /**
+                 * @description Only tasks that were completed after this time.
+                 * @example 2000-01-01T00:00:00.000Z
+                 */
+                completed_after?: components["parameters"]["CompletedAfter"];
+                /**
+                 * @description Only tasks that were completed before this time.
+                 * @example 2099-11-03T00:00:00.000Z
+                 */
+                completed_before?: components["parameters"]["CompletedBefore"];
+                /**
+                 * @description Only tasks with an attachment; false for those without.
+                 * @example true
+                 */
+                has_attachments?: components["parameters"]["HasAttachments"];
+                /**
+                 * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
+                 *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
+                 *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
+                 *     finds "Release notes". In a script without spaces between words any part is found.
+                 *
+                 *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description.
+                 * @example release notes
+                 */
+                q?: components["parameters"]["TaskSearch"];
+                /**
+                 * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`, or by relevance with `q`.
+                 * @example -priority,due_at
+                 */
+                sort?: components["parameters"]["TaskSort"];
             };
             header?: never;
             path?: never;
@@ -3091,7 +3366,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -3105,7 +3380,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of the trash. */
+            /** @description A page of the trash, the last deleted task first. */
             200: {
                 headers: {
                     Link: components["headers"]["Link"];
@@ -3233,7 +3508,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -3324,7 +3599,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
@@ -3539,13 +3814,18 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` of the page before, as it was given. It belongs to the same caller and the same filters, and cannot be combined with `offset`. */
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /**
                  * @description Count everything that matches, in `total`.
                  * @example true
                  */
                 include_total?: components["parameters"]["IncludeTotal"];
+                /**
+                 * @description Only tags whose name has this text as a part of it, whatever its case and accents.
+                 * @example release
+                 */
+                q?: components["parameters"]["TagSearch"];
             };
             header?: never;
             path?: never;
@@ -3553,7 +3833,17 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["TagPage"];
+            /** @description A page of tags, newest first. */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CountedTagList"];
+                };
+            };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];

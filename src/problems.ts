@@ -261,11 +261,13 @@ export const problems = {
       'cursor and offset cannot be combined: a cursor already says where to go on.',
       at('/offset', 'cannot be combined with cursor'),
     ),
+  sortedTwice: () =>
+    new Problem('invalid_request', 'sort names a field twice.', at('/sort', 'must not name a field twice')),
   invalidCursor: () =>
     new Problem(
       'invalid_request',
-      'The cursor was not made for this list: pass next_cursor as it was given, with the same filters.',
-      at('/cursor', 'is not a next_cursor of this list'),
+      'The cursor was not made for this list: pass next_cursor or prev_cursor as it was given, with the same filters and order.',
+      at('/cursor', 'is not a cursor of this list'),
     ),
   invalidSince: () =>
     new Problem(

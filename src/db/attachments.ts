@@ -4,7 +4,15 @@ import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { newId } from './ids.ts'
 import { attachmentJson, instantText } from './json.ts'
-import { type Page, type PageRequest, selectPage } from './list.ts'
+import {
+  createdAt,
+  filterBy,
+  conditionsOf,
+  newestFirst,
+  type Page,
+  type PageRequest,
+  selectPage,
+} from './list.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsAttachment, callerOf, callerParameters } from './permissions.ts'
 import { onlyRow, statement } from './statement.ts'
@@ -146,6 +154,8 @@ export const deleteAttachment = async (
 ): Promise<Outcome<unknown>> =>
   readOutcome(onlyRow(await remove(db, { id, ...callerOf(principal), if_match: ifMatch })))
 
+const filters = { task_id: filterBy('uuid', (value) => sql`item.task_id = ${value}`) }
+
 /** A page of a task's attachments, if the principal sees the task. */
 export const selectTaskAttachments = async (
   db: Database,
@@ -156,14 +166,12 @@ export const selectTaskAttachments = async (
   const listed = await selectPage(
     db,
     {
-      shape: 'attachments',
-      parameters: { task_id: 'uuid' },
-      values: { task_id: taskId },
+      name: 'attachments',
       from: sql`attachments item join tasks task on task.id = item.task_id`,
-      where: (p, caller) => [
-        sql`item.task_id = ${p.task_id}`,
-        allowsAttachment('attachment.see', caller, sql`item`, task),
-      ],
+      seenBecause: (caller) => [allowsAttachment('attachment.see', caller, sql`item`, task)],
+      conditions: conditionsOf(filters, { task_id: taskId }),
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
       json: (row) => attachmentJson(row),
     },
     principal,

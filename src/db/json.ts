@@ -24,9 +24,13 @@ export const userJson = (user: SQL, caller: CallerPlaceholders): SQL =>
     ${user}.role, ${instantText(sql`${user}.created_at`)} as created_at,
     ${instantText(sql`${user}.updated_at`)} as updated_at, ${user}.version`)
 
-export const tagJson = (tag: SQL): SQL =>
-  object(sql`
-    ${tag}.id, ${tag}.name, ${tag}.color, ${tag}.owner_id, ${instantText(sql`${tag}.created_at`)} as created_at`)
+const tagFields = (tag: SQL): SQL => sql`
+  ${tag}.id, ${tag}.name, ${tag}.color, ${tag}.owner_id, ${instantText(sql`${tag}.created_at`)} as created_at`
+
+export const tagJson = (tag: SQL): SQL => object(tagFields(tag))
+
+export const countedTagJson = (tag: SQL, taskCount: SQL): SQL =>
+  object(sql`${tagFields(tag)}, ${taskCount} as task_count`)
 
 /** `carried` names what is joined as `tag`: by default the rows that the statement sees in task_tags. */
 export const taskJson = (task: SQL, carried: SQL = carriedTags(task)): SQL =>

@@ -4,6 +4,7 @@ import {
   boolean,
   check,
   customType,
+  type ExtraConfigColumn,
   index,
   integer,
   pgTable,
@@ -14,8 +15,11 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core'
+import type { TaskSortField } from '../domain/task-filter.ts'
+import { priorityRank, statusRank, titleOrder } from './task-order.ts'
 
 const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })
+const tsvector = customType<{ data: string }>({ dataType: () => 'tsvector' })
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 })
 const createdAt = () => instant('created_at').notNull().defaultNow()
@@ -194,14 +198,32 @@ export const auditEvents = pgTable(
   ],
 )
 
+const isNotTrashed = (deletedAt: ExtraConfigColumn) => sql`${deletedAt} is null`
+
+/** What lists of tasks are sorted by, the newest or greatest first. */
+const taskOrders = (t: Readonly<Record<TaskSortField | 'title_folded', ExtraConfigColumn>>) => ({
+  newest: () => t.created_at.desc(),
+  updated: () => t.updated_at.desc(),
+  due: () => t.due_at.desc(),
+  start: () => t.start_at.desc(),
+  completed: () => t.completed_at.desc(),
+  priority: () => sql`(${priorityRank(sql`${t.priority}`)}) desc nulls last`,
+  status: () => sql`(${statusRank(sql`${t.status}`)}) desc nulls last`,
+  title: () => sql`(${titleOrder(sql`${t.title_folded}`)}) desc nulls last`,
+})
+
 /** A trigger moves `version` and `updated_at` with every change, whichever statement makes it. */
 export const tasks = pgTable(
   'tasks',
   {
     id: uuid('id').primaryKey(),
     title: text('title').notNull(),
-    /** The title as the search compares it. */
-    title_folded: text('title_folded').notNull(),
+    /** The title without case and accents. A trigger keeps this column and `search`. */
+    title_folded: text('title_folded').notNull().default(''),
+    /** The words of the title and the description. */
+    search: tsvector('search')
+      .notNull()
+      .default(sql`''`),
     description: text('description').notNull(),
     status: text('status').notNull(),
     priority: text('priority').notNull(),
@@ -225,24 +247,25 @@ export const tasks = pgTable(
       .default(sql`pg_current_xact_id()`),
   },
   (t) => [
-    index('tasks_newest').on(t.created_at.desc(), t.id.desc()),
-    index('tasks_owner_newest').on(t.owner_id, t.created_at.desc(), t.id.desc()),
-    index('tasks_assignee_newest').on(t.assignee_id, t.created_at.desc(), t.id.desc()),
+    // Each order of lists, for administrators and for each reason why others see a task.
+    ...Object.entries(taskOrders(t)).flatMap(([name, key]) => [
+      index(`tasks_${name}`).on(key(), t.id.desc()).where(isNotTrashed(t.deleted_at)),
+      index(`tasks_owner_${name}`).on(t.owner_id, key(), t.id.desc()).where(isNotTrashed(t.deleted_at)),
+      index(`tasks_assignee_${name}`).on(t.assignee_id, key(), t.id.desc()).where(isNotTrashed(t.deleted_at)),
+    ]),
+    // For the deletion of a user, which takes along what is in the trash too.
+    index('tasks_owner').on(t.owner_id),
+    index('tasks_assignee').on(t.assignee_id),
+    index('tasks_search').using('gin', t.search),
     index('tasks_trash')
       .on(t.deleted_at.desc(), t.id.desc())
       .where(sql`${t.deleted_at} is not null`),
     index('tasks_owner_trash')
       .on(t.owner_id, t.deleted_at.desc(), t.id.desc())
       .where(sql`${t.deleted_at} is not null`),
-    index('tasks_changes')
-      .on(t.changed_in, t.id)
-      .where(sql`${t.deleted_at} is null`),
-    index('tasks_owner_changes')
-      .on(t.owner_id, t.changed_in, t.id)
-      .where(sql`${t.deleted_at} is null`),
-    index('tasks_assignee_changes')
-      .on(t.assignee_id, t.changed_in, t.id)
-      .where(sql`${t.deleted_at} is null`),
+    index('tasks_changes').on(t.changed_in, t.id).where(isNotTrashed(t.deleted_at)),
+    index('tasks_owner_changes').on(t.owner_id, t.changed_in, t.id).where(isNotTrashed(t.deleted_at)),
+    index('tasks_assignee_changes').on(t.assignee_id, t.changed_in, t.id).where(isNotTrashed(t.deleted_at)),
     check('tasks_status_known', sql`${t.status} in ('todo', 'in_progress', 'done', 'cancelled')`),
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
     check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at}`),

@@ -3,7 +3,7 @@ import type { ChangePosition } from '../domain/change-cursors.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { taskJson } from './json.ts'
-import { allowsTask, callerOf, callerParameters } from './permissions.ts'
+import { allowsTaskApart, callerOf, callerParameters } from './permissions.ts'
 import { onlyRow, type Placeholders, statement } from './statement.ts'
 
 /**
@@ -48,42 +48,28 @@ const columns = {
   departures_from: 'text',
 } as const
 
-type ChangePlaceholders = Placeholders<typeof parameters>
-
-/** What an index of its own serves, and what is merged: for each task that the caller sees one of `reasons` holds. */
-interface Sources {
-  readonly reasons: (p: ChangePlaceholders) => readonly SQL[]
-  /** A condition on task_departures. */
-  readonly departed: (p: ChangePlaceholders) => SQL
+/** By role, a condition on task_departures. */
+const departed: Readonly<Record<Role, (p: Placeholders<typeof parameters>) => SQL>> = {
+  admin: () => sql`user_id is null`,
+  member: (p) => sql`user_id = ${p.caller}`,
 }
 
-const sources: Readonly<Record<Role, Sources>> = {
-  admin: { reasons: () => [sql`true`], departed: () => sql`user_id is null` },
-  member: {
-    reasons: (p) => [
-      sql`task.owner_id = ${p.caller}`,
-      sql`task.assignee_id = ${p.caller} and task.owner_id <> ${p.caller}`,
-    ],
-    departed: (p) => sql`user_id = ${p.caller}`,
-  },
-}
-
-const selectFor = ({ reasons, departed }: Sources) =>
+/** Puts together what an index of its own serves each: why the caller sees a task, and what has departed. */
+const selectFor = (role: Role) =>
   statement(parameters, columns, (p) => {
     const departuresFrom = sql`coalesce(${p.departures_from}, ${horizon})`
     const inOrder = (id: SQL): SQL => sql`
       (changed_in, ${id}) > (${p.changed_in}, ${p.id}) and changed_in < ${horizon}
       order by changed_in, ${id} limit ${p.limit} + 1`
-    const seen = reasons(p).map(
+    const seen = allowsTaskApart('task.see', role, p, task).map(
       (reason) => sql`(
-        select changed_in, id, true as is_seen from tasks task
-        where ${allowsTask('task.see', p, task)} and ${reason} and ${inOrder(sql`id`)})`,
+        select changed_in, id, true as is_seen from tasks task where ${reason} and ${inOrder(sql`id`)})`,
     )
     return sql`
       with picked as (
         ${sql.join(seen, sql` union all `)} union all (
           select changed_in, task_id, false from task_departures
-          where ${departed(p)} and changed_in >= ${departuresFrom} and ${inOrder(sql`task_id`)})
+          where ${departed[role](p)} and changed_in >= ${departuresFrom} and ${inOrder(sql`task_id`)})
       ), numbered as (
         select picked.*, row_number() over (order by changed_in, id) as position from picked
       ), page as (
@@ -103,7 +89,7 @@ const selectFor = ({ reasons, departed }: Sources) =>
       from change_history history`
   })
 
-const select = { member: selectFor(sources.member), admin: selectFor(sources.admin) }
+const select = { member: selectFor('member'), admin: selectFor('admin') }
 
 /**
  * What has changed for the principal behind `position`, from the beginning where it is null. Null when it is not known

@@ -5,23 +5,24 @@ import type { Database } from './client.ts'
 import { taskJson, trashedTaskJson } from './json.ts'
 import { type Page, type PageRequest, selectPage } from './list.ts'
 import { checkedOutcome, ifMatchParameter } from './outcome.ts'
-import { allowsTask, callerOf, callerParameters } from './permissions.ts'
+import { allowsTask, allowsTaskApart, callerOf, callerParameters } from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
 import { onlyRow, statement } from './statement.ts'
 import { changedColumns, etagOf, readChanged, type TaskRow } from './tasks.ts'
 
 const task = sql.raw('task')
 
-/** A page of the tasks in the trash that the principal may bring back. */
+/** A page of the tasks in the trash that the principal may bring back, the last deleted one first. */
 export const selectTrash = (db: Database, principal: Principal, page: PageRequest): Promise<Page> =>
   selectPage(
     db,
     {
-      shape: 'trash',
-      parameters: {},
-      values: {},
+      name: 'trash',
       from: sql`tasks item`,
-      where: (_p, caller) => [allowsTask('trash.see', caller, sql`item`)],
+      seenBecause: (caller) => allowsTaskApart('trash.see', principal.role, caller, sql`item`),
+      conditions: [],
+      sortFields: { deleted_at: { value: sql`item.deleted_at`, type: 'instant', isNullable: false } },
+      order: [{ field: 'deleted_at', descending: true }],
       json: (row) => trashedTaskJson(row),
     },
     principal,

@@ -1,23 +1,23 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { KeyRing } from './key-ring.ts'
 
-/** Where a page ended: the sort key and id of its last item, newest first. */
+/** A place in a list, between two items or at an end, and which way to read on from there. */
 export interface Position {
-  readonly createdAt: string
+  readonly direction: 'after' | 'before'
+  /** The sort keys of the item that it is next to, as text; null where the item has no value. */
+  readonly values: readonly (string | null)[]
   readonly id: string
 }
 
-/** What a cursor belongs to: it is refused for another caller, list or filter. */
+/** What a cursor belongs to: it is refused for another caller, list, filter or order. */
 export interface CursorScope {
   readonly principalId: string
   readonly list: string
   readonly filter: unknown
 }
 
-const version = 1
+const version = 2
 const macBytes = 16
-const instant = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 const seal = (key: Buffer, scope: CursorScope, payload: string): Buffer =>
   createHmac('sha256', key)
@@ -41,13 +41,24 @@ export const openCursor = (keys: KeyRing, scope: CursorScope, cursor: string): s
   return keys.all.some((key) => timingSafeEqual(mac, seal(key, scope, payload))) ? payload : null
 }
 
-/** Makes the opaque cursor that continues after `position`. */
-export const encodeCursor = (keys: KeyRing, scope: CursorScope, { createdAt, id }: Position): string =>
-  sealCursor(keys, scope, `${createdAt} ${id}`)
+/** Makes the opaque cursor of a position. */
+export const encodeCursor = (
+  keys: KeyRing,
+  scope: CursorScope,
+  { direction, values, id }: Position,
+): string => sealCursor(keys, scope, JSON.stringify([direction, id, ...values]))
 
 /** Reads such a cursor; null when it was not made by this service for this very scope. */
 export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Position | null => {
-  const [createdAt, id] = openCursor(keys, scope, cursor)?.split(' ') ?? []
-  if (createdAt === undefined || id === undefined || !instant.test(createdAt) || !uuid.test(id)) return null
-  return { createdAt, id }
+  const payload = openCursor(keys, scope, cursor)
+  return payload === null ? null : parsePosition(JSON.parse(payload))
+}
+
+const parsePosition = (payload: unknown): Position | null => {
+  if (!Array.isArray(payload)) return null
+  const [direction, id, ...values] = payload as unknown[]
+  if ((direction !== 'after' && direction !== 'before') || typeof id !== 'string') return null
+  return values.every((value) => value === null || typeof value === 'string')
+    ? { direction, values, id }
+    : null
 }

@@ -4,5 +4,9 @@
  */
 export const foldText = (text: string): string => text.normalize('NFKC').toLowerCase().replaceAll('ς', 'σ')
 
+/** Folds text for a search, which takes no notice of accents either. The database's fold_text() does the same. */
+export const foldSearch = (text: string): string =>
+  foldText(text.normalize('NFKD').replaceAll(/[\u0300-\u036f]/g, ''))
+
 /** Escapes what has a meaning in a LIKE pattern, for a pattern that uses the backslash as its escape. */
 export const escapeLike = (text: string): string => text.replace(/[\\%_]/g, (character) => `\\${character}`)

@@ -1,13 +1,14 @@
 import type { components } from '../../generated/openapi.ts'
 import type { Database } from '../db/client.ts'
 import { selectTaskChanges } from '../db/task-changes.ts'
-import { deleteTask, insertTask, selectTask, selectTasks, type TaskRow, updateTask } from '../db/tasks.ts'
+import { selectTasks } from '../db/task-list.ts'
+import { deleteTask, insertTask, selectTask, type TaskRow, updateTask } from '../db/tasks.ts'
 import { type ChangePosition, decodeChangeCursor, encodeChangeCursor } from '../domain/change-cursors.ts'
 import { isDueBeforeStart } from '../domain/dates.ts'
 import { jsonText } from '../domain/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { taskFilter } from '../domain/task-filter.ts'
+import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
 import { defaultLimit, type Paging } from '../http/paging.ts'
 import { expectDone, problems } from '../problems.ts'
@@ -25,7 +26,9 @@ export const taskHandlers = ({ db, paging, cursorKeys }: Deps) =>
   ({
     async listTasks({ path, principal, query }) {
       const { filter, request, answer } = paging(path, principal, query)
-      return answer(await selectTasks(db, principal, taskFilter(filter), request))
+      const list = taskList(filter)
+      if (list === null) throw problems.sortedTwice()
+      return answer(await selectTasks(db, principal, list, request))
     },
 
     async listTaskChanges({ principal, query: { limit = defaultLimit, since } }) {

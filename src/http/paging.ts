@@ -61,22 +61,19 @@ export const createPaging =
       request: {
         limit,
         offset: offset ?? 0,
-        after: cursor === undefined ? null : readCursor(cursorKeys, scope, cursor),
+        position: cursor === undefined ? null : readCursor(cursorKeys, scope, cursor),
         includeTotal,
       },
-      answer: ({ items, next, total }) => {
+      answer: ({ items, next, previous, total }) => {
         const nextCursor = next && encodeCursor(cursorKeys, scope, next)
+        const previousCursor = previous && encodeCursor(cursorKeys, scope, previous)
         const links = [
           linkTo('first', {}),
+          ...(previousCursor === null ? [] : [linkTo('prev', { cursor: previousCursor })]),
           ...(nextCursor === null ? [] : [linkTo('next', { cursor: nextCursor })]),
         ]
-        return {
-          status: 200,
-          headers: { link: links.join(', ') },
-          body: jsonText(
-            `{"items":${items},"next_cursor":${JSON.stringify(nextCursor)},"total":${JSON.stringify(total)}}`,
-          ),
-        }
+        const body = `{"items":${items},"next_cursor":${JSON.stringify(nextCursor)},"prev_cursor":${JSON.stringify(previousCursor)},"total":${JSON.stringify(total)}}`
+        return { status: 200, headers: { link: links.join(', ') }, body: jsonText(body) }
       },
     }
   }

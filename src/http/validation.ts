@@ -180,6 +180,8 @@ const hints: Readonly<Record<string, string>> = {
   'maximum /offset': '; read on with cursor instead',
   'pattern /username':
     ': lower-case letters, digits, dots, underscores and hyphens, with a letter or digit at both ends',
+  'pattern /sort':
+    ': up to three fields that the contract names, parted by commas, each with a minus in front to turn it round',
   'pattern /color': ', such as #d92d20',
   'pattern /idempotency-key': ': visible ASCII characters without spaces',
 }

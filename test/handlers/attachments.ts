@@ -115,7 +115,7 @@ t.test('listTaskAttachments', async (t) => {
       params,
       query: { include_total: true },
     })
-    t.same(all.body, { items: attachments.toReversed(), next_cursor: null, total: 3 })
+    t.same(all.body, { items: attachments.toReversed(), next_cursor: null, prev_cursor: null, total: 3 })
     const query = { limit: 2 }
     const first = await service.expect('listTaskAttachments', 200, { token, params, query })
     t.same(first.body.items, attachments.toReversed().slice(0, 2))
@@ -126,7 +126,12 @@ t.test('listTaskAttachments', async (t) => {
       params,
       query: { ...query, cursor },
     })
-    t.same(second.body, { items: attachments.toReversed().slice(2), next_cursor: null, total: null })
+    t.same(second.body, {
+      items: attachments.toReversed().slice(2),
+      next_cursor: null,
+      prev_cursor: second.body.prev_cursor,
+      total: null,
+    })
   })
 
   t.test('200: none', async (t) => {
@@ -136,7 +141,7 @@ t.test('listTaskAttachments', async (t) => {
       params: { task_id: task.id },
       query: { include_total: true },
     })
-    t.same(body, { items: [], next_cursor: null, total: 0 })
+    t.same(body, { items: [], next_cursor: null, prev_cursor: null, total: 0 })
   })
 
   t.test('400: a malformed id, a cursor of another list', async (t) => {

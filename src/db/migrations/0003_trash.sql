@@ -1,3 +1,0 @@
-ALTER TABLE "tasks" ADD COLUMN "deleted_at" timestamp (3) with time zone;--> statement-breakpoint
-CREATE INDEX "tasks_trash" ON "tasks" USING btree ("deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is not null;--> statement-breakpoint
-CREATE INDEX "tasks_owner_trash" ON "tasks" USING btree ("owner_id","deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is not null;
