@@ -492,6 +492,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tasks/batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Do many things at once
+         * @description Creates, changes and deletes up to 500 tasks, and puts tags on them and takes tags off, in one request of up to 1 MiB. Each item may do what the single operation may do, under the same conditions, and ends with the status and the problem of that operation. The items have no order, so no two of them may be about the same thing: a task is named once, or by several items that only put tags on it, or only take tags off it (400). Without `atomic` the items stand for themselves: the answer is 200 and has the result of each. With `atomic` all of it is done or nothing: if an item cannot be done, the answer is the problem of the first such item, and its `errors` name all of them. With `dry_run` nothing is done, and the answer tells how the items would end.
+         */
+        post: operations["batchTasks"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tasks/{task_id}": {
         parameters: {
             query?: never;
@@ -994,6 +1014,72 @@ export interface components {
             next_cursor: string;
             /** @description Whether some of them are there already. */
             has_more: boolean;
+        };
+        /** @description Things to do to tasks, at least one and 500 in total. */
+        TaskBatch: {
+            /** @description All of it or nothing; by default each item for itself. */
+            atomic?: boolean;
+            /** @description Do nothing, and tell how the items would end. */
+            dry_run?: boolean;
+            create?: components["schemas"]["TaskCreate"][];
+            update?: components["schemas"]["TaskBatchUpdate"][];
+            delete?: components["schemas"]["TaskBatchDeletion"][];
+            /** @description Tags to put on tasks. */
+            tag?: components["schemas"]["TaskBatchTagging"][];
+            /** @description Tags to take off tasks. */
+            untag?: components["schemas"]["TaskBatchUntagging"][];
+        };
+        /** @description A task to change. */
+        TaskBatchUpdate: {
+            /** Format: uuid */
+            task_id: string;
+            /** @description The ETag that it must have. */
+            if_match?: string;
+            patch: components["schemas"]["TaskPatch"];
+        };
+        /** @description A task to move to the trash. */
+        TaskBatchDeletion: {
+            /** Format: uuid */
+            task_id: string;
+            /** @description The ETag that it must have. */
+            if_match?: string;
+        };
+        /** @description A tag to put on a task. */
+        TaskBatchTagging: {
+            /** Format: uuid */
+            task_id: string;
+            /** Format: uuid */
+            tag_id: string;
+        };
+        /** @description A tag to take off a task. */
+        TaskBatchUntagging: {
+            /** Format: uuid */
+            task_id: string;
+            /** Format: uuid */
+            tag_id: string;
+            /** @description The ETag that the task must have. */
+            if_match?: string;
+        };
+        /** @description How the items of a batch ended, each in its place. */
+        TaskBatchResults: {
+            create: components["schemas"]["TaskBatchResult"][];
+            update: components["schemas"]["TaskBatchResult"][];
+            delete: components["schemas"]["TaskBatchResult"][];
+            tag: components["schemas"]["TaskBatchResult"][];
+            untag: components["schemas"]["TaskBatchResult"][];
+        };
+        /** @description How an item of a batch ended, or would. */
+        TaskBatchResult: {
+            /** @description That of the single operation. */
+            status: number;
+            /**
+             * Format: uuid
+             * @description Null when a task has not been created.
+             */
+            task_id: string | null;
+            /** @description Of a task that was created or changed, null for others. */
+            etag: string | null;
+            problem?: components["schemas"]["Problem"];
         };
         /** @description A task to create. */
         TaskCreate: {
@@ -3219,6 +3305,45 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             410: components["responses"]["ChangesForgotten"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    batchTasks: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TaskBatch"];
+            };
+        };
+        responses: {
+            /** @description How each item ended; the lists are as long as those of the request. */
+            200: {
+                headers: {
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskBatchResults"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };

@@ -21,6 +21,7 @@ import { sessionHandlers } from './handlers/sessions.ts'
 import { systemHandlers } from './handlers/system.ts'
 import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
+import { taskBatchHandlers } from './handlers/task-batch.ts'
 import { taskHandlers } from './handlers/tasks.ts'
 import { trashHandlers } from './handlers/trash.ts'
 import { userHandlers } from './handlers/users.ts'
@@ -161,6 +162,7 @@ export const buildApp = async ({
     ...secondFactorHandlers({ db, checkPassword, attemptKeys, secondFactorKeys }),
     ...auditHandlers({ db, paging }),
     ...userHandlers({ db, paging, passwords, credentials, sweeper }),
+    ...taskBatchHandlers({ db, publicUrl }),
     ...taskHandlers({ db, paging, cursorKeys }),
     ...trashHandlers({ db, paging, sweeper }),
     ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes }),

@@ -275,6 +275,18 @@ export const problems = {
       'since was not given to you here: pass next_cursor as it was given, or nothing to begin anew.',
       at('/since', 'is not a next_cursor of the changes'),
     ),
+  batchSize: (most: number) =>
+    new Problem(
+      'invalid_request',
+      `A batch has at least one item and at most ${most}.`,
+      at('', `must have 1 to ${most} items`),
+    ),
+  repeatedInBatch: (pointer: string) =>
+    new Problem(
+      'invalid_request',
+      'No two items of a batch may be about the same thing.',
+      at(pointer, 'names a task that another item names'),
+    ),
   noToken: () =>
     new Problem('unauthorized', 'Send an access token as "Authorization: Bearer <token>".', challenge()),
   invalidToken: () =>
@@ -399,6 +411,27 @@ export const problems = {
   insufficientStorage: (cause: unknown) =>
     new Problem('insufficient_storage', 'There is no room for this file.', { cause }),
 } as const
+
+/** What a problem is told as (RFC 9457), about the request to `path`. */
+export const problemDocument = (problem: Problem, publicUrl: string, path: string, requestId: string) => ({
+  type: `${publicUrl}/problems/${problem.code}`,
+  title: problem.title,
+  status: problem.status,
+  detail: problem.message,
+  instance: `${publicUrl}${path}`,
+  code: problem.code,
+  request_id: requestId,
+  ...problem.members,
+  ...(problem.errors !== null && { errors: [...problem.errors] }),
+})
+
+/** The problem of a part of the body: what it points at is found in there. */
+export const problemWithin = (pointer: string, problem: Problem): Problem => {
+  const errors = problem.errors?.map((error) => ({ ...error, pointer: `${pointer}${error.pointer}` }))
+  return new Problem(problem.code, problem.message, {
+    errors: errors ?? [{ pointer, detail: problem.title }],
+  })
+}
 
 const refusals: Record<Refusal['outcome'], () => Problem> = {
   missing: problems.notFound,

@@ -50,6 +50,7 @@ const rules: Readonly<Record<string, Rule>> = {
   'user.set_password': { see: signedIn, may: ['admin'] },
   'task.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'task.create': { see: signedIn, may: signedIn },
+  'task.batch': { see: signedIn, may: signedIn },
   'task.change': { see: whoSeeTheTask, may: whoSeeTheTask },
   'task.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
   'trash.see': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
@@ -104,6 +105,7 @@ const declared: Readonly<Record<OperationId, readonly [RequiredScope, Permission
   listTasks: ['tasks:read', 'task.see'],
   listTaskChanges: ['tasks:read', 'task.see'],
   createTask: ['tasks:write', 'task.create'],
+  batchTasks: ['tasks:write', 'task.batch'],
   getTask: ['tasks:read', 'task.see'],
   replaceTask: ['tasks:write', 'task.change'],
   updateTask: ['tasks:write', 'task.change'],
@@ -452,6 +454,52 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
       what: 'that somebody else is to own',
       rule: adminOnly,
       request: async () => ({ body: { title: 'Yours', owner_id: (await service.register(unique())).id } }),
+    },
+  ],
+  batchTasks: [
+    { request: () => ({ body: { create: [{ title: 'Mine' }] } }) },
+    {
+      what: 'of which one is changed',
+      rule: { see: whoSeeTheTask, may: whoSeeTheTask },
+      request: ({ task }) => ({
+        body: { atomic: true, update: [{ task_id: task.id, patch: { status: 'done' } }] },
+      }),
+    },
+    {
+      what: 'of which one is passed on',
+      rule: transfer,
+      request: ({ task, people }) => ({
+        body: { atomic: true, update: [{ task_id: task.id, patch: { owner_id: people.assignee.id } }] },
+      }),
+    },
+    {
+      what: 'of which one is deleted',
+      rule: { see: whoSeeTheTask, may: ['owner', 'admin'] },
+      request: ({ task }) => ({ body: { atomic: true, delete: [{ task_id: task.id }] } }),
+    },
+    {
+      what: 'of which one is in the trash',
+      rule: { see: [], may: [] },
+      request: async (world) => ({ body: { atomic: true, delete: [(await ofTrashedTask(world)).params] } }),
+    },
+    {
+      what: 'of which one gets a tag that is on no task',
+      rule: { see: ['owner', 'admin'], may: ['owner', 'admin'] },
+      request: ({ task, looseTag }) => ({
+        body: { atomic: true, tag: [{ task_id: task.id, tag_id: looseTag.id }] },
+      }),
+    },
+    {
+      what: 'of which one loses its tag',
+      rule: { see: whoSeeTheTask, may: whoSeeTheTask },
+      request: ({ task, tag }) => ({ body: { atomic: true, untag: [{ task_id: task.id, tag_id: tag.id }] } }),
+    },
+    {
+      what: 'that somebody else is to own',
+      rule: adminOnly,
+      request: async () => ({
+        body: { atomic: true, create: [{ title: 'Yours', owner_id: (await service.register(unique())).id }] },
+      }),
     },
   ],
   getTask: [

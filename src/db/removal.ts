@@ -6,6 +6,9 @@ import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { callerOf, callerParameters, type CallerPlaceholders } from './permissions.ts'
 import { onlyRow, statement } from './statement.ts'
 
+/** What moves a row to the trash. */
+export const intoTrash = sql.raw('deleted_at = now()')
+
 /** Deletes one row, if the principal may and it still has one of the ETags in `ifMatch`; null stands for any. */
 export type Removal = (
   db: Database,
@@ -32,8 +35,7 @@ interface Removable {
 export const prepareRemoval = ({ table, to, see, remove, allows, etag }: Removable): Removal => {
   const name = sql.raw(table)
   const target = sql`target`
-  const removal =
-    to === 'trash' ? sql`update ${name} set deleted_at = now() from` : sql`delete from ${name} using`
+  const removal = to === 'trash' ? sql`update ${name} set ${intoTrash} from` : sql`delete from ${name} using`
   const run = statement(
     { id: 'uuid', ...callerParameters, ...ifMatchParameter },
     { outcome: 'text' },

@@ -13,7 +13,7 @@ import {
 import { newId } from './ids.ts'
 import { taskJson } from './json.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
-import { allowsTag, allowsTask, callerOf, callerParameters } from './permissions.ts'
+import { allowsTag, allowsTask, callerOf, callerParameters, type CallerPlaceholders } from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
 import { onlyRow, type Row, statement } from './statement.ts'
 
@@ -69,6 +69,16 @@ const selectUnchecked = statement(
   (p) => sql`select ${taskJson(task)} as json, version from tasks task where id = ${p.id}`,
 )
 
+/** The columns that a new task has values for; `newTaskValues` are these values. */
+export const newTaskColumns = sql.raw(
+  'id, title, description, status, priority, start_at, due_at, completed_at, owner_id, assignee_id',
+)
+
+export const newTaskValues = (id: SQL, fields: SQL, owner: SQL): SQL => sql`
+  ${id}, ${fields} ->> 'title', ${fields} ->> 'description', ${fields} ->> 'status', ${fields} ->> 'priority',
+  (${fields} ->> 'start_at')::timestamptz, (${fields} ->> 'due_at')::timestamptz,
+  case when ${fields} ->> 'status' = 'done' then now() end, ${owner}, (${fields} ->> 'assignee_id')::uuid`
+
 const insert = statement(
   {
     id: 'uuid',
@@ -94,12 +104,7 @@ const insert = statement(
         end as outcome,
         (select named.id::text from named where id not in (select id from seen) limit 1) as unknown_tag
     ), task as (
-      insert into tasks (
-        id, title, description, status, priority, start_at, due_at, completed_at, owner_id, assignee_id)
-      select
-        ${p.id}, f ->> 'title', f ->> 'description', f ->> 'status', f ->> 'priority',
-        (f ->> 'start_at')::timestamptz, (f ->> 'due_at')::timestamptz,
-        case when f ->> 'status' = 'done' then now() end, ${p.owner_id}, (f ->> 'assignee_id')::uuid
+      insert into tasks (${newTaskColumns}) select ${newTaskValues(p.id, sql`f`, p.owner_id)}
       from checked, (select ${p.fields} as f) fields where checked.outcome = 'done'
       returning *
     ), linked as (
@@ -154,11 +159,29 @@ const readCreation = (
   return { outcome: 'done', value: { id, json: row.json, replayed: false } }
 }
 
-/** What a patch sets a column to: its value in there, or what the column holds. */
-const patched = (patch: SQL, column: string, type: string): SQL => {
+/** What a patch sets a column of a task to: its value in there, or what the column holds. */
+export const patched = (patch: SQL, column: string, type: string, row: SQL = task): SQL => {
   const name = sql.raw(`'${column}'`)
-  return sql`case when ${patch} ? ${name} then (${patch} ->> ${name})::${sql.raw(type)} else task.${sql.raw(column)} end`
+  return sql`case when ${patch} ? ${name} then (${patch} ->> ${name})::${sql.raw(type)} else ${row}.${sql.raw(column)} end`
 }
+
+/** What a patch sets the row `task` to. */
+export const patchedColumns = (patch: SQL): SQL => sql`
+  title = ${patched(patch, 'title', 'text')},
+  description = ${patched(patch, 'description', 'text')},
+  status = ${patched(patch, 'status', 'text')},
+  priority = ${patched(patch, 'priority', 'text')},
+  start_at = ${patched(patch, 'start_at', 'timestamptz')},
+  due_at = ${patched(patch, 'due_at', 'timestamptz')},
+  owner_id = ${patched(patch, 'owner_id', 'uuid')},
+  assignee_id = ${patched(patch, 'assignee_id', 'uuid')},
+  completed_at = case when ${patched(patch, 'status', 'text')} = 'done'
+    then coalesce(task.completed_at, clock_timestamp()) end`
+
+/** May the caller change the task in row `row` like this? */
+export const allowsChange = (p: CallerPlaceholders, row: SQL, patch: SQL): SQL => sql`
+  ${allowsTask('task.change', p, row)} and (
+    coalesce((${patch} ->> 'owner_id')::uuid = ${row}.owner_id, true) or ${allowsTask('task.transfer', p, row)})`
 
 /** What a statement answers with that changed a task; `is_current` when it did not have to wait for another one. */
 export const changedColumns = { outcome: 'text', json: 'text?', version: 'int?', is_current: 'bool' } as const
@@ -173,25 +196,13 @@ const update = statement(
       select * from tasks task where id = ${p.id} and ${allowsTask('task.see', p, task)} for no key update
     ), checked as (
       select target.id, target.version, ${checkedOutcome(
-        sql`${allowsTask('task.change', p, sql`target`)} and (
-          coalesce((${p.patch} ->> 'owner_id')::uuid = target.owner_id, true)
-          or ${allowsTask('task.transfer', p, sql`target`)})`,
+        allowsChange(p, sql`target`, p.patch),
         etagOf(sql`target`),
         p.if_match,
       )} as outcome
       from target
     ), changed as (
-      update tasks task set
-        title = ${patched(p.patch, 'title', 'text')},
-        description = ${patched(p.patch, 'description', 'text')},
-        status = ${patched(p.patch, 'status', 'text')},
-        priority = ${patched(p.patch, 'priority', 'text')},
-        start_at = ${patched(p.patch, 'start_at', 'timestamptz')},
-        due_at = ${patched(p.patch, 'due_at', 'timestamptz')},
-        owner_id = ${patched(p.patch, 'owner_id', 'uuid')},
-        assignee_id = ${patched(p.patch, 'assignee_id', 'uuid')},
-        completed_at = case when ${patched(p.patch, 'status', 'text')} = 'done'
-          then coalesce(task.completed_at, clock_timestamp()) end
+      update tasks task set ${patchedColumns(p.patch)}
       from checked where task.id = checked.id and checked.outcome = 'done'
       returning task.*
     )

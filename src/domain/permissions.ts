@@ -29,6 +29,7 @@ export const permissions = {
   'task.see': ['owner', 'assignee', 'admin'],
   'task.create': ['signed_in'],
   'task.create_for_another': ['admin'],
+  'task.batch': ['signed_in'],
   'task.change': ['owner', 'assignee', 'admin'],
   'task.transfer': ['owner', 'admin'],
   'task.delete': ['owner', 'admin'],

@@ -8,6 +8,7 @@ import { isDueBeforeStart } from '../domain/dates.ts'
 import { jsonText } from '../domain/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { tagPointer } from '../domain/tag-pointer.ts'
 import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
 import { defaultLimit, type Paging } from '../http/paging.ts'
@@ -88,6 +89,3 @@ const taskAnswer = ({ json, version }: TaskRow) => ({
   headers: { etag: quoteETag(version) },
   body: jsonText<Task>(json),
 })
-
-const tagPointer = ({ tag_ids = [] }: { readonly tag_ids?: readonly string[] }, tagId: string): string =>
-  `/tag_ids/${tag_ids.findIndex((id) => id.toLowerCase() === tagId)}`
