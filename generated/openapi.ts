@@ -472,6 +472,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tasks/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what has changed
+         * @description What to do to a copy of the tasks that you see to have it as they are now. Ask without `since` first, which tells of all of them; then pass `next_cursor` as `since`, at once while `has_more` is true and from time to time after. Replace or add what is in `changed`, and drop what is in `deleted`: the ids of tasks that you see no longer, because they were deleted or assigned to somebody else. Each task is told of once, as it is now; one that changes while you read is told of again. A change is told of as soon as all changes that began before it have ended, so that none is missed. Deletions are remembered for 30 days, and a cursor belongs to you and your role: when it is too old, or when you have become an administrator or are one no longer, begin anew (410).
+         */
+        get: operations["listTaskChanges"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Do many things at once
+         * @description Creates, changes and deletes up to 500 tasks, and puts tags on them and takes tags off, in one request of up to 1 MiB. Each item may do what the single operation may do, under the same conditions, and ends with the status and the problem of that operation. The items have no order, so no two of them may be about the same thing: a task is named once, or by several items that only put tags on it, or only take tags off it (400). Without `atomic` the items stand for themselves: the answer is 200 and has the result of each. With `atomic` all of it is done or nothing: if an item cannot be done, the answer is the problem of the first such item, and its `errors` name all of them. With `dry_run` nothing is done, and the answer tells how the items would end.
+         */
+        post: operations["batchTasks"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tasks/{task_id}": {
         parameters: {
             query?: never;
@@ -492,7 +532,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a task
-         * @description Deletes the task with its attachments, their bytes included. For its owner and administrators.
+         * @description Moves the task to the trash with its tags and attachments, from where it can be brought back for 30 days, unless the operator has chosen another time. Until then it is nowhere else, and its attachments count towards quotas. For its owner and administrators.
          */
         delete: operations["deleteTask"];
         options?: never;
@@ -502,6 +542,70 @@ export interface paths {
          * @description A JSON merge patch: fields that are left out stay as they are, and null clears `start_at`, `due_at` or `assignee_id`. `completed_at` follows the status.
          */
         patch: operations["updateTask"];
+        trace?: never;
+    };
+    "/trash": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the trash
+         * @description The deleted tasks that you own; those of everybody for an administrator. Each is deleted for good 30 days after it was deleted, unless the operator has chosen another time.
+         */
+        get: operations["listTrash"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/trash/{task_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a task in the trash
+         * @description Its owner and administrators see it.
+         */
+        get: operations["getTrashedTask"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a task for good
+         * @description Deletes a task in the trash with its attachments, their bytes included. This cannot be undone.
+         */
+        delete: operations["deleteTrashedTask"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/trash/{task_id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore a task
+         * @description Takes a task out of the trash with its tags and attachments. It is at its old address again, with another ETag.
+         */
+        post: operations["restoreTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/tasks/{task_id}/attachments": {
@@ -931,6 +1035,132 @@ export interface components {
             prev_cursor: string | null;
             /** @description Counted when asked for. */
             total: number | null;
+        };
+        /** @description A task in the trash. */
+        TrashedTask: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            title: string;
+            description: string;
+            status: components["schemas"]["TaskStatus"];
+            priority: components["schemas"]["TaskPriority"];
+            /** Format: date-time */
+            start_at: string | null;
+            /**
+             * Format: date-time
+             * @description Not before start_at.
+             */
+            due_at: string | null;
+            /**
+             * Format: date-time
+             * @description When the status became done; null in any other status.
+             */
+            completed_at: string | null;
+            /** Format: uuid */
+            owner_id: string;
+            /** Format: uuid */
+            assignee_id: string | null;
+            /** @description By name */
+            tags: components["schemas"]["Tag"][];
+            attachment_count: number;
+            /** @description Moves with every change, to its tags and attachments too. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+            /** Format: date-time */
+            deleted_at: string;
+        };
+        /** @description A page of the trash. */
+        TrashedTaskList: {
+            items: components["schemas"]["TrashedTask"][];
+            /** @description Where the next page begins; null on the last. */
+            next_cursor: string | null;
+            /** @description Where the page before this one is; null on the first. */
+            prev_cursor: string | null;
+            /** @description Counted when asked for. */
+            total: number | null;
+        };
+        /** @description What to do to a copy of the tasks that you see. */
+        TaskChanges: {
+            /** @description Tasks that are new or have changed. */
+            changed: components["schemas"]["Task"][];
+            /** @description Ids of tasks that you see no longer. You may never have had them. */
+            deleted: string[];
+            /** @description Where the next changes begin. It is always there. */
+            next_cursor: string;
+            /** @description Whether some of them are there already. */
+            has_more: boolean;
+        };
+        /** @description Things to do to tasks, at least one and 500 in total. */
+        TaskBatch: {
+            /** @description All of it or nothing; by default each item for itself. */
+            atomic?: boolean;
+            /** @description Do nothing, and tell how the items would end. */
+            dry_run?: boolean;
+            create?: components["schemas"]["TaskCreate"][];
+            update?: components["schemas"]["TaskBatchUpdate"][];
+            delete?: components["schemas"]["TaskBatchDeletion"][];
+            /** @description Tags to put on tasks. */
+            tag?: components["schemas"]["TaskBatchTagging"][];
+            /** @description Tags to take off tasks. */
+            untag?: components["schemas"]["TaskBatchUntagging"][];
+        };
+        /** @description A task to change. */
+        TaskBatchUpdate: {
+            /** Format: uuid */
+            task_id: string;
+            /** @description The ETag that it must have. */
+            if_match?: string;
+            patch: components["schemas"]["TaskPatch"];
+        };
+        /** @description A task to move to the trash. */
+        TaskBatchDeletion: {
+            /** Format: uuid */
+            task_id: string;
+            /** @description The ETag that it must have. */
+            if_match?: string;
+        };
+        /** @description A tag to put on a task. */
+        TaskBatchTagging: {
+            /** Format: uuid */
+            task_id: string;
+            /** Format: uuid */
+            tag_id: string;
+        };
+        /** @description A tag to take off a task. */
+        TaskBatchUntagging: {
+            /** Format: uuid */
+            task_id: string;
+            /** Format: uuid */
+            tag_id: string;
+            /** @description The ETag that the task must have. */
+            if_match?: string;
+        };
+        /** @description How the items of a batch ended, each in its place. */
+        TaskBatchResults: {
+            create: components["schemas"]["TaskBatchResult"][];
+            update: components["schemas"]["TaskBatchResult"][];
+            delete: components["schemas"]["TaskBatchResult"][];
+            tag: components["schemas"]["TaskBatchResult"][];
+            untag: components["schemas"]["TaskBatchResult"][];
+        };
+        /** @description How an item of a batch ended, or would. */
+        TaskBatchResult: {
+            /** @description That of the single operation. */
+            status: number;
+            /**
+             * Format: uuid
+             * @description Null when a task has not been created.
+             */
+            task_id: string | null;
+            /** @description Of a task that was created or changed, null for others. */
+            etag: string | null;
+            problem?: components["schemas"]["Problem"];
         };
         /** @description A task to create. */
         TaskCreate: {
@@ -1619,6 +1849,16 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description What has changed since then is not known any more. Begin anew, without `since`. */
+        ChangesForgotten: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The upload is not where `Upload-Offset` says. Nothing was stored. */
         UploadConflict: {
             headers: {
@@ -1926,6 +2166,8 @@ export interface components {
         Offset: number;
         /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
         Cursor: string;
+        /** @description `next_cursor` of the answer before, as it was given; left out to begin. */
+        Since: string;
         /**
          * @description Count everything that matches, in `total`.
          * @example true
@@ -3393,6 +3635,80 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    listTaskChanges: {
+        parameters: {
+            query?: {
+                /**
+                 * @description How many items to answer with. More than 200 is refused, not clamped.
+                 * @example 20
+                 */
+                limit?: components["parameters"]["Limit"];
+                /** @description `next_cursor` of the answer before, as it was given; left out to begin. */
+                since?: components["parameters"]["Since"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What has changed, the oldest change first. */
+            200: {
+                headers: {
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskChanges"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            410: components["responses"]["ChangesForgotten"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    batchTasks: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TaskBatch"];
+            };
+        };
+        responses: {
+            /** @description How each item ended; the lists are as long as those of the request. */
+            200: {
+                headers: {
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskBatchResults"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     getTask: {
         parameters: {
             query?: {
@@ -3483,7 +3799,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The task is gone. */
+            /** @description The task is in the trash. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -3531,6 +3847,148 @@ export interface operations {
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];
             422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listTrash: {
+        parameters: {
+            query?: {
+                /**
+                 * @description How many items to answer with. More than 200 is refused, not clamped.
+                 * @example 20
+                 */
+                limit?: components["parameters"]["Limit"];
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                offset?: components["parameters"]["Offset"];
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /**
+                 * @description Count everything that matches, in `total`.
+                 * @example true
+                 */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the trash, the last deleted task first. */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrashedTaskList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getTrashedTask: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The task's id.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The task, which is in the trash. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrashedTask"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteTrashedTask: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The task's id.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The task is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    restoreTask: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The task's id.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TaskRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };

@@ -466,7 +466,10 @@ const emptyLastAdmin = async (guide: Guide, account: Account, token: string): Pr
   const params = { user_id: account.id }
   const { body: tasks } = await guide.ask('listUserTasks', 200, { token, params }, titles)
   for (const { id, title } of tasks.items.filter(isOwn))
-    await guide.ask('deleteTask', 204, { token, params: { task_id: id } }, () => `"${title}" is gone`)
+    await guide.ask('deleteTask', 204, { token, params: { task_id: id } }, () => `"${title}" is in the trash`)
+  const { body: trash } = await guide.ask('listTrash', 200, { token }, titles)
+  for (const { id, title } of trash.items.filter(isOwn))
+    await guide.ask('deleteTrashedTask', 204, { token, params: { task_id: id } }, () => `"${title}" is gone`)
   const { body: tags } = await guide.ask('listTags', 200, { token }, ({ body }) =>
     body.items.map(({ name }) => name).join(', '),
   )

@@ -21,8 +21,10 @@ import { sessionHandlers } from './handlers/sessions.ts'
 import { systemHandlers } from './handlers/system.ts'
 import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
+import { taskBatchHandlers } from './handlers/task-batch.ts'
 import { taskHandlers } from './handlers/tasks.ts'
 import { thumbnailHandlers } from './handlers/thumbnails.ts'
+import { trashHandlers } from './handlers/trash.ts'
 import { uploadHandlers } from './handlers/uploads.ts'
 import { userHandlers } from './handlers/users.ts'
 import type { OpenMailer } from './mail/mailer.ts'
@@ -55,6 +57,7 @@ export interface AppDeps {
     | 'attachmentMaxBytes'
     | 'attachmentQuotaBytes'
     | 'auditDays'
+    | 'trashDays'
     | 'rateLimit'
     | 'rateLimitSignIn'
     | 'rateLimitRefresh'
@@ -140,14 +143,17 @@ export const buildApp = async ({
   const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').newest)
   const checkPassword = createCheckPassword(db, passwords, attemptKeys)
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
-  const paging = createPaging(deriveKeys(secrets, 'cursor'), publicUrl)
+  const cursorKeys = deriveKeys(secrets, 'cursor')
+  const paging = createPaging(cursorKeys, publicUrl)
   // Hooks of this kind run the last one first, and the sweeper uses the storage.
   app.addHook('onClose', () => storage.close())
+  const { auditDays, trashDays } = config
   const sweeper = startSweeper({
     db,
     storage,
     secondFactorKeys,
-    auditDays: config.auditDays,
+    auditDays,
+    trashDays,
     log: app.log,
     times: sweepTimes,
   })
@@ -172,7 +178,9 @@ export const buildApp = async ({
     ...secondFactorHandlers({ db, checkPassword, attemptKeys, secondFactorKeys }),
     ...auditHandlers({ db, paging }),
     ...userHandlers({ db, paging, passwords, credentials, sweeper }),
-    ...taskHandlers({ db, paging, sweeper }),
+    ...taskBatchHandlers({ db, publicUrl }),
+    ...taskHandlers({ db, paging, cursorKeys }),
+    ...trashHandlers({ db, paging, sweeper }),
     ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
     ...thumbnailHandlers({ db, storage, thumbnailer }),
     ...uploadHandlers({ db, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),

@@ -83,6 +83,8 @@ export interface Config {
   readonly attachmentQuotaBytes: number | null
   /** Days for which the audit trail is kept. */
   readonly auditDays: number
+  /** Days for which a deleted task stays in the trash. */
+  readonly trashDays: number
   /** Whether requests are limited; the numbers below are requests per minute. */
   readonly rateLimit: Switch
   /** Of one network: attempts to sign in. */
@@ -180,6 +182,7 @@ const variables: Variables = {
     example: '10737418240',
   },
   auditDays: { name: 'AUDIT_DAYS', fallback: 365, parse: parseDayCount, example: '365' },
+  trashDays: { name: 'TRASH_DAYS', fallback: 30, parse: parseDayCount, example: '30' },
   rateLimit: { name: 'RATE_LIMIT', fallback: 'on', parse: oneOf(switches), example: 'off' },
   rateLimitSignIn: { name: 'RATE_LIMIT_SIGN_IN', fallback: 10, parse: parseRequestCount, example: '10' },
   rateLimitRefresh: { name: 'RATE_LIMIT_REFRESH', fallback: 30, parse: parseRequestCount, example: '30' },
@@ -246,6 +249,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     attachmentMaxBytes: read('attachmentMaxBytes'),
     attachmentQuotaBytes: read('attachmentQuotaBytes'),
     auditDays: read('auditDays'),
+    trashDays: read('trashDays'),
     rateLimit: read('rateLimit'),
     rateLimitSignIn: read('rateLimitSignIn'),
     rateLimitRefresh: read('rateLimitRefresh'),

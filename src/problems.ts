@@ -129,6 +129,12 @@ export const problemTypes = {
     title: 'The file is lost',
     explanation: 'The attachment is known, but its file is no longer in the storage. Tell the operator.',
   },
+  changes_forgotten: {
+    status: 410,
+    title: 'What has changed since then is not known any more',
+    explanation:
+      'Deletions are remembered for 30 days, and what you see depends on your role. The cursor is from before that: drop what you have, and ask for the changes without since.',
+  },
   precondition_failed: {
     status: 412,
     title: 'It has changed since you read it',
@@ -327,6 +333,24 @@ export const problems = {
       'The cursor was not made for this list: pass next_cursor or prev_cursor as it was given, with the same filters and order.',
       at('/cursor', 'is not a cursor of this list'),
     ),
+  invalidSince: () =>
+    new Problem(
+      'invalid_request',
+      'since was not given to you here: pass next_cursor as it was given, or nothing to begin anew.',
+      at('/since', 'is not a next_cursor of the changes'),
+    ),
+  batchSize: (most: number) =>
+    new Problem(
+      'invalid_request',
+      `A batch has at least one item and at most ${most}.`,
+      at('', `must have 1 to ${most} items`),
+    ),
+  repeatedInBatch: (pointer: string) =>
+    new Problem(
+      'invalid_request',
+      'No two items of a batch may be about the same thing.',
+      at(pointer, 'names a task that another item names'),
+    ),
   noToken: () =>
     new Problem('unauthorized', 'Send an access token as "Authorization: Bearer <token>".', challenge()),
   invalidToken: () =>
@@ -419,6 +443,8 @@ export const problems = {
     new Problem('tus_version_unsupported', `Send "Tus-Resumable: ${version}".`, {
       headers: { 'tus-version': version },
     }),
+  changesForgotten: () =>
+    new Problem('changes_forgotten', 'Drop what you have, and ask for the changes without since.'),
   preconditionFailed: () =>
     new Problem(
       'precondition_failed',
@@ -493,6 +519,27 @@ export const problems = {
 
 /** As much of what a client wrote as a message can hold. */
 const shorten = (text: string): string => (text.length > 50 ? `${text.slice(0, 50).toWellFormed()}…` : text)
+
+/** What a problem is told as (RFC 9457), about the request to `path`. */
+export const problemDocument = (problem: Problem, publicUrl: string, path: string, requestId: string) => ({
+  type: `${publicUrl}/problems/${problem.code}`,
+  title: problem.title,
+  status: problem.status,
+  detail: problem.message,
+  instance: `${publicUrl}${path}`,
+  code: problem.code,
+  request_id: requestId,
+  ...problem.members,
+  ...(problem.errors !== null && { errors: [...problem.errors] }),
+})
+
+/** The problem of a part of the body: what it points at is found in there. */
+export const problemWithin = (pointer: string, problem: Problem): Problem => {
+  const errors = problem.errors?.map((error) => ({ ...error, pointer: `${pointer}${error.pointer}` }))
+  return new Problem(problem.code, problem.message, {
+    errors: errors ?? [{ pointer, detail: problem.title }],
+  })
+}
 
 const refusals: Record<Refusal['outcome'], () => Problem> = {
   missing: problems.notFound,

@@ -9,6 +9,8 @@ import { removeExpiredKeys } from './db/idempotency.ts'
 import { newId } from './db/ids.ts'
 import { takeLease, withLease } from './db/leases.ts'
 import { removeExpiredOneTimeTokens, removeExpiredSessions } from './db/sessions.ts'
+import { beginHistoryAnew, removeOldDepartures } from './db/task-changes.ts'
+import { removeOldTrash } from './db/trash.ts'
 import { removeExpiredUploads } from './db/uploads.ts'
 import type { KeyRing } from './domain/key-ring.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from './inventory.ts'
@@ -40,6 +42,8 @@ export interface SweeperDeps {
   readonly secondFactorKeys: KeyRing
   /** For how long the audit trail is kept. */
   readonly auditDays: number
+  /** For how long a deleted task can be brought back. */
+  readonly trashDays: number
   readonly log: FastifyBaseLogger
   /** The usual ones, unless a test has less time. */
   readonly times?: SweepTimes | undefined
@@ -54,6 +58,9 @@ export const sweepTimes: SweepTimes = {
   retry: 60_000,
   lease: 30_000,
 }
+
+/** For how long it is known that somebody sees a task no longer; the contract promises it. */
+const departureDays = 30
 
 /** How many files are taken out of the outbox at a time. */
 const batch = 500
@@ -139,9 +146,12 @@ export const sweep = async (
   deps: SweeperDeps,
   stop: AbortSignal = new AbortController().signal,
 ): Promise<void> => {
-  const { db, storage, secondFactorKeys, auditDays, log, times = sweepTimes } = deps
+  const { db, storage, secondFactorKeys, auditDays, trashDays, log, times = sweepTimes } = deps
   const before = new Date(Date.now() - times.grace)
   const steps: readonly (() => Promise<unknown>)[] = [
+    () => beginHistoryAnew(db),
+    () => removeOldTrash(db, trashDays),
+    () => removeOldDepartures(db, departureDays),
     () => removeExpiredUploads(db, {}),
     () => removeDeletedFiles(deps, stop),
     () => removeOrphans(deps, storage.list(), { before, isUnfinished: false }, stop),

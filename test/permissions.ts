@@ -52,8 +52,12 @@ const rules: Readonly<Record<string, Rule>> = {
   'user.set_password': { see: signedIn, may: ['admin'] },
   'task.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'task.create': { see: signedIn, may: signedIn },
+  'task.batch': { see: signedIn, may: signedIn },
   'task.change': { see: whoSeeTheTask, may: whoSeeTheTask },
   'task.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
+  'trash.see': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
+  'trash.restore': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
+  'trash.delete': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
   'attachment.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'attachment.add': { see: whoSeeTheTask, may: whoSeeTheTask },
   'attachment.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
@@ -102,11 +106,18 @@ const declared: Readonly<Record<OperationId, readonly [RequiredScope, Permission
   listUserTasks: ['tasks:read', 'task.see'],
 
   listTasks: ['tasks:read', 'task.see'],
+  listTaskChanges: ['tasks:read', 'task.see'],
   createTask: ['tasks:write', 'task.create'],
+  batchTasks: ['tasks:write', 'task.batch'],
   getTask: ['tasks:read', 'task.see'],
   replaceTask: ['tasks:write', 'task.change'],
   updateTask: ['tasks:write', 'task.change'],
   deleteTask: ['tasks:write', 'task.delete'],
+
+  listTrash: ['tasks:read', 'trash.see'],
+  getTrashedTask: ['tasks:read', 'trash.see'],
+  restoreTask: ['tasks:write', 'trash.restore'],
+  deleteTrashedTask: ['tasks:write', 'trash.delete'],
 
   listTaskAttachments: ['attachments:read', 'attachment.see'],
   addTaskAttachment: ['attachments:write', 'attachment.add'],
@@ -167,7 +178,7 @@ interface Scenario {
   readonly request?: (world: World, persona: Persona) => Call | Promise<Call>
   /** For a list that everybody may ask for: the item that only those see who pass the operation's rule. */
   readonly lists?: (world: World) => string | Promise<string>
-  readonly check?: (t: Test, reply: Reply, persona: Persona) => void
+  readonly check?: (t: Test, reply: Reply, persona: Persona) => void | Promise<void>
 }
 
 const service = await startService(t)
@@ -221,6 +232,16 @@ const ofUpload = async (world: World) => {
 }
 const ofOwner = ({ people }: World) => ({ params: { user_id: people.owner.id } })
 
+/** Another task of the owner's with the same assignee, which is in the trash. */
+const ofTrashedTask = async ({ people: { owner, assignee } }: World) => {
+  const { token } = owner
+  const body = { title: 'Deleted', assignee_id: assignee.id }
+  const { id } = (await service.expect('createTask', 201, { token, body })).body
+  const params = { task_id: id }
+  await service.expect('deleteTask', 204, { token, params })
+  return { params }
+}
+
 const newUser = () => {
   const username = unique()
   return { username, email: `${username}@example.com`, password: 'a good password' }
@@ -263,7 +284,7 @@ const allScopes: readonly Scope[] = [
 
 /** The id of the newest item of a list of the owner's. */
 const newestOf =
-  (operation: 'listSessions' | 'listApiTokens') =>
+  (operation: 'listSessions' | 'listApiTokens' | 'listTrash') =>
   async ({ people: { owner } }: World): Promise<string> => {
     const { body } = await service.expect(operation, 200, { token: owner.token })
     return body.items[0]?.id ?? ''
@@ -428,6 +449,18 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
   listUserTasks: [{ request: ofOwner, lists: ({ task }) => task.id }],
 
   listTasks: [{ lists: ({ task }) => task.id }],
+  listTaskChanges: [
+    {
+      rule: { see: signedIn, may: signedIn },
+      request: () => ({ query: { limit: 200 } }),
+      check: async (t, { body }, persona) => {
+        const { task } = await unchanged
+        const { changed } = body as Schemas['TaskChanges']
+        const isTold = changed.some(({ id }) => id === task.id)
+        t.equal(isTold, whoSeeTheTask.includes(persona), 'they are told of what they see')
+      },
+    },
+  ],
   createTask: [
     { request: () => ({ body: { title: 'Mine' } }) },
     {
@@ -440,7 +473,56 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
       request: async () => ({ body: { title: 'Yours', owner_id: (await service.register(unique())).id } }),
     },
   ],
-  getTask: [{ request: ofTask }],
+  batchTasks: [
+    { request: () => ({ body: { create: [{ title: 'Mine' }] } }) },
+    {
+      what: 'of which one is changed',
+      rule: { see: whoSeeTheTask, may: whoSeeTheTask },
+      request: ({ task }) => ({
+        body: { atomic: true, update: [{ task_id: task.id, patch: { status: 'done' } }] },
+      }),
+    },
+    {
+      what: 'of which one is passed on',
+      rule: transfer,
+      request: ({ task, people }) => ({
+        body: { atomic: true, update: [{ task_id: task.id, patch: { owner_id: people.assignee.id } }] },
+      }),
+    },
+    {
+      what: 'of which one is deleted',
+      rule: { see: whoSeeTheTask, may: ['owner', 'admin'] },
+      request: ({ task }) => ({ body: { atomic: true, delete: [{ task_id: task.id }] } }),
+    },
+    {
+      what: 'of which one is in the trash',
+      rule: { see: [], may: [] },
+      request: async (world) => ({ body: { atomic: true, delete: [(await ofTrashedTask(world)).params] } }),
+    },
+    {
+      what: 'of which one gets a tag that is on no task',
+      rule: { see: ['owner', 'admin'], may: ['owner', 'admin'] },
+      request: ({ task, looseTag }) => ({
+        body: { atomic: true, tag: [{ task_id: task.id, tag_id: looseTag.id }] },
+      }),
+    },
+    {
+      what: 'of which one loses its tag',
+      rule: { see: whoSeeTheTask, may: whoSeeTheTask },
+      request: ({ task, tag }) => ({ body: { atomic: true, untag: [{ task_id: task.id, tag_id: tag.id }] } }),
+    },
+    {
+      what: 'that somebody else is to own',
+      rule: adminOnly,
+      request: async () => ({
+        body: { atomic: true, create: [{ title: 'Yours', owner_id: (await service.register(unique())).id }] },
+      }),
+    },
+  ],
+  getTask: [
+    { request: ofTask },
+    { what: 'that is in the trash', rule: { see: [], may: [] }, request: ofTrashedTask },
+  ],
   replaceTask: [
     { request: (world) => ({ ...ofTask(world), body: { title: 'Replaced' } }) },
     {
@@ -466,7 +548,26 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
       request: (world) => ({ ...ofTask(world), body: { owner_id: world.people.assignee.id } }),
     },
   ],
-  deleteTask: [{ request: ofTask }],
+  deleteTask: [
+    { request: ofTask },
+    { what: 'that is in the trash', rule: { see: [], may: [] }, request: ofTrashedTask },
+  ],
+
+  listTrash: [
+    {
+      async request(world) {
+        await ofTrashedTask(world)
+        return {}
+      },
+      lists: newestOf('listTrash'),
+    },
+  ],
+  getTrashedTask: [
+    { request: ofTrashedTask },
+    { what: 'that is not in the trash', rule: { see: [], may: [] }, request: ofTask },
+  ],
+  restoreTask: [{ request: ofTrashedTask }],
+  deleteTrashedTask: [{ request: ofTrashedTask }],
 
   listTaskAttachments: [{ request: ofTask }],
   addTaskAttachment: [{ request: (world) => ({ ...ofTask(world), body: fileForm('more') }) }],
@@ -559,7 +660,7 @@ const snapshot = async (world: World): Promise<unknown> => {
     const { status, headers, body } = await service.call(operation, { token, ...request })
     return [operation, status, headers.get('etag'), body]
   }
-  const totalOf = async (operation: 'listUsers' | 'listTasks' | 'listTags') =>
+  const totalOf = async (operation: 'listUsers' | 'listTasks' | 'listTags' | 'listTrash') =>
     (await service.expect(operation, 200, { token, query: { include_total: true, limit: 1 } })).body.total
   return Promise.all([
     read('getTask', ofTask(world)),
@@ -572,6 +673,7 @@ const snapshot = async (world: World): Promise<unknown> => {
     totalOf('listUsers'),
     totalOf('listTasks'),
     totalOf('listTags'),
+    totalOf('listTrash'),
     service.deps.db.run(selectAccess, [world.people.owner.id]),
   ])
 }
@@ -663,7 +765,7 @@ const tryCell = async (
     }
   }
   if (outcome !== 'allowed') return
-  scenario.check?.(t, reply, persona)
+  await scenario.check?.(t, reply, persona)
   if (scenario.lists) {
     const { items } = reply.body as { items: { id: string }[] }
     const item = await scenario.lists(world)

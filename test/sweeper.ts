@@ -19,7 +19,14 @@ const storage = await diskStorage(folder)
 const service = await startService(t, { storage })
 const { db, secrets } = service.deps
 const { log } = service.app
-const round = { db, storage, secondFactorKeys: deriveKeys(secrets, 'second-factor'), auditDays: 365, log }
+const round = {
+  db,
+  storage,
+  secondFactorKeys: deriveKeys(secrets, 'second-factor'),
+  auditDays: 365,
+  trashDays: 30,
+  log,
+}
 const { token } = await service.register('ada')
 t.teardown(() => rm(folder, { recursive: true, force: true }))
 

@@ -35,13 +35,19 @@ export const countedTagJson = (tag: SQL, taskCount: SQL): SQL =>
 
 /** `carried` names what is joined as `tag`: by default the rows that the statement sees in task_tags. */
 export const taskJson = (task: SQL, carried: SQL = carriedTags(task)): SQL =>
-  object(sql`
+  object(taskFields(task, carried))
+
+/** A task in the trash. */
+export const trashedTaskJson = (task: SQL): SQL =>
+  object(sql`${taskFields(task, carriedTags(task))}, ${instantText(sql`${task}.deleted_at`)} as deleted_at`)
+
+const taskFields = (task: SQL, carried: SQL): SQL => sql`
     ${task}.id, ${task}.title, ${task}.description, ${task}.status, ${task}.priority,
     ${instantText(sql`${task}.start_at`)} as start_at, ${instantText(sql`${task}.due_at`)} as due_at,
     ${instantText(sql`${task}.completed_at`)} as completed_at, ${task}.owner_id, ${task}.assignee_id,
     ${array(tagJson(sql`tag`), carried, sql`tag.name_folded, tag.id`)}::json as tags,
     ${task}.attachment_count, ${task}.version,
-    ${instantText(sql`${task}.created_at`)} as created_at, ${instantText(sql`${task}.updated_at`)} as updated_at`)
+    ${instantText(sql`${task}.created_at`)} as created_at, ${instantText(sql`${task}.updated_at`)} as updated_at`
 
 const carriedTags = (task: SQL): SQL =>
   sql`task_tags link join tags tag on tag.id = link.tag_id where link.task_id = ${task}.id`

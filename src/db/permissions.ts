@@ -67,9 +67,12 @@ export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, ro
 export const allowsAudit = (permission: Permission, caller: CallerPlaceholders): SQL =>
   allowed(permission, { admin: caller.is_admin })
 
-/** May the caller do this to the task in row `task`? The fragment for "visible tasks" is that of `task.see`. */
+/**
+ * May the caller do this to the task in row `task`? The fragment for "visible tasks" is that of `task.see`, for the
+ * trash that of `trash.see`; no task passes both.
+ */
 export const allowsTask = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
-  allowed(permission, taskRelations(caller, task))
+  inPlace(permission, task, allowed(permission, taskRelations(caller, task)))
 
 /** The same as conditions of which exactly one holds. */
 export const allowsTaskApart = (
@@ -77,7 +80,17 @@ export const allowsTaskApart = (
   role: Role,
   caller: CallerPlaceholders,
   task: SQL,
-): readonly SQL[] => allowedApart(permission, role, taskRelations(caller, task))
+): readonly SQL[] =>
+  allowedApart(permission, role, taskRelations(caller, task)).map((reason) =>
+    inPlace(permission, task, reason),
+  )
+
+/** A permission to see tells where the task is, in the trash or not; what else is asked is asked of a task that is seen. */
+const inPlace = (permission: Permission, task: SQL, condition: SQL): SQL => {
+  if (permission === 'task.see') return sql`(${task}.deleted_at is null and ${condition})`
+  if (permission === 'trash.see') return sql`(${task}.deleted_at is not null and ${condition})`
+  return condition
+}
 
 const taskRelations = (caller: CallerPlaceholders, task: SQL): Relations => ({
   owner: sql`${task}.owner_id = ${caller.caller}`,

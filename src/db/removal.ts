@@ -6,6 +6,9 @@ import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { callerOf, callerParameters, type CallerPlaceholders } from './permissions.ts'
 import { onlyRow, statement } from './statement.ts'
 
+/** What moves a row to the trash. */
+export const intoTrash = sql.raw('deleted_at = now()')
+
 /** Deletes one row, if the principal may and it still has one of the ETags in `ifMatch`; null stands for any. */
 export type Removal = (
   db: Database,
@@ -16,6 +19,8 @@ export type Removal = (
 
 interface Removable {
   readonly table: 'tasks' | 'tags'
+  /** Where the row goes: to the trash, which it can be brought back from, or away for good. */
+  readonly to: 'trash' | 'nowhere'
   readonly see: Permission
   readonly remove: Permission
   readonly allows: (permission: Permission, caller: CallerPlaceholders, row: SQL) => SQL
@@ -23,10 +28,14 @@ interface Removable {
   readonly etag: (row: SQL) => SQL
 }
 
-/** Prepares the deletion of a table's rows. What belongs to a row follows by its foreign keys and triggers. */
-export const prepareRemoval = ({ table, see, remove, allows, etag }: Removable): Removal => {
+/**
+ * Prepares the deletion of a table's rows. What belongs to a row stays with it in the trash, and goes with it by its
+ * foreign keys and triggers.
+ */
+export const prepareRemoval = ({ table, to, see, remove, allows, etag }: Removable): Removal => {
   const name = sql.raw(table)
   const target = sql`target`
+  const removal = to === 'trash' ? sql`update ${name} set ${intoTrash} from` : sql`delete from ${name} using`
   const run = statement(
     { id: 'uuid', ...callerParameters, ...ifMatchParameter },
     { outcome: 'text' },
@@ -36,7 +45,7 @@ export const prepareRemoval = ({ table, see, remove, allows, etag }: Removable):
       ), checked as (
         select id, ${checkedOutcome(allows(remove, p, target), etag(target), p.if_match)} as outcome from target
       ), removed as (
-        delete from ${name} using checked where ${name}.id = checked.id and checked.outcome = 'done'
+        ${removal} checked where ${name}.id = checked.id and checked.outcome = 'done'
       )
       select outcome from checked`,
   )

@@ -11,12 +11,14 @@ import {
   primaryKey,
   text,
   timestamp,
+  unique,
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core'
 import type { TaskSortField } from '../domain/task-filter.ts'
 import { priorityRank, statusRank, titleOrder } from './task-order.ts'
 
+const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })
 const tsvector = customType<{ data: string }>({ dataType: () => 'tsvector' })
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 })
@@ -198,6 +200,8 @@ export const auditEvents = pgTable(
   ],
 )
 
+const isNotTrashed = (deletedAt: ExtraConfigColumn) => sql`${deletedAt} is null`
+
 /** What lists of tasks are sorted by, the newest or greatest first. */
 const taskOrders = (t: Readonly<Record<TaskSortField | 'title_folded', ExtraConfigColumn>>) => ({
   newest: () => t.created_at.desc(),
@@ -237,15 +241,33 @@ export const tasks = pgTable(
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().defaultNow(),
+    /** When it was moved to the trash; null when it is not there. */
+    deleted_at: instant('deleted_at'),
+    /** The transaction that changed it last. Kept by a trigger. */
+    changed_in: xid8('changed_in')
+      .notNull()
+      .default(sql`pg_current_xact_id()`),
   },
   (t) => [
     // Each order of lists, for administrators and for each reason why others see a task.
     ...Object.entries(taskOrders(t)).flatMap(([name, key]) => [
-      index(`tasks_${name}`).on(key(), t.id.desc()),
-      index(`tasks_owner_${name}`).on(t.owner_id, key(), t.id.desc()),
-      index(`tasks_assignee_${name}`).on(t.assignee_id, key(), t.id.desc()),
+      index(`tasks_${name}`).on(key(), t.id.desc()).where(isNotTrashed(t.deleted_at)),
+      index(`tasks_owner_${name}`).on(t.owner_id, key(), t.id.desc()).where(isNotTrashed(t.deleted_at)),
+      index(`tasks_assignee_${name}`).on(t.assignee_id, key(), t.id.desc()).where(isNotTrashed(t.deleted_at)),
     ]),
+    // For the deletion of a user, which takes along what is in the trash too.
+    index('tasks_owner').on(t.owner_id),
+    index('tasks_assignee').on(t.assignee_id),
     index('tasks_search').using('gin', t.search),
+    index('tasks_trash')
+      .on(t.deleted_at.desc(), t.id.desc())
+      .where(sql`${t.deleted_at} is not null`),
+    index('tasks_owner_trash')
+      .on(t.owner_id, t.deleted_at.desc(), t.id.desc())
+      .where(sql`${t.deleted_at} is not null`),
+    index('tasks_changes').on(t.changed_in, t.id).where(isNotTrashed(t.deleted_at)),
+    index('tasks_owner_changes').on(t.owner_id, t.changed_in, t.id).where(isNotTrashed(t.deleted_at)),
+    index('tasks_assignee_changes').on(t.assignee_id, t.changed_in, t.id).where(isNotTrashed(t.deleted_at)),
     check('tasks_status_known', sql`${t.status} in ('todo', 'in_progress', 'done', 'cancelled')`),
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
     check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at}`),
@@ -392,6 +414,37 @@ export const leases = pgTable('leases', {
   /** A holder that lives puts this off again and again; one that crashed does not. */
   expires_at: instant('expires_at').notNull(),
 })
+
+/** Who saw a task and sees it no longer. Kept by a trigger on tasks; references nothing, since it outlives both. */
+export const taskDepartures = pgTable(
+  'task_departures',
+  {
+    task_id: uuid('task_id').notNull(),
+    /** Null stands for the administrators. */
+    user_id: uuid('user_id'),
+    /** The transaction that took it out of their sight. */
+    changed_in: xid8('changed_in').notNull(),
+    created_at: createdAt(),
+  },
+  (t) => [
+    unique('task_departures_once').on(t.task_id, t.user_id).nullsNotDistinct(),
+    index('task_departures_changes').on(t.user_id, t.changed_in, t.task_id),
+    index('task_departures_age').on(t.created_at),
+  ],
+)
+
+/** One row: what is true of the history of changes as a whole. */
+export const changeHistory = pgTable(
+  'change_history',
+  {
+    singleton: boolean('singleton').primaryKey().default(true),
+    /** Moves when the history begins anew, and no cursor from before is good any more. */
+    epoch: integer('epoch').notNull().default(1),
+    /** Departures up to this transaction have been forgotten. */
+    pruned_through: xid8('pruned_through').notNull().default('0'),
+  },
+  (t) => [check('change_history_is_one', sql`${t.singleton}`)],
+)
 
 /** What a creation answered, written in the same statement as what it created. */
 export const idempotencyKeys = pgTable(

@@ -9,6 +9,7 @@ export interface ParameterTypes {
   text: string
   'text?': string | null
   int: number
+  'int?': number | null
   int8: number
   'int8?': number | null
   real: string
@@ -18,6 +19,8 @@ export interface ParameterTypes {
   'instant?': string | null
   bytes: Buffer
   json: object
+  xid8: string
+  'xid8?': string | null
   'uuid[]': readonly string[]
   'text[]': readonly string[]
   'text[]?': readonly string[] | null
@@ -56,6 +59,7 @@ const postgresTypes: Record<ParameterType, string> = {
   text: 'text',
   'text?': 'text',
   int: 'int',
+  'int?': 'int',
   int8: 'bigint',
   'int8?': 'bigint',
   real: 'real',
@@ -65,6 +69,8 @@ const postgresTypes: Record<ParameterType, string> = {
   'instant?': 'timestamptz',
   bytes: 'bytea',
   json: 'jsonb',
+  xid8: 'xid8',
+  'xid8?': 'xid8',
   'uuid[]': 'uuid[]',
   'text[]': 'text[]',
   'text[]?': 'text[]',

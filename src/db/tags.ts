@@ -95,6 +95,7 @@ const create = async (
 /** Deletes a tag and so takes it off every task. */
 export const deleteTag = prepareRemoval({
   table: 'tags',
+  to: 'nowhere',
   see: 'tag.see',
   remove: 'tag.delete',
   allows: allowsTag,

@@ -14,9 +14,9 @@ import {
 import { newId } from './ids.ts'
 import { expandedTaskJson, taskJson } from './json.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
-import { allowsTag, allowsTask, callerOf, callerParameters } from './permissions.ts'
+import { allowsTag, allowsTask, callerOf, callerParameters, type CallerPlaceholders } from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
-import { onlyRow, statement } from './statement.ts'
+import { onlyRow, type Row, statement } from './statement.ts'
 
 /** A task as it is answered with: its JSON text and the version that this text shows. */
 export interface TaskRow {
@@ -43,7 +43,9 @@ export type TaskChange = Partial<Omit<NewTask, 'tag_ids'>>
 const taskColumns = { json: 'text', version: 'int' } as const
 
 const task = sql.raw('task')
-const etagOf = (row: SQL): SQL => sql`${row}.version::text`
+
+/** A task's entity tag, without its quotes. */
+export const etagOf = (row: SQL): SQL => sql`${row}.version::text`
 
 const selectVisible = statement(
   { id: 'uuid', ...callerParameters },
@@ -80,6 +82,16 @@ const selectUnchecked = statement(
   (p) => sql`select ${taskJson(task)} as json, version from tasks task where id = ${p.id}`,
 )
 
+/** The columns that a new task has values for; `newTaskValues` are these values. */
+export const newTaskColumns = sql.raw(
+  'id, title, description, status, priority, start_at, due_at, completed_at, owner_id, assignee_id',
+)
+
+export const newTaskValues = (id: SQL, fields: SQL, owner: SQL): SQL => sql`
+  ${id}, ${fields} ->> 'title', ${fields} ->> 'description', ${fields} ->> 'status', ${fields} ->> 'priority',
+  (${fields} ->> 'start_at')::timestamptz, (${fields} ->> 'due_at')::timestamptz,
+  case when ${fields} ->> 'status' = 'done' then now() end, ${owner}, (${fields} ->> 'assignee_id')::uuid`
+
 const insert = statement(
   {
     id: 'uuid',
@@ -105,12 +117,7 @@ const insert = statement(
         end as outcome,
         (select named.id::text from named where id not in (select id from seen) limit 1) as unknown_tag
     ), task as (
-      insert into tasks (
-        id, title, description, status, priority, start_at, due_at, completed_at, owner_id, assignee_id)
-      select
-        ${p.id}, f ->> 'title', f ->> 'description', f ->> 'status', f ->> 'priority',
-        (f ->> 'start_at')::timestamptz, (f ->> 'due_at')::timestamptz,
-        case when f ->> 'status' = 'done' then now() end, ${p.owner_id}, (f ->> 'assignee_id')::uuid
+      insert into tasks (${newTaskColumns}) select ${newTaskValues(p.id, sql`f`, p.owner_id)}
       from checked, (select ${p.fields} as f) fields where checked.outcome = 'done'
       returning *
     ), linked as (
@@ -165,15 +172,36 @@ const readCreation = (
   return { outcome: 'done', value: { id, json: row.json, replayed: false } }
 }
 
-/** What a patch sets a column to: its value in there, or what the column holds. */
-const patched = (patch: SQL, column: string, type: string): SQL => {
+/** What a patch sets a column of a task to: its value in there, or what the column holds. */
+export const patched = (patch: SQL, column: string, type: string, row: SQL = task): SQL => {
   const name = sql.raw(`'${column}'`)
-  return sql`case when ${patch} ? ${name} then (${patch} ->> ${name})::${sql.raw(type)} else task.${sql.raw(column)} end`
+  return sql`case when ${patch} ? ${name} then (${patch} ->> ${name})::${sql.raw(type)} else ${row}.${sql.raw(column)} end`
 }
+
+/** What a patch sets the row `task` to. */
+export const patchedColumns = (patch: SQL): SQL => sql`
+  title = ${patched(patch, 'title', 'text')},
+  description = ${patched(patch, 'description', 'text')},
+  status = ${patched(patch, 'status', 'text')},
+  priority = ${patched(patch, 'priority', 'text')},
+  start_at = ${patched(patch, 'start_at', 'timestamptz')},
+  due_at = ${patched(patch, 'due_at', 'timestamptz')},
+  owner_id = ${patched(patch, 'owner_id', 'uuid')},
+  assignee_id = ${patched(patch, 'assignee_id', 'uuid')},
+  completed_at = case when ${patched(patch, 'status', 'text')} = 'done'
+    then coalesce(task.completed_at, clock_timestamp()) end`
+
+/** May the caller change the task in row `row` like this? */
+export const allowsChange = (p: CallerPlaceholders, row: SQL, patch: SQL): SQL => sql`
+  ${allowsTask('task.change', p, row)} and (
+    coalesce((${patch} ->> 'owner_id')::uuid = ${row}.owner_id, true) or ${allowsTask('task.transfer', p, row)})`
+
+/** What a statement answers with that changed a task; `is_current` when it did not have to wait for another one. */
+export const changedColumns = { outcome: 'text', json: 'text?', version: 'int?', is_current: 'bool' } as const
 
 const update = statement(
   { id: 'uuid', patch: 'json', ...callerParameters, ...ifMatchParameter },
-  { outcome: 'text', json: 'text?', version: 'int?', is_current: 'bool' },
+  changedColumns,
   (p) => sql`
     with before as (
       select version from tasks where id = ${p.id}
@@ -181,25 +209,13 @@ const update = statement(
       select * from tasks task where id = ${p.id} and ${allowsTask('task.see', p, task)} for no key update
     ), checked as (
       select target.id, target.version, ${checkedOutcome(
-        sql`${allowsTask('task.change', p, sql`target`)} and (
-          coalesce((${p.patch} ->> 'owner_id')::uuid = target.owner_id, true)
-          or ${allowsTask('task.transfer', p, sql`target`)})`,
+        allowsChange(p, sql`target`, p.patch),
         etagOf(sql`target`),
         p.if_match,
       )} as outcome
       from target
     ), changed as (
-      update tasks task set
-        title = ${patched(p.patch, 'title', 'text')},
-        description = ${patched(p.patch, 'description', 'text')},
-        status = ${patched(p.patch, 'status', 'text')},
-        priority = ${patched(p.patch, 'priority', 'text')},
-        start_at = ${patched(p.patch, 'start_at', 'timestamptz')},
-        due_at = ${patched(p.patch, 'due_at', 'timestamptz')},
-        owner_id = ${patched(p.patch, 'owner_id', 'uuid')},
-        assignee_id = ${patched(p.patch, 'assignee_id', 'uuid')},
-        completed_at = case when ${patched(p.patch, 'status', 'text')} = 'done'
-          then coalesce(task.completed_at, clock_timestamp()) end
+      update tasks task set ${patchedColumns(p.patch)}
       from checked where task.id = checked.id and checked.outcome = 'done'
       returning task.*
     )
@@ -208,11 +224,23 @@ const update = statement(
 )
 
 /**
- * Changes a task. `ifMatch` holds the ETags that will do, null for any.
- *
- * A statement that had to wait for another one changes the newest row but sees other tables as they were when it
- * began; its text may then show tags that are gone. So it is read again.
+ * The task that a statement changed. One that had to wait for another changes the newest row but sees other tables as
+ * they were when it began; its text may then show tags that are gone. So it is read again.
  */
+export const readChanged = async (
+  db: Database,
+  id: string,
+  row: Row<typeof changedColumns> | null,
+): Promise<Outcome<TaskRow>> => {
+  const result = readOutcome(row)
+  if (result.outcome !== 'done') return result
+  const { json, version, is_current } = result.value
+  if (json === null || version === null) return missing
+  const newest = is_current ? null : onlyRow(await selectUnchecked(db, { id }))
+  return done(newest ?? { json, version })
+}
+
+/** Changes a task. `ifMatch` holds the ETags that will do, null for any. */
 export const updateTask = async (
   db: Database,
   principal: Principal,
@@ -221,17 +249,13 @@ export const updateTask = async (
   ifMatch: readonly string[] | null,
 ): Promise<Outcome<TaskRow>> => {
   const values = { id, patch: change, ...callerOf(principal), if_match: ifMatch }
-  const result = readOutcome(onlyRow(await update(db, values)))
-  if (result.outcome !== 'done') return result
-  const { json, version, is_current } = result.value
-  if (json === null || version === null) return missing
-  const newest = is_current ? null : onlyRow(await selectUnchecked(db, { id }))
-  return done(newest ?? { json, version })
+  return readChanged(db, id, onlyRow(await update(db, values)))
 }
 
-/** Deletes a task with what belongs to it; its files follow through the outbox. */
+/** Moves a task to the trash with what belongs to it. */
 export const deleteTask = prepareRemoval({
   table: 'tasks',
+  to: 'trash',
   see: 'task.see',
   remove: 'task.delete',
   allows: allowsTask,

@@ -33,29 +33,33 @@ const seal = (key: Buffer, scope: CursorScope, payload: string): Buffer =>
     .digest()
     .subarray(0, macBytes)
 
-/** Makes a cursor opaque: version byte, MAC, time and position, in base64url. */
-export const encodeCursor = (
-  keys: KeyRing,
-  scope: CursorScope,
-  { asOf, position: { direction, values, id } }: Cursor,
-): string => {
-  const payload = JSON.stringify([asOf, direction, id, ...values])
-  return Buffer.concat([
-    Buffer.of(version),
-    seal(keys.newest, scope, payload),
-    Buffer.from(payload),
-  ]).toString('base64url')
-}
+/** Makes an opaque cursor: version byte, MAC and payload, in base64url. */
+export const sealCursor = (keys: KeyRing, scope: CursorScope, payload: string): string =>
+  Buffer.concat([Buffer.of(version), seal(keys.newest, scope, payload), Buffer.from(payload)]).toString(
+    'base64url',
+  )
 
-/** Reads a cursor; null when it was not made by this service for this very scope. */
-export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Cursor | null => {
+/** Reads a cursor's payload; null when it was not made by this service for this very scope. */
+export const openCursor = (keys: KeyRing, scope: CursorScope, cursor: string): string | null => {
   const bytes = Buffer.from(cursor, 'base64url')
   if (bytes.toString('base64url') !== cursor || bytes[0] !== version || bytes.length <= 1 + macBytes)
     return null
   const payload = bytes.subarray(1 + macBytes).toString()
   const mac = bytes.subarray(1, 1 + macBytes)
-  if (!keys.all.some((key) => timingSafeEqual(mac, seal(key, scope, payload)))) return null
-  return parseCursor(JSON.parse(payload))
+  return keys.all.some((key) => timingSafeEqual(mac, seal(key, scope, payload))) ? payload : null
+}
+
+/** Makes the opaque cursor of a position and the time that it belongs to. */
+export const encodeCursor = (
+  keys: KeyRing,
+  scope: CursorScope,
+  { asOf, position: { direction, values, id } }: Cursor,
+): string => sealCursor(keys, scope, JSON.stringify([asOf, direction, id, ...values]))
+
+/** Reads such a cursor; null when it was not made by this service for this very scope. */
+export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Cursor | null => {
+  const payload = openCursor(keys, scope, cursor)
+  return payload === null ? null : parseCursor(JSON.parse(payload))
 }
 
 const parseCursor = (payload: unknown): Cursor | null => {

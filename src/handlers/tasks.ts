@@ -1,27 +1,31 @@
 import { hash } from 'node:crypto'
 import type { components } from '../../generated/openapi.ts'
 import type { Database } from '../db/client.ts'
+import { selectTaskChanges } from '../db/task-changes.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { deleteTask, insertTask, selectTask, type TaskRow, updateTask } from '../db/tasks.ts'
-import { scopesOfExpansions } from '../domain/expansions.ts'
+import { type ChangePosition, decodeChangeCursor, encodeChangeCursor } from '../domain/change-cursors.ts'
 import { isDueBeforeStart } from '../domain/dates.ts'
+import { scopesOfExpansions } from '../domain/expansions.ts'
 import { jsonText } from '../domain/json-text.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { tagPointer } from '../domain/tag-pointer.ts'
 import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
-import type { Paging } from '../http/paging.ts'
+import { defaultLimit, type Paging } from '../http/paging.ts'
 import { expectDone, expectScopes, problems } from '../problems.ts'
-import type { Sweeper } from '../sweeper.ts'
 
 interface Deps {
   readonly db: Database
   readonly paging: Paging
-  readonly sweeper: Sweeper
+  readonly cursorKeys: KeyRing
 }
 
 type Task = components['schemas']['Task']
 
 /** The operations of the contract's tag `tasks`. */
-export const taskHandlers = ({ db, paging, sweeper }: Deps) =>
+export const taskHandlers = ({ db, paging, cursorKeys }: Deps) =>
   ({
     async listTasks({ path, principal, query }) {
       const { filter, asOf, request, answer } = paging(path, principal, query)
@@ -29,6 +33,20 @@ export const taskHandlers = ({ db, paging, sweeper }: Deps) =>
       if (list === null) throw problems.sortedTwice()
       expectScopes(scopesOfExpansions(list.expand), principal)
       return answer(await selectTasks(db, principal, list, request))
+    },
+
+    async listTaskChanges({ principal, query: { limit = defaultLimit, since } }) {
+      const position = since === undefined ? null : readSince(cursorKeys, principal, since)
+      const changes = await selectTaskChanges(db, principal, position, limit)
+      if (changes === null) throw problems.changesForgotten()
+      const { changed, deleted, next, hasMore } = changes
+      const cursor = JSON.stringify(encodeChangeCursor(cursorKeys, principal, next))
+      return {
+        status: 200,
+        body: jsonText(
+          `{"changed":${changed},"deleted":${deleted},"next_cursor":${cursor},"has_more":${JSON.stringify(hasMore)}}`,
+        ),
+      }
     },
 
     async createTask({ body, principal, idempotency }) {
@@ -59,10 +77,17 @@ export const taskHandlers = ({ db, paging, sweeper }: Deps) =>
 
     async deleteTask({ params, principal, ifMatch }) {
       expectDone(await deleteTask(db, principal, params.task_id, ifMatch))
-      sweeper.wake()
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>
+
+/** What one sees depends on one's role, so another role begins anew. */
+const readSince = (keys: KeyRing, principal: Principal, since: string): ChangePosition => {
+  const cursor = decodeChangeCursor(keys, principal, since)
+  if (cursor === null) throw problems.invalidSince()
+  if (cursor.role !== principal.role) throw problems.changesForgotten()
+  return cursor.position
+}
 
 const taskAnswer = ({ json, version }: TaskRow) => ({
   status: 200 as const,
@@ -76,6 +101,3 @@ const expandedTaskAnswer = ({ json, version }: TaskRow) => ({
   headers: { etag: quoteETag(`${version}-${hash('sha256', json, 'base64url')}`) },
   body: jsonText<Task>(json),
 })
-
-const tagPointer = ({ tag_ids = [] }: { readonly tag_ids?: readonly string[] }, tagId: string): string =>
-  `/tag_ids/${tag_ids.findIndex((id) => id.toLowerCase() === tagId)}`

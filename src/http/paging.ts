@@ -42,7 +42,8 @@ export type Paging = <Query extends PageQuery & { readonly filter?: string }>(
   query: Query,
 ) => PagedList<Omit<Query, keyof PageQuery>>
 
-const defaultLimit = 50
+/** How many items a page has when nothing is said. */
+export const defaultLimit = 50
 
 /**
  * Makes the reader of list queries. Cursors are sealed with `cursorKeys`, for the principal, the path and the filter

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { newId } from '../db/ids.ts'
-import { type Problem, problems } from '../problems.ts'
+import { type Problem, problemDocument, problems } from '../problems.ts'
 import { securityHeaders } from './security-headers.ts'
 import { pathOf } from './url.ts'
 
@@ -23,7 +23,7 @@ export const sendProblem = (
     .removeHeader('content-length')
     .headers({ ...securityHeaders(request.protocol, publicUrl), ...problem.headers })
     .type(mediaType)
-    .send(describe(problem, publicUrl, pathOf(request.url), request.id))
+    .send(JSON.stringify(problemDocument(problem, publicUrl, pathOf(request.url), request.id)))
 }
 
 /** Answers on a connection whose bytes are no HTTP request, or came too slowly, and closes it. */
@@ -37,7 +37,7 @@ export const refuseUnreadable = (
     return
   }
   const problem = problemOfParser(error.code)
-  const body = describe(problem, publicUrl, '/', newId())
+  const body = JSON.stringify(problemDocument(problem, publicUrl, '/', newId()))
   socket.end(
     [
       `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
@@ -62,16 +62,3 @@ const problemOfParser = (code = ''): Problem => {
       return problems.invalidRequest('The request is not valid HTTP.')
   }
 }
-
-const describe = (problem: Problem, publicUrl: string, path: string, requestId: string): string =>
-  JSON.stringify({
-    type: `${publicUrl}/problems/${problem.code}`,
-    title: problem.title,
-    status: problem.status,
-    detail: problem.message,
-    instance: `${publicUrl}${path}`,
-    code: problem.code,
-    request_id: requestId,
-    ...problem.members,
-    ...(problem.errors !== null && { errors: problem.errors }),
-  })

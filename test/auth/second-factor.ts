@@ -30,7 +30,14 @@ const actionsOf = (instance: Instance) => ({
 })
 
 const reseal = (...secrets: Secrets): Promise<void> =>
-  sweep({ db, storage, secondFactorKeys: deriveKeys(secrets, 'second-factor'), auditDays: 365, log })
+  sweep({
+    db,
+    storage,
+    secondFactorKeys: deriveKeys(secrets, 'second-factor'),
+    auditDays: 365,
+    trashDays: 30,
+    log,
+  })
 
 const sealsOf = async (): Promise<readonly string[]> =>
   (await db.run(`select encode(secret, 'hex') as seal from second_factors order by user_id`, [])).map(
@@ -95,7 +102,7 @@ t.test('a secret that was replaced while it was sealed anew stays replaced', asy
     },
   }
   const secondFactorKeys = deriveKeys([newSecret, oldSecret], 'second-factor')
-  await sweep({ db: interrupted, storage, secondFactorKeys, auditDays: 365, log })
+  await sweep({ db: interrupted, storage, secondFactorKeys, auditDays: 365, trashDays: 30, log })
   t.not(secret, '')
   await service.expect('confirmSecondFactor', 200, {
     token: ada.token,

@@ -1255,8 +1255,11 @@ t.test('the bytes go with what they belong to', async (t) => {
   t.test('deleteTask', async (t) => {
     const { owner, task } = await newOwner()
     const { result, key } = await fileMadeBy(() => attach(owner, task))
-    await service.expect('deleteTask', 204, { token: owner.token, params: { task_id: task.id } })
+    const request = { token: owner.token, params: { task_id: task.id } }
+    await service.expect('deleteTask', 204, request)
     t.equal((await download(owner, result.body)).status, 404)
+    t.notOk(await isGone(key)(), 'the bytes are kept as long as the task can be brought back')
+    await service.expect('deleteTrashedTask', 204, request)
     await eventually('the file is gone', isGone(key))
   })
 

@@ -36,6 +36,7 @@ const round = {
   storage,
   secondFactorKeys: deriveKeys(secrets, 'second-factor'),
   auditDays: 365,
+  trashDays: 30,
   log: service.app.log,
 }
 const { createTask } = taskActions(service)
@@ -657,7 +658,10 @@ t.test('things that happen at once', async (t) => {
       ],
       [
         'task',
-        ({ token }, { id: task_id }) => service.expect('deleteTask', 204, { token, params: { task_id } }),
+        async ({ token }, { id: task_id }) => {
+          await service.expect('deleteTask', 204, { token, params: { task_id } })
+          await service.expect('deleteTrashedTask', 204, { token, params: { task_id } })
+        },
       ],
       ['user', ({ token, id: user_id }) => service.expect('deleteUser', 204, { token, params: { user_id } })],
     ]

@@ -7,7 +7,7 @@ const service = await startService(t)
 const { createTag, createTask, readTask } = taskActions(service)
 const admin = await service.register('admin')
 
-type ListId = Extract<OperationId, 'listTasks' | 'listUserTasks' | 'listTags' | 'listTaskTags'>
+type ListId = Extract<OperationId, 'listTasks' | 'listUserTasks' | 'listTags' | 'listTaskTags' | 'listTrash'>
 
 interface Page {
   readonly items: readonly { readonly id: string }[]
@@ -28,11 +28,16 @@ const fillLists = async (owner: Account, count: number): Promise<Listing[]> => {
   for (const n of numbers) tag_ids.push((await createTag(owner, `tag ${n}`)).id)
   for (const n of numbers.slice(1)) await createTask(owner, { title: `task ${n}` })
   const { id } = await createTask(owner, { title: 'task with tags', tag_ids })
+  for (const n of numbers) {
+    const { id: task_id } = await createTask(owner, { title: `deleted ${n}` })
+    await service.expect('deleteTask', 204, { token: owner.token, params: { task_id } })
+  }
   return [
     { operation: 'listTasks', path: '/tasks', params: {} },
     { operation: 'listUserTasks', path: `/users/${owner.id}/tasks`, params: { user_id: owner.id } },
     { operation: 'listTags', path: '/tags', params: {} },
     { operation: 'listTaskTags', path: `/tasks/${id}/tags`, params: { task_id: id } },
+    { operation: 'listTrash', path: '/trash', params: {} },
   ]
 }
 
@@ -83,7 +88,7 @@ const walk = async (
 const count = 53
 const owner = await service.register('owner')
 const lists = await fillLists(owner, count)
-const [tasks, userTasks, , taskTags] = lists as [Listing, Listing, Listing, Listing]
+const [tasks, userTasks, , taskTags] = lists as [Listing, Listing, Listing, Listing, Listing]
 
 for (const list of lists) {
   const { operation, path, params } = list

@@ -1,0 +1,172 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { ChangePosition } from '../domain/change-cursors.ts'
+import type { Principal, Role } from '../domain/permissions.ts'
+import type { Database } from './client.ts'
+import { taskJson } from './json.ts'
+import { allowsTaskApart, callerOf, callerParameters } from './permissions.ts'
+import { onlyRow, type Placeholders, statement } from './statement.ts'
+
+/**
+ * Changes to tasks, in the order of the transactions that made them. PostgreSQL does not tell in which order transactions
+ * ended, but it tells which of them have: all before the oldest that still runs. Changes are told of those alone, so that
+ * nothing that is committed later can come before what was told. Each task is told once, as it is now: where it was
+ * changed last, or where it left the caller's sight.
+ */
+
+/** What a client has to take over to have what the principal sees; both are texts of JSON arrays. */
+export interface TaskChanges {
+  /** Tasks. */
+  readonly changed: string
+  /** Ids. */
+  readonly deleted: string
+  readonly next: ChangePosition
+  readonly hasMore: boolean
+}
+
+const task = sql.raw('task')
+const horizon = sql.raw('pg_snapshot_xmin(pg_current_snapshot())')
+const nil = '00000000-0000-0000-0000-000000000000'
+
+const parameters = {
+  ...callerParameters,
+  epoch: 'int?',
+  changed_in: 'xid8',
+  id: 'uuid',
+  departures_from: 'xid8?',
+  limit: 'int',
+} as const
+
+const columns = {
+  is_expired: 'bool',
+  changed: 'text',
+  deleted: 'text',
+  has_more: 'bool',
+  last_changed_in: 'text?',
+  last_id: 'text?',
+  epoch: 'int',
+  horizon: 'text',
+  departures_from: 'text',
+} as const
+
+/** By role, a condition on task_departures. */
+const departed: Readonly<Record<Role, (p: Placeholders<typeof parameters>) => SQL>> = {
+  admin: () => sql`user_id is null`,
+  member: (p) => sql`user_id = ${p.caller}`,
+}
+
+/** Puts together what an index of its own serves each: why the caller sees a task, and what has departed. */
+const selectFor = (role: Role) =>
+  statement(parameters, columns, (p) => {
+    const departuresFrom = sql`coalesce(${p.departures_from}, ${horizon})`
+    const inOrder = (id: SQL): SQL => sql`
+      (changed_in, ${id}) > (${p.changed_in}, ${p.id}) and changed_in < ${horizon}
+      order by changed_in, ${id} limit ${p.limit} + 1`
+    const seen = allowsTaskApart('task.see', role, p, task).map(
+      (reason) => sql`(
+        select changed_in, id, true as is_seen from tasks task where ${reason} and ${inOrder(sql`id`)})`,
+    )
+    return sql`
+      with picked as (
+        ${sql.join(seen, sql` union all `)} union all (
+          select changed_in, task_id, false from task_departures
+          where ${departed[role](p)} and changed_in >= ${departuresFrom} and ${inOrder(sql`task_id`)})
+      ), numbered as (
+        select picked.*, row_number() over (order by changed_in, id) as position from picked
+      ), page as (
+        select * from numbered where position <= ${p.limit}
+      )
+      select
+        coalesce(${p.epoch} <> history.epoch or ${p.departures_from} <= history.pruned_through
+          or ${p.changed_in} > ${horizon}, false) as is_expired,
+        (select '[' || coalesce(string_agg(${taskJson(task)}, ',' order by position), '') || ']'
+          from page join tasks task using (id) where is_seen) as changed,
+        (select '[' || coalesce(string_agg(to_json(id)::text, ',' order by position), '') || ']'
+          from page where not is_seen) as deleted,
+        exists (select from numbered where position > ${p.limit}) as has_more,
+        (select changed_in::text from page where position = ${p.limit}) as last_changed_in,
+        (select id::text from page where position = ${p.limit}) as last_id,
+        history.epoch, ${horizon}::text as horizon, ${departuresFrom}::text as departures_from
+      from change_history history`
+  })
+
+const select = { member: selectFor('member'), admin: selectFor('admin') }
+
+/**
+ * What has changed for the principal behind `position`, from the beginning where it is null. Null when it is not known
+ * any more.
+ */
+export const selectTaskChanges = async (
+  db: Database,
+  principal: Principal,
+  position: ChangePosition | null,
+  limit: number,
+): Promise<TaskChanges | null> => {
+  const values = {
+    ...callerOf(principal),
+    epoch: position?.epoch ?? null,
+    changed_in: position?.changedIn ?? '0',
+    id: position?.id ?? nil,
+    departures_from: position?.departuresFrom ?? null,
+    limit,
+  }
+  const row = onlyRow(await select[principal.role](db, values))
+  if (row === null) throw new Error('There is a history of changes')
+  if (row.is_expired) return null
+  const { changed, deleted, epoch, last_changed_in, last_id } = row
+  // At the end everything before the horizon is known, and there is no id as low as that of nothing.
+  const next =
+    row.has_more && last_changed_in !== null && last_id !== null
+      ? { epoch, changedIn: last_changed_in, id: last_id, departuresFrom: row.departures_from }
+      : { epoch, changedIn: row.horizon, id: nil, departuresFrom: row.horizon }
+  return { changed, deleted, next, hasMore: row.has_more }
+}
+
+const batch = 2_000
+
+const pruneBatch = statement(
+  { days: 'int', limit: 'int' },
+  { pruned: 'int8' },
+  (p) => sql`
+    with pruned as (
+      delete from task_departures where ctid = any(array(
+        select ctid from task_departures where created_at < now() - make_interval(days => ${p.days}) limit ${p.limit}))
+      returning changed_in
+    ), noted as (
+      update change_history set pruned_through = greatest(
+        pruned_through, (select changed_in from pruned order by changed_in desc limit 1))
+      where exists (select from pruned)
+    )
+    select count(*) as pruned from pruned`,
+)
+
+/** Forgets what departed more than so many days ago. Whoever did not ask since then has to begin anew. */
+export const removeOldDepartures = async (db: Database, days: number): Promise<void> => {
+  let pruned = batch
+  while (pruned === batch) pruned = onlyRow(await pruneBatch(db, { days, limit: batch }))?.pruned ?? 0
+}
+
+const restampBatch = statement(
+  { limit: 'int' },
+  { restamped: 'int8' },
+  (p) => sql`
+    with ahead as (
+      select id from tasks
+      where deleted_at is null and changed_in >= pg_snapshot_xmax(pg_current_snapshot()) limit ${p.limit}
+    ), begun as (
+      update change_history set epoch = epoch + 1, pruned_through = '0' where exists (select from ahead)
+    ), forgotten as (
+      delete from task_departures where exists (select from ahead)
+    ), restamped as (
+      update tasks set changed_in = '0' from ahead where tasks.id = ahead.id returning tasks.id
+    )
+    select count(*) as restamped from restamped`,
+)
+
+/**
+ * Begins the history anew where changes were made in transactions that are yet to come: the rows were brought here from
+ * another server, as a dump that is restored is.
+ */
+export const beginHistoryAnew = async (db: Database): Promise<void> => {
+  let restamped = batch
+  while (restamped === batch) restamped = onlyRow(await restampBatch(db, { limit: batch }))?.restamped ?? 0
+}

@@ -1,0 +1,103 @@
+import { sql } from 'drizzle-orm'
+import { found, type Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { Database } from './client.ts'
+import { taskJson, trashedTaskJson } from './json.ts'
+import { type Page, type PageRequest, selectPage } from './list.ts'
+import { checkedOutcome, ifMatchParameter } from './outcome.ts'
+import { allowsTask, allowsTaskApart, callerOf, callerParameters } from './permissions.ts'
+import { prepareRemoval } from './removal.ts'
+import { onlyRow, statement } from './statement.ts'
+import { changedColumns, etagOf, readChanged, type TaskRow } from './tasks.ts'
+
+const task = sql.raw('task')
+
+/** A page of the tasks in the trash that the principal may bring back, the last deleted one first. */
+export const selectTrash = (db: Database, principal: Principal, page: PageRequest): Promise<Page> =>
+  selectPage(
+    db,
+    {
+      name: 'trash',
+      from: sql`tasks item`,
+      seenBecause: (caller) => allowsTaskApart('trash.see', principal.role, caller, sql`item`),
+      filters: [],
+      sortFields: { deleted_at: { value: sql`item.deleted_at`, type: 'instant', isNullable: false } },
+      order: [{ field: 'deleted_at', descending: true }],
+      json: (row) => trashedTaskJson(row),
+    },
+    principal,
+    page,
+  )
+
+const selectVisible = statement(
+  { id: 'uuid', ...callerParameters },
+  { json: 'text', version: 'int' },
+  (p) => sql`
+    select ${trashedTaskJson(task)} as json, version from tasks task
+    where id = ${p.id} and ${allowsTask('trash.see', p, task)}`,
+)
+
+/** One task in the trash, if the principal may bring it back. */
+export const selectTrashedTask = async (
+  db: Database,
+  principal: Principal,
+  id: string,
+): Promise<Outcome<TaskRow>> => found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
+
+const restore = statement(
+  { id: 'uuid', ...callerParameters, ...ifMatchParameter },
+  changedColumns,
+  (p) => sql`
+    with before as (
+      select version from tasks where id = ${p.id}
+    ), target as (
+      select * from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)} for no key update
+    ), checked as (
+      select id, version, ${checkedOutcome(allowsTask('trash.restore', p, sql`target`), etagOf(sql`target`), p.if_match)} as outcome
+      from target
+    ), restored as (
+      update tasks task set deleted_at = null from checked where task.id = checked.id and checked.outcome = 'done'
+      returning task.*
+    )
+    select outcome, ${taskJson(sql`restored`)} as json, restored.version, checked.version = before.version as is_current
+    from checked left join restored on true, before`,
+)
+
+/** Takes a task out of the trash, as it was. `ifMatch` holds the ETags that will do, null for any. */
+export const restoreTask = async (
+  db: Database,
+  principal: Principal,
+  id: string,
+  ifMatch: readonly string[] | null,
+): Promise<Outcome<TaskRow>> => {
+  const rows = await restore(db, { id, ...callerOf(principal), if_match: ifMatch })
+  return readChanged(db, id, onlyRow(rows))
+}
+
+/** Deletes a task in the trash for good, with what belongs to it; its files follow through the outbox. */
+export const deleteTrashedTask = prepareRemoval({
+  table: 'tasks',
+  to: 'nowhere',
+  see: 'trash.see',
+  remove: 'trash.delete',
+  allows: allowsTask,
+  etag: etagOf,
+})
+
+const batch = 500
+
+const removeBatch = statement(
+  { days: 'int', limit: 'int' },
+  { id: 'text' },
+  (p) => sql`
+    delete from tasks where id in (
+      select id from tasks where deleted_at < now() - make_interval(days => ${p.days})
+      order by deleted_at limit ${p.limit} for update skip locked
+    ) returning id::text`,
+)
+
+/** Deletes for good what has been in the trash for more than so many days; files follow through the outbox. */
+export const removeOldTrash = async (db: Database, days: number): Promise<void> => {
+  let removed = batch
+  while (removed === batch) removed = (await removeBatch(db, { days, limit: batch })).length
+}

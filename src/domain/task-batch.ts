@@ -1,0 +1,101 @@
+/** What a batch does to tasks, by kind; the order has no meaning, since no two items are about the same thing. */
+export interface TaskBatch<NewTask, TaskChange> {
+  readonly create?: readonly NewTask[]
+  readonly update?: readonly (NamedTask & { readonly patch: TaskChange })[]
+  readonly delete?: readonly NamedTask[]
+  readonly tag?: readonly NamedLink[]
+  readonly untag?: readonly (NamedLink & NamedTask)[]
+}
+
+interface NamedTask {
+  readonly task_id: string
+  /** An entity tag with its quotes. */
+  readonly if_match?: string
+}
+
+interface NamedLink {
+  readonly task_id: string
+  readonly tag_id: string
+}
+
+export const batchKinds = ['create', 'update', 'delete', 'tag', 'untag'] as const
+export type BatchKind = (typeof batchKinds)[number]
+
+/** An item of a batch, by its place in it. */
+export interface BatchPlace {
+  readonly kind: BatchKind
+  readonly index: number
+}
+
+/** How an item ended. */
+export interface BatchResult extends BatchPlace {
+  readonly outcome: BatchOutcome
+  /** Of a task that was created. */
+  readonly id: string | null
+  /** Of a task that was created or changed. */
+  readonly version: number | null
+  /** The tag that made a creation fail. */
+  readonly unknownTag: string | null
+}
+
+const outcomes = [
+  'done',
+  'missing',
+  'forbidden',
+  'stale',
+  'due_before_start',
+  'unknown_owner',
+  'unknown_assignee',
+  'unknown_tag',
+] as const
+export type BatchOutcome = (typeof outcomes)[number]
+
+/** How many items a batch may have. */
+export const mostItems = 500
+
+export const countItems = (batch: TaskBatch<unknown, unknown>): number =>
+  batchKinds.reduce((count, kind) => count + (batch[kind]?.length ?? 0), 0)
+
+/**
+ * The first item that is about the same as another one before it: a task is named once, or by several items that put
+ * tags on it or take tags off it, and these are different tags.
+ */
+export const findRepeated = (batch: TaskBatch<unknown, unknown>): BatchPlace | null => {
+  const named = new Map<string, BatchKind>()
+  const links = new Set<string>()
+  for (const kind of ['update', 'delete', 'tag', 'untag'] as const) {
+    for (const [index, item] of (batch[kind] ?? []).entries()) {
+      const id = item.task_id.toLowerCase()
+      const link = 'tag_id' in item ? `${id} ${item.tag_id.toLowerCase()}` : null
+      const before = named.get(id)
+      if (before !== undefined && (before !== kind || link === null || links.has(link)))
+        return { kind, index }
+      named.set(id, kind)
+      if (link !== null) links.add(link)
+    }
+  }
+  return null
+}
+
+/** Reads the results of a batch as a statement tells them. */
+export const parseResults = (value: unknown): BatchResult[] => {
+  if (!Array.isArray(value)) throw new TypeError('The results of a batch are a list')
+  return (value as unknown[]).map(parseResult)
+}
+
+const parseResult = (value: unknown): BatchResult => {
+  const { kind, index, outcome, id, version, unknown_tag } = value as Readonly<Record<string, unknown>>
+  const known = batchKinds.find((one) => one === kind)
+  const ended = outcomes.find((one) => one === outcome)
+  if (known === undefined || ended === undefined || typeof index !== 'number') {
+    throw new TypeError(`${JSON.stringify(value)} is no result of a batch`)
+  }
+  return {
+    kind: known,
+    index,
+    outcome: ended,
+    id: typeof id === 'string' ? id : null,
+    version: typeof version === 'number' ? version : null,
+    unknownTag: typeof unknown_tag === 'string' ? unknown_tag : null,
+  }
+}

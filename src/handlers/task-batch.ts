@@ -1,0 +1,113 @@
+import type { components } from '../../generated/openapi.ts'
+import type { Database } from '../db/client.ts'
+import { runTaskBatch } from '../db/task-batch.ts'
+import { tagPointer } from '../domain/tag-pointer.ts'
+import {
+  type BatchKind,
+  batchKinds,
+  type BatchResult,
+  countItems,
+  findRepeated,
+  mostItems,
+} from '../domain/task-batch.ts'
+import { type Handlers, quoteETag } from '../operation.ts'
+import { Problem, problemDocument, problems, problemWithin } from '../problems.ts'
+
+interface Deps {
+  readonly db: Database
+  /** In front of what problems link to; empty when PUBLIC_URL is unset. */
+  readonly publicUrl: string
+}
+
+type Schemas = components['schemas']
+type Batch = Omit<Schemas['TaskBatch'], 'atomic' | 'dry_run'>
+
+/** The operation of the contract's tag `tasks` that does many things at once. */
+export const taskBatchHandlers = ({ db, publicUrl }: Deps) =>
+  ({
+    async batchTasks({ body, path, principal, client, idempotency }) {
+      const { atomic = false, dry_run: dryRun = false, ...batch } = body
+      checkItems(batch)
+      // What was not done is no answer to a request that does it.
+      const kept = dryRun ? null : idempotency
+      const options = { atomic, dryRun }
+      const { requestId, results, replayed } = await runTaskBatch(
+        db,
+        principal,
+        batch,
+        options,
+        client.requestId,
+        kept,
+      )
+      const ended = inOrder(results).map((result) => ({ result, problem: failureOf(batch, result) }))
+      if (atomic) throwFirst(ended.flatMap(({ problem }) => problem ?? []))
+
+      const answer = ({ result, problem }: (typeof ended)[number]): Schemas['TaskBatchResult'] => {
+        const { kind, id, version } = result
+        return {
+          status: problem?.status ?? successStatuses[kind],
+          task_id: id ?? taskIdOf(batch, result),
+          etag: version === null ? null : quoteETag(version),
+          ...(problem !== null && { problem: problemDocument(problem, publicUrl, path, requestId) }),
+        }
+      }
+      const of = (kind: BatchKind) => ended.filter(({ result }) => result.kind === kind).map(answer)
+      const lists = { create: of('create'), update: of('update'), delete: of('delete') }
+      return { status: 200, body: { ...lists, tag: of('tag'), untag: of('untag') }, replayed }
+    },
+  }) satisfies Partial<Handlers>
+
+/** Those of the single operations. */
+const successStatuses: Readonly<Record<BatchKind, number>> = {
+  create: 201,
+  update: 200,
+  delete: 204,
+  tag: 204,
+  untag: 204,
+}
+
+const checkItems = (batch: Batch): void => {
+  const count = countItems(batch)
+  if (count === 0 || count > mostItems) throw problems.batchSize(mostItems)
+  const repeated = findRepeated(batch)
+  if (repeated !== null) throw problems.repeatedInBatch(`/${repeated.kind}/${repeated.index}`)
+}
+
+const inOrder = (results: readonly BatchResult[]): readonly BatchResult[] =>
+  batchKinds.flatMap((kind) => results.filter((result) => result.kind === kind))
+
+const taskIdOf = (batch: Batch, { kind, index }: BatchResult): string | null =>
+  kind === 'create' ? null : (batch[kind]?.[index]?.task_id.toLowerCase() ?? null)
+
+/** The problem that an item ended with; null when it was done. */
+const failureOf = (batch: Batch, { kind, index, outcome, unknownTag }: BatchResult): Problem | null => {
+  const item = `/${kind}/${index}`
+  const fields = kind === 'update' ? `${item}/patch` : item
+  switch (outcome) {
+    case 'done':
+      return null
+    case 'missing':
+      return problemWithin(item, problems.notFound())
+    case 'forbidden':
+      return problemWithin(item, problems.forbidden())
+    case 'stale':
+      return problemWithin(item, problems.preconditionFailed())
+    case 'due_before_start':
+      return problemWithin(fields, problems.dueBeforeStart())
+    case 'unknown_owner':
+      return problemWithin(fields, problems.unknownReference('/owner_id', 'user'))
+    case 'unknown_assignee':
+      return problemWithin(fields, problems.unknownReference('/assignee_id', 'user'))
+    case 'unknown_tag': {
+      const pointer = tagPointer(batch.create?.[index] ?? {}, unknownTag ?? '')
+      return problemWithin(fields, problems.unknownReference(pointer, 'tag'))
+    }
+  }
+}
+
+/** A batch that is done as a whole fails like its first item that cannot be done; `errors` tell of all of them. */
+const throwFirst = (failures: readonly Problem[]): void => {
+  const [first] = failures
+  if (first === undefined) return
+  throw new Problem(first.code, first.message, { errors: failures.flatMap(({ errors }) => errors ?? []) })
+}

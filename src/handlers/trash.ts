@@ -1,0 +1,45 @@
+import type { components } from '../../generated/openapi.ts'
+import type { Database } from '../db/client.ts'
+import { deleteTrashedTask, restoreTask, selectTrash, selectTrashedTask } from '../db/trash.ts'
+import { jsonText } from '../domain/json-text.ts'
+import { type Handlers, quoteETag } from '../operation.ts'
+import type { Paging } from '../http/paging.ts'
+import { expectDone } from '../problems.ts'
+import type { Sweeper } from '../sweeper.ts'
+
+interface Deps {
+  readonly db: Database
+  readonly paging: Paging
+  readonly sweeper: Sweeper
+}
+
+type Schemas = components['schemas']
+
+/** The operations of the contract's tag `trash`. */
+export const trashHandlers = ({ db, paging, sweeper }: Deps) =>
+  ({
+    async listTrash({ path, principal, query }) {
+      const { request, answer } = paging(path, principal, query)
+      return answer(await selectTrash(db, principal, request))
+    },
+
+    async getTrashedTask({ params, principal }) {
+      const { json, version } = expectDone(await selectTrashedTask(db, principal, params.task_id))
+      return {
+        status: 200,
+        headers: { etag: quoteETag(version) },
+        body: jsonText<Schemas['TrashedTask']>(json),
+      }
+    },
+
+    async restoreTask({ params, principal, ifMatch }) {
+      const { json, version } = expectDone(await restoreTask(db, principal, params.task_id, ifMatch))
+      return { status: 200, headers: { etag: quoteETag(version) }, body: jsonText<Schemas['Task']>(json) }
+    },
+
+    async deleteTrashedTask({ params, principal, ifMatch }) {
+      expectDone(await deleteTrashedTask(db, principal, params.task_id, ifMatch))
+      sweeper.wake()
+      return { status: 204 }
+    },
+  }) satisfies Partial<Handlers>

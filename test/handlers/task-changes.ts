@@ -1,0 +1,413 @@
+import t from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { createClient as createSqlClient } from '../../src/db/connection.ts'
+import { openDatabase } from '../../src/db/client.ts'
+import { beginHistoryAnew, removeOldDepartures } from '../../src/db/task-changes.ts'
+import { createTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { type Account, type Call, startService } from '../fixture/service.ts'
+import { pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
+
+const database = await createTestDatabase()
+const db = openDatabase(database.options)
+t.teardown(async () => {
+  await db.close()
+  await database.close()
+})
+const service = await startService(t, { db })
+const { attachFile, createTag, createTask, peopleOf, readTask } = taskActions(service)
+const admin = await service.register('admin')
+
+type Changes = components['schemas']['TaskChanges']
+type TaskList = components['schemas']['TaskList']
+
+const ask = async ({ token }: Account, query: Call['query'] = {}): Promise<Changes> =>
+  (await service.expect('listTaskChanges', 200, { token, query })).body
+
+/** Resolves when no transaction of before is left that could hold changes back, of other databases on the server either. */
+const changesToBeKnown = async (): Promise<void> => {
+  const [begun] = await db.run('select pg_snapshot_xmax(pg_current_snapshot())::text as xid', [])
+  await eventually('everything that began has ended', async () => {
+    const ended = 'select pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 as is_over'
+    return (await db.run(ended, [begun?.xid]))[0]?.is_over === true
+  })
+}
+
+const byId = (tasks: Iterable<Task>): Task[] => [...tasks].toSorted((a, b) => (a.id < b.id ? -1 : 1))
+
+/** A copy of the tasks that somebody sees, kept as the contract says. */
+const newCopy = (account: Account, limit = 200) => {
+  const tasks = new Map<string, Task>()
+  let cursor: string | null = null
+
+  /** Takes one answer over. */
+  const step = async (): Promise<Changes> => {
+    const changes = await ask(account, { limit, ...(cursor !== null && { since: cursor }) })
+    for (const task of changes.changed) tasks.set(task.id, task)
+    for (const id of changes.deleted) tasks.delete(id)
+    cursor = changes.next_cursor
+    return changes
+  }
+
+  return {
+    account,
+    step,
+    cursor: () => cursor ?? '',
+    tasks: () => byId(tasks.values()),
+
+    /** Reads on to the end of what is known by now, and answers with what was told. */
+    async update() {
+      await changesToBeKnown()
+      return this.read()
+    },
+
+    /** Reads on to the end of what is told, and answers with it. */
+    async read() {
+      const changed: string[] = []
+      const deleted: string[] = []
+      for (let more = true; more;) {
+        const answer = await step()
+        changed.push(...answer.changed.map(({ id }) => id))
+        deleted.push(...answer.deleted)
+        more = answer.has_more
+      }
+      return { changed, deleted }
+    },
+  }
+}
+
+/** The copy of somebody who has just read everything. */
+const copyOf = async (account: Account): Promise<ReturnType<typeof newCopy>> => {
+  const copy = newCopy(account)
+  await copy.update()
+  return copy
+}
+
+/** Everything that somebody sees, by the list. */
+const truthOf = async ({ token }: Account): Promise<Task[]> => {
+  const tasks: Task[] = []
+  let cursor: string | null = null
+  do {
+    const query: Call['query'] = { limit: 200, ...(cursor !== null && { cursor }) }
+    const { body }: { body: TaskList } = await service.expect('listTasks', 200, { token, query })
+    tasks.push(...body.items)
+    cursor = body.next_cursor
+  } while (cursor !== null)
+  return byId(tasks)
+}
+
+const ofTask = ({ token }: Account, task_id: string, more: Call = {}): Call => ({
+  token,
+  params: { task_id },
+  ...more,
+})
+
+const nothing = { changed: [], deleted: [] }
+
+t.test('200: all tasks first, in pages, and then what has changed', async (t) => {
+  const { owner, assignee, stranger } = await peopleOf('pages')
+  const ids: string[] = []
+  for (let n = 0; n < 7; n += 1) ids.push((await createTask(owner, { title: `task ${n}` })).id)
+  const gone = await createTask(owner)
+  await service.expect('deleteTask', 204, ofTask(owner, gone.id))
+
+  const copy = newCopy(owner, 3)
+  t.strictSame(await copy.update(), { changed: ids, deleted: [] }, 'what was deleted before is not told of')
+  t.strictSame(copy.tasks(), await truthOf(owner))
+  t.strictSame(await copy.update(), nothing, 'nothing is told twice')
+  t.strictSame(await (await copyOf(assignee)).update(), nothing)
+
+  const [first = '', second = ''] = ids
+  await service.expect('updateTask', 200, ofTask(owner, second, { body: { title: 'changed' } }))
+  const { id } = await createTask(owner)
+  await service.expect('updateTask', 200, ofTask(owner, first, { body: { assignee_id: stranger.id } }))
+  t.strictSame(await copy.update(), { changed: [second, id, first], deleted: [] }, 'the oldest change first')
+  t.strictSame(copy.tasks(), await truthOf(owner))
+  t.strictSame((await ask(stranger)).changed, [(await readTask(stranger, first)).task])
+  t.strictSame((await ask(admin, { limit: 200 })).changed.length, (await truthOf(admin)).length)
+})
+
+t.test('200: what moves the version of a task is a change', async (t) => {
+  const { owner } = await peopleOf('versions')
+  const { token } = owner
+  const { id } = await createTask(owner)
+  const tag = await createTag(owner, 'put on')
+  const copy = await copyOf(owner)
+  const link = { token, params: { task_id: id, tag_id: tag.id } }
+  let attach_id = ''
+  const changes: readonly (() => Promise<unknown>)[] = [
+    () => service.expect('addTaskTag', 204, link),
+    () => service.expect('removeTaskTag', 204, link),
+    async () => (attach_id = await attachFile(owner, id)),
+    () => service.expect('deleteAttachment', 204, { token, params: { attach_id } }),
+    () => service.expect('replaceTask', 200, ofTask(owner, id, { body: { title: 'Replaced' } })),
+    () => service.expect('addTaskTag', 204, link),
+    () => service.expect('deleteTag', 204, { token, params: { tag_id: tag.id } }),
+  ]
+  for (const [index, change] of changes.entries()) {
+    await change()
+    t.strictSame(await copy.update(), { changed: [id], deleted: [] }, `change ${index}`)
+    t.strictSame(copy.tasks(), await truthOf(owner))
+  }
+  await service.expect('updateTask', 200, ofTask(owner, id, { body: { title: 'Replaced' } }))
+  t.strictSame(await copy.update(), nothing, 'a change to what is there already is none')
+})
+
+t.test('200: a task that leaves the sight of somebody is told of as deleted, until it is back', async (t) => {
+  const { owner, assignee, stranger } = await peopleOf('sight')
+  const { id } = await createTask(owner, { assignee_id: assignee.id })
+  const copies = {
+    owner: await copyOf(owner),
+    assignee: await copyOf(assignee),
+    stranger: await copyOf(stranger),
+    admin: await copyOf(admin),
+  }
+  const patch = (body: object) => service.expect('updateTask', 200, ofTask(admin, id, { body }))
+  const steps: readonly [string, () => Promise<unknown>, Record<keyof typeof copies, '+' | '-' | ' '>][] = [
+    [
+      'unassigned',
+      () => patch({ assignee_id: null }),
+      { owner: '+', assignee: '-', stranger: ' ', admin: '+' },
+    ],
+    [
+      'assigned',
+      () => patch({ assignee_id: assignee.id }),
+      { owner: '+', assignee: '+', stranger: ' ', admin: '+' },
+    ],
+    [
+      'reassigned',
+      () => patch({ assignee_id: stranger.id }),
+      { owner: '+', assignee: '-', stranger: '+', admin: '+' },
+    ],
+    [
+      'to its owner',
+      () => patch({ assignee_id: owner.id }),
+      { owner: '+', assignee: ' ', stranger: '-', admin: '+' },
+    ],
+    [
+      'passed on',
+      () => patch({ owner_id: assignee.id }),
+      { owner: '+', assignee: '+', stranger: ' ', admin: '+' },
+    ],
+    ['and off', () => patch({ assignee_id: null }), { owner: '-', assignee: '+', stranger: ' ', admin: '+' }],
+    [
+      'trashed',
+      () => service.expect('deleteTask', 204, ofTask(assignee, id)),
+      { owner: ' ', assignee: '-', stranger: ' ', admin: '-' },
+    ],
+    [
+      'restored',
+      () => service.expect('restoreTask', 200, ofTask(assignee, id)),
+      { owner: ' ', assignee: '+', stranger: ' ', admin: '+' },
+    ],
+    [
+      'trashed again',
+      () => service.expect('deleteTask', 204, ofTask(assignee, id)),
+      { owner: ' ', assignee: '-', stranger: ' ', admin: '-' },
+    ],
+    [
+      'gone for good',
+      () => service.expect('deleteTrashedTask', 204, ofTask(assignee, id)),
+      { owner: ' ', assignee: ' ', stranger: ' ', admin: ' ' },
+    ],
+  ]
+  for (const [what, change, expected] of steps) {
+    await change()
+    for (const name of ['owner', 'assignee', 'stranger', 'admin'] as const) {
+      const told = { '+': { changed: [id], deleted: [] }, '-': { changed: [], deleted: [id] }, ' ': nothing }
+      t.strictSame(await copies[name].update(), told[expected[name]], `${what}: ${name}`)
+      t.strictSame(copies[name].tasks(), await truthOf(copies[name].account))
+    }
+  }
+})
+
+t.test('200: the tasks of a user who is deleted', async (t) => {
+  const { owner, assignee } = await peopleOf('leaving')
+  const { id } = await createTask(owner, { assignee_id: assignee.id })
+  const { id: kept } = await createTask(assignee, { assignee_id: owner.id })
+  const copy = await copyOf(assignee)
+  await service.expect('deleteUser', 204, { token: owner.token, params: { user_id: owner.id } })
+  t.strictSame(await copy.update(), { changed: [kept], deleted: [id] })
+  t.strictSame(copy.tasks(), await truthOf(assignee))
+})
+
+t.test('200: HEAD', async (t) => {
+  const request = { token: admin.token, method: 'HEAD' } as const
+  t.equal((await service.expect('listTaskChanges', 200, request)).body, null)
+})
+
+t.test('400', async (t) => {
+  const { owner, stranger } = await peopleOf('refused')
+  const { next_cursor: cursor } = await ask(owner)
+  const tampered = `${cursor.slice(0, -2)}${cursor.endsWith('AA') ? 'BB' : 'AA'}`
+  const { body: list } = await service.expect('listTasks', 200, { token: admin.token, query: { limit: 1 } })
+  const refused = [
+    [owner, { since: tampered }, '/since'],
+    [owner, { since: 'begin' }, '/since'],
+    [owner, { since: '' }, '/since'],
+    [owner, { since: [cursor, cursor] }, '/since'],
+    [stranger, { since: cursor }, '/since'],
+    [admin, { since: list.next_cursor ?? '' }, '/since'],
+    [owner, { limit: 201 }, '/limit'],
+    [owner, { limit: 0 }, '/limit'],
+    [owner, { offset: 1 }, '/offset'],
+  ] as const
+  for (const [{ token }, query, pointer] of refused) {
+    const { body } = await service.expect('listTaskChanges', 400, { token, query })
+    t.strictSame(pointersOf(body), [pointer], JSON.stringify(query))
+  }
+  const other = await service.call('listTasks', { token: owner.token, query: { cursor } })
+  t.equal(other.status, 400, 'it is no cursor of a list')
+})
+
+t.test('401', async () => {
+  await service.expect('listTaskChanges', 401)
+})
+
+t.test('410: another role sees other tasks', async () => {
+  const promoted = await service.register('promoted')
+  const setRole = (role: string) =>
+    service.expect('updateUser', 200, {
+      token: admin.token,
+      params: { user_id: promoted.id },
+      body: { role },
+    })
+  const { next_cursor: since } = await ask(promoted)
+  await setRole('admin')
+  await service.expect('listTaskChanges', 410, { token: promoted.token, query: { since } })
+  await setRole('member')
+  await ask(promoted, { since })
+})
+
+t.test('410: deletions are remembered for so long', async (t) => {
+  const { owner } = await peopleOf('forgotten')
+  const [early, late] = [await createTask(owner), await createTask(owner)]
+  const before = await copyOf(owner)
+  await service.expect('deleteTask', 204, ofTask(owner, early.id))
+  const between = await copyOf(owner)
+  await service.expect('deleteTask', 204, ofTask(owner, late.id))
+  const asked = { since: before.cursor() }
+  await changesToBeKnown()
+
+  await removeOldDepartures(db, 30)
+  t.strictSame((await ask(owner, asked)).deleted, [early.id, late.id])
+  await db.run(
+    `update task_departures set created_at = now() - interval '30 days 1 minute' where task_id = $1`,
+    [early.id],
+  )
+  await removeOldDepartures(db, 30)
+  const { body } = await service.expect('listTaskChanges', 410, { token: owner.token, query: asked })
+  t.equal(body.code, 'changes_forgotten')
+  t.strictSame(await between.update(), { changed: [], deleted: [late.id] }, 'who knew of it can go on')
+  t.strictSame(await (await copyOf(owner)).update(), nothing, 'and so can who begins anew')
+})
+
+t.test('a history that comes from another server begins anew', async (t) => {
+  const { owner } = await peopleOf('restored')
+  const task = await createTask(owner)
+  const { etag } = await readTask(owner, task.id)
+  const copy = await copyOf(owner)
+  await beginHistoryAnew(db)
+  t.strictSame(await copy.update(), nothing, 'its own goes on')
+
+  // As a dump brings it along, from a server where more has happened.
+  await db.run('alter table tasks disable trigger tasks_touch', [])
+  await db.run(`update tasks set changed_in = (changed_in::text::bigint + 1000000000000)::text::xid8`, [])
+  await db.run('alter table tasks enable trigger tasks_touch', [])
+  t.strictSame((await ask(owner)).changed, [])
+  await beginHistoryAnew(db)
+
+  const query = { since: copy.cursor() }
+  await service.expect('listTaskChanges', 410, { token: owner.token, query })
+  const anew = await copyOf(owner)
+  t.strictSame(anew.tasks(), [task], 'the task is as it was')
+  t.equal((await readTask(owner, task.id)).etag, etag)
+  await service.expect('updateTask', 200, ofTask(owner, task.id, { body: { title: 'Goes on' } }))
+  t.strictSame(await anew.update(), { changed: [task.id], deleted: [] })
+})
+
+const serverOptions = database.options.kind === 'server' ? database.options : null
+
+t.test(
+  'a change that is committed late is not missed',
+  { skip: serverOptions === null && 'the embedded database has one session' },
+  async (t) => {
+    if (serverOptions === null) return
+    const { owner } = await peopleOf('late')
+    const slow = await createTask(owner, { title: 'slow' })
+    const fast = await createTask(owner, { title: 'fast' })
+    const copy = await copyOf(owner)
+    const other = createSqlClient(serverOptions, { max: 1 })
+    t.teardown(() => other.end({ timeout: 0 }))
+    await other`begin`
+    await other`update tasks set title = 'slowly changed' where id = ${slow.id}`
+    await service.expect('updateTask', 200, ofTask(owner, fast.id, { body: { title: 'changed' } }))
+    t.strictSame(await copy.read(), nothing, 'what began later has to wait')
+    await other`commit`
+    t.strictSame(await copy.update(), { changed: [slow.id, fast.id], deleted: [] })
+    t.strictSame(copy.tasks(), await truthOf(owner))
+  },
+)
+
+t.test('copies that are kept while others write are right in the end', async (t) => {
+  const people = await peopleOf('race')
+  const { owner, assignee, stranger } = people
+  const everybody = [owner, assignee, stranger, admin]
+  const tag = await createTag(owner, 'race')
+  let random = 42
+  const below = (count: number): number => {
+    random = (random * 1_103_515_245 + 12_345) % 2_147_483_648
+    return random % count
+  }
+  const one = <T>(items: readonly T[]): T => items[below(items.length)] as T
+
+  const ids: string[] = []
+  const write = async (): Promise<void> => {
+    const id = ids.length === 0 ? unknownId : one(ids)
+    const request = ofTask(owner, id)
+    const link = { token: owner.token, params: { task_id: id, tag_id: tag.id } }
+    switch (below(9)) {
+      case 0:
+      case 1:
+        ids.push((await createTask(owner, { assignee_id: one([null, assignee.id, stranger.id]) })).id)
+        return
+      case 2:
+        return void (await service.call('deleteTask', request))
+      case 3:
+        return void (await service.call('restoreTask', request))
+      case 4:
+        return void (await service.call('deleteTrashedTask', request))
+      case 5:
+        return void (await service.call('addTaskTag', link))
+      case 6:
+        return void (await service.call('removeTaskTag', link))
+      case 7:
+        return void (await service.call('updateTask', {
+          ...request,
+          body: { title: `title ${below(1_000)}` },
+        }))
+      default: {
+        const assignee_id = one([null, assignee.id, stranger.id, owner.id])
+        return void (await service.call('updateTask', { ...request, body: { assignee_id } }))
+      }
+    }
+  }
+  const writing = new AbortController()
+  const writer = async (): Promise<void> => {
+    for (let n = 0; n < 40; n += 1) await write()
+  }
+  const copies = everybody.map((account, index) => newCopy(account, 2 + 3 * index))
+  const reader = async (copy: ReturnType<typeof newCopy>): Promise<void> => {
+    while (!writing.signal.aborted) await copy.step()
+  }
+  const readers = copies.map(reader)
+  await Promise.all(Array.from({ length: 8 }, writer))
+  writing.abort()
+  await Promise.all(readers)
+
+  for (const copy of copies) {
+    await copy.update()
+    t.ok(copy.tasks().length > 5)
+    t.strictSame(copy.tasks(), await truthOf(copy.account), copy.account.user.username)
+  }
+})

@@ -1,0 +1,295 @@
+import t from 'tap'
+import { deriveKeys } from '../../src/auth/keys.ts'
+import { sweep } from '../../src/sweeper.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
+import { countStatuses, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
+import { openTestStorage } from '../fixture/storage.ts'
+
+const { storage, keys } = await openTestStorage(t)
+const service = await startService(t, { storage })
+const { attachFile, createTag, createTask, peopleOf, readTask } = taskActions(service)
+const admin = await service.register('admin')
+
+const ofTask = ({ token }: Account, { id }: Pick<Task, 'id'>, more: Call = {}): Call => ({
+  token,
+  params: { task_id: id },
+  ...more,
+})
+
+const ifMatch = (etag: string | null): Call => ({ headers: { 'if-match': etag ?? '' } })
+
+const trash = (account: Account, task: Task) => service.expect('deleteTask', 204, ofTask(account, task))
+
+/** The ids of a list's items, the newest first. */
+const idsIn = async (
+  operation: 'listTrash' | 'listTasks' | 'listTags',
+  { token }: Account,
+): Promise<string[]> => (await service.expect(operation, 200, { token })).body.items.map(({ id }) => id)
+
+const totalOf = async (operation: 'listTrash' | 'listTasks', { token }: Account): Promise<number | null> =>
+  (await service.expect(operation, 200, { token, query: { include_total: true } })).body.total
+
+/** A full task of somebody who has another one, with its file. */
+const fullTask = async (name: string) => {
+  const people = await peopleOf(name)
+  const { owner, assignee } = people
+  const tag = await createTag(owner, 'kept')
+  const kept = await createTask(owner, { title: 'Kept' })
+  const { id } = await createTask(owner, { title: 'Deleted', assignee_id: assignee.id, tag_ids: [tag.id] })
+  const attachmentId = await attachFile(owner, id)
+  const { task, etag } = await readTask(owner, id)
+  return { ...people, task, etag, tag, kept, attachmentId }
+}
+
+t.test('deleteTask moves a task to the trash', async (t) => {
+  const { owner, assignee, task, tag, kept, attachmentId } = await fullTask('moved')
+  const linkId = { ...ofTask(owner, task).params, tag_id: tag.id }
+  const { token } = owner
+  await trash(owner, task)
+
+  t.test('it is nowhere else', async (t) => {
+    const attempts: readonly [Parameters<typeof service.call>[0], Call][] = [
+      ['getTask', ofTask(owner, task)],
+      ['replaceTask', ofTask(owner, task, { body: { title: 'x' } })],
+      ['updateTask', ofTask(owner, task, { body: { title: 'x' } })],
+      ['deleteTask', ofTask(owner, task)],
+      ['listTaskTags', ofTask(owner, task)],
+      ['addTaskTag', { token, params: linkId }],
+      ['removeTaskTag', { token, params: linkId }],
+      ['listTaskAttachments', ofTask(owner, task)],
+      ['addTaskAttachment', ofTask(owner, task, { body: fileForm('more') })],
+      ['downloadAttachment', { token, params: { attach_id: attachmentId } }],
+      ['deleteAttachment', { token, params: { attach_id: attachmentId } }],
+    ]
+    for (const [operation, request] of attempts) {
+      for (const person of [owner, assignee, admin])
+        t.equal((await service.call(operation, { ...request, token: person.token })).status, 404, operation)
+    }
+    t.strictSame(await idsIn('listTasks', owner), [kept.id])
+    t.equal(await totalOf('listTasks', owner), 1)
+    t.strictSame(await idsIn('listTasks', assignee), [])
+    const { body } = await service.expect('listUserTasks', 200, {
+      token: admin.token,
+      params: { user_id: owner.id },
+      query: { include_total: true },
+    })
+    t.equal(body.total, 1)
+    t.strictSame(await idsIn('listTags', assignee), [], 'who saw its tag by it sees the tag no longer')
+    t.strictSame(await idsIn('listTags', owner), [tag.id])
+    await service.expect('getTag', 404, { token: assignee.token, params: { tag_id: tag.id } })
+  })
+
+  t.test('its title is free of any filter, and its file is kept', async (t) => {
+    const query = { q: 'Deleted', tag_id: [tag.id] }
+    t.strictSame((await service.expect('listTasks', 200, { token, query })).body.items, [])
+    const files = await service.deps.db.run('select from attachments where id = $1', [attachmentId])
+    t.equal(files.length, 1)
+  })
+})
+
+t.test('listTrash', async (t) => {
+  const { owner, assignee, stranger, task, etag } = await fullTask('listed')
+  const other = await createTask(owner, { title: 'Deleted too' })
+  await trash(owner, task)
+  await trash(admin, other)
+
+  t.test('200: for who could delete them', async (t) => {
+    t.strictSame(await idsIn('listTrash', owner), [other.id, task.id])
+    t.equal(await totalOf('listTrash', owner), 2)
+    for (const person of [assignee, stranger]) t.strictSame(await idsIn('listTrash', person), [])
+    t.ok((await idsIn('listTrash', admin)).includes(task.id))
+  })
+
+  t.test('200: with when it was deleted, else as it was', async (t) => {
+    const { body } = await service.expect('listTrash', 200, { token: owner.token })
+    const item = body.items.find(({ id }) => id === task.id)
+    if (item === undefined) throw new Error('It is in the list')
+    const { deleted_at, version, updated_at, ...fields } = item
+    t.match(task, fields)
+    t.equal(version, Number(etag.slice(1, -1)) + 1)
+    t.ok(Date.parse(deleted_at) >= Date.parse(task.updated_at))
+    t.ok(Date.parse(updated_at) >= Date.parse(deleted_at))
+  })
+
+  t.test('400 and 401', async () => {
+    await service.expect('listTrash', 400, { token: owner.token, query: { limit: 0 } })
+    await service.expect('listTrash', 400, { token: owner.token, query: { status: 'todo' } })
+    await service.expect('listTrash', 401)
+  })
+})
+
+t.test('getTrashedTask', async (t) => {
+  const { owner, assignee, task, kept } = await fullTask('got')
+  await trash(owner, task)
+
+  t.test('200 and 304', async (t) => {
+    const { body, headers } = await service.expect('getTrashedTask', 200, ofTask(owner, task))
+    t.match(body, { id: task.id, title: task.title, tags: task.tags, attachment_count: 1 })
+    t.equal(headers.get('etag'), `"${body.version}"`)
+    const unchanged = { headers: { 'if-none-match': headers.get('etag') ?? '' } }
+    await service.expect('getTrashedTask', 304, ofTask(owner, task, unchanged))
+  })
+
+  t.test('400, 401 and 404', async () => {
+    await service.expect('getTrashedTask', 400, { token: owner.token, params: { task_id: 'first' } })
+    await service.expect('getTrashedTask', 401, { params: { task_id: task.id } })
+    await service.expect('getTrashedTask', 404, ofTask(assignee, task))
+    await service.expect('getTrashedTask', 404, ofTask(owner, kept))
+    await service.expect('getTrashedTask', 404, ofTask(owner, { id: unknownId }))
+  })
+})
+
+t.test('restoreTask', async (t) => {
+  t.test('200: the task is back whole, with another ETag', async (t) => {
+    const { owner, assignee, task, etag, tag, kept, attachmentId } = await fullTask('restored')
+    await trash(owner, task)
+    const inTrash = await service.expect('getTrashedTask', 200, ofTask(owner, task))
+    const { body, headers } = await service.expect('restoreTask', 200, ofTask(owner, task))
+    const { version, updated_at, ...fields } = task
+    t.match(body, fields)
+    t.notOk('deleted_at' in body)
+    t.ok(body.version > version && Date.parse(body.updated_at) >= Date.parse(updated_at))
+    t.notOk([etag, inTrash.headers.get('etag')].includes(headers.get('etag')))
+    t.strictSame(await readTask(assignee, task.id), { task: body, etag: headers.get('etag') })
+    t.strictSame(await idsIn('listTasks', owner), [task.id, kept.id])
+    t.strictSame(await idsIn('listTags', assignee), [tag.id])
+    const file = await service.expect('downloadAttachment', 200, {
+      token: assignee.token,
+      params: { attach_id: attachmentId },
+    })
+    t.equal(Buffer.from(file.body as unknown as Uint8Array).toString(), 'hello')
+    t.strictSame(await idsIn('listTrash', owner), [])
+    await service.expect('restoreTask', 404, ofTask(owner, task))
+  })
+
+  t.test('200: what was deleted in the meantime is not brought back', async (t) => {
+    const { owner, assignee, task, tag } = await fullTask('meantime')
+    await trash(owner, task)
+    await service.expect('deleteTag', 204, { token: owner.token, params: { tag_id: tag.id } })
+    await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: assignee.id } })
+    const { body } = await service.expect('restoreTask', 200, ofTask(owner, task))
+    t.match(body, { tags: [], assignee_id: null, attachment_count: 1 })
+    t.strictSame((await readTask(owner, task.id)).task, body)
+  })
+
+  t.test('412: another ETag than that in the trash', async () => {
+    const { owner, task, etag } = await fullTask('stale')
+    await trash(owner, task)
+    const { headers } = await service.expect('getTrashedTask', 200, ofTask(owner, task))
+    await service.expect('restoreTask', 412, ofTask(owner, task, ifMatch(etag)))
+    await service.expect('getTask', 404, ofTask(owner, task))
+    await service.expect('restoreTask', 200, ofTask(owner, task, ifMatch(headers.get('etag'))))
+  })
+
+  t.test('400, 401 and 404', async () => {
+    const { owner, assignee, stranger, task, kept } = await fullTask('not-restored')
+    await trash(owner, task)
+    await service.expect('restoreTask', 400, { token: owner.token, params: { task_id: 'first' } })
+    await service.expect('restoreTask', 401, { params: { task_id: task.id } })
+    for (const person of [assignee, stranger]) await service.expect('restoreTask', 404, ofTask(person, task))
+    await service.expect('restoreTask', 404, ofTask(owner, kept))
+  })
+})
+
+t.test('deleteTrashedTask', async (t) => {
+  t.test('204: the task is gone for good, and its bytes follow', async (t) => {
+    const before = await keys()
+    const { owner, task } = await fullTask('gone')
+    await trash(owner, task)
+    const { headers } = await service.expect('getTrashedTask', 200, ofTask(owner, task))
+    await service.expect('deleteTrashedTask', 204, ofTask(owner, task, ifMatch(headers.get('etag'))))
+    for (const operation of ['getTrashedTask', 'restoreTask', 'deleteTrashedTask', 'getTask'] as const)
+      await service.expect(operation, 404, ofTask(owner, task))
+    await eventually('the file is gone', async () => String(await keys()) === String(before))
+    t.strictSame(await idsIn('listTrash', owner), [])
+  })
+
+  t.test('400, 401, 404 and 412', async () => {
+    const { owner, assignee, task, etag, kept } = await fullTask('not-gone')
+    await trash(owner, task)
+    await service.expect('deleteTrashedTask', 400, { token: owner.token, params: { task_id: 'first' } })
+    await service.expect('deleteTrashedTask', 401, { params: { task_id: task.id } })
+    await service.expect('deleteTrashedTask', 404, ofTask(assignee, task))
+    await service.expect('deleteTrashedTask', 404, ofTask(owner, kept))
+    await service.expect('deleteTrashedTask', 412, ofTask(owner, task, ifMatch(etag)))
+    await service.expect('restoreTask', 200, ofTask(owner, task))
+  })
+})
+
+t.test('a user who is deleted takes their tasks along, the trash included', async () => {
+  const before = await keys()
+  const { owner, task } = await fullTask('leaving')
+  await trash(owner, task)
+  await service.expect('deleteUser', 204, { token: owner.token, params: { user_id: owner.id } })
+  await service.expect('getTrashedTask', 404, ofTask(admin, task))
+  await eventually('the file is gone', async () => String(await keys()) === String(before))
+})
+
+t.test('the trash is emptied of what has been there for too long', async (t) => {
+  const { db, secrets, config } = service.deps
+  const { owner, task, kept } = await fullTask('old')
+  const files = await keys()
+  const young = await createTask(owner, { title: 'Younger' })
+  const round = {
+    db,
+    storage,
+    secondFactorKeys: deriveKeys(secrets, 'second-factor'),
+    auditDays: 365,
+    log: service.app.log,
+  }
+  for (const one of [task, young]) await trash(owner, one)
+  await db.run(`update tasks set deleted_at = now() - interval '30 days 1 minute' where id = $1`, [task.id])
+  await db.run(`update tasks set deleted_at = now() - interval '29 days 23 hours' where id = $1`, [young.id])
+  t.equal(config.trashDays, 30, 'by default it is kept for as long')
+  await sweep({ ...round, trashDays: 30 })
+  t.strictSame(await idsIn('listTrash', owner), [young.id])
+  t.equal((await keys()).length, files.length - 1, 'its file went in the same round')
+  await service.expect('restoreTask', 200, ofTask(owner, young))
+  await service.expect('getTask', 200, ofTask(owner, kept))
+})
+
+t.test('at the same time', async (t) => {
+  const statusesOf = (replies: readonly Reply[]) => countStatuses(replies)
+
+  t.test('a task is deleted and restored once', async (t) => {
+    const { owner, task } = await fullTask('race')
+    const ten = <T>(act: () => Promise<T>) => Promise.all(Array.from({ length: 10 }, act))
+    t.strictSame(statusesOf(await ten(() => service.call('deleteTask', ofTask(owner, task)))), {
+      204: 1,
+      404: 9,
+    })
+    t.strictSame(statusesOf(await ten(() => service.call('restoreTask', ofTask(owner, task)))), {
+      200: 1,
+      404: 9,
+    })
+  })
+
+  t.test('it is restored or deleted for good, never both', async (t) => {
+    for (let n = 0; n < 5; n += 1) {
+      const { owner, task } = await fullTask(`either-${n}`)
+      await trash(owner, task)
+      const [restored, deleted] = await Promise.all([
+        service.call('restoreTask', ofTask(owner, task)),
+        service.call('deleteTrashedTask', ofTask(owner, task)),
+      ])
+      const { status } = await service.call('getTask', ofTask(owner, task))
+      t.strictSame(
+        [restored.status, deleted.status, status].join(),
+        status === 200 ? '200,404,200' : '404,204,404',
+      )
+    }
+  })
+
+  t.test('what is changed while it is deleted is in the trash as it was changed', async (t) => {
+    const { owner, task } = await fullTask('changed')
+    const [, ...changes] = await Promise.all([
+      trash(owner, task),
+      ...['a', 'b', 'c'].map((title) => service.call('updateTask', ofTask(owner, task, { body: { title } }))),
+    ])
+    const done = changes.filter(({ status }) => status === 200).map(({ body }) => (body as Task).title)
+    t.notOk(changes.some(({ status }) => ![200, 404].includes(status)))
+    const { body } = await service.expect('getTrashedTask', 200, ofTask(owner, task))
+    t.ok([...done, task.title].includes(body.title))
+  })
+})
