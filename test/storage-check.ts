@@ -8,6 +8,7 @@ import { sweepTimes } from '../src/sweeper.ts'
 import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
 import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
+import { pieceHeaders, tusHeaders } from './fixture/uploads.ts'
 
 const script = fileURLToPath(new URL('../scripts/storage-check.ts', import.meta.url))
 const serverUrl = process.env.DATABASE_URL
@@ -67,6 +68,14 @@ t.test('it tells what is there, and changes nothing', async (t) => {
     return (await client.expect('addTaskAttachment', 201, upload)).body.id
   }
   const [kept, lost, deleted] = [await attach(), await attach(), await attach()]
+  // It waits for its next piece, so nothing is wrong with it.
+  const begun = { ...pieceHeaders(0), ...tusHeaders(5) }
+  await client.expect('createUpload', 201, {
+    token,
+    params: { task_id: task.id },
+    headers: begun,
+    body: Buffer.from('he'),
+  })
 
   const running = await check()
   if (server === null) {
@@ -78,16 +87,17 @@ t.test('it tells what is there, and changes nothing', async (t) => {
   t.equal(await service.end('SIGTERM'), 0)
 
   const orphans = ['0190c2a0-0000-7000-8000-0000000000aa', '0190c2a0-0000-7000-8000-0000000000bb'] as const
+  const unfinished = ['0190c2a0-0000-7000-8000-0000000000cc', '0190c2a0-0000-7000-8000-0000000000dd'] as const
   await plant('aa', orphans[0], false)
-  await plant('incoming', 'young', false)
+  await plant('incoming', unfinished[0], false)
   const young = await check()
   t.equal(young.code, 0, 'what is young may be of an upload that runs')
   t.match(young.output, /All is well/)
   t.match(young.output, new RegExp(`file ${orphans[0]}: .* its upload may be running`))
-  t.match(young.output, /unfinished file young: .* its upload may be running/)
+  t.match(young.output, new RegExp(`unfinished file ${unfinished[0]}: .* its upload may be running`))
 
   await plant('bb', orphans[1], true)
-  await plant('incoming', 'old', true)
+  await plant('incoming', unfinished[1], true)
   let lostKey = ''
   await withDatabase(async (db) => {
     const [row] = await db.run('select storage_key from attachments where id = $1', [lost])
@@ -104,7 +114,7 @@ t.test('it tells what is there, and changes nothing', async (t) => {
   t.match(output, /attachments without their file: 1\n/)
   t.match(output, new RegExp(`file ${orphans[1]}: .*, 21 min old; the sweeper will remove it`))
   t.match(output, /files without an attachment: 2 \(1 of them may be all right\)\n/)
-  t.match(output, /unfinished file old: .* abandoned/)
+  t.match(output, new RegExp(`unfinished file ${unfinished[1]}: .* abandoned`))
   t.match(output, /waited for 3 h.*\nfiles of deleted attachments: 1\n/)
   t.match(output, /Something is wrong: 4/)
   t.same((await filesNow()).toSorted(), before.toSorted(), 'nothing is removed')
