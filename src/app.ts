@@ -23,6 +23,7 @@ import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
 import { taskHandlers } from './handlers/tasks.ts'
 import { thumbnailHandlers } from './handlers/thumbnails.ts'
+import { uploadHandlers } from './handlers/uploads.ts'
 import { userHandlers } from './handlers/users.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
@@ -39,7 +40,7 @@ import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './htt
 import { withoutBase } from './http/url.ts'
 import { largestBody, problemOf } from './problems.ts'
 import type { Storage } from './storage/storage.ts'
-import { startSweeper, uploadTimeout } from './sweeper.ts'
+import { startSweeper, type SweepTimes, uploadTimeout } from './sweeper.ts'
 import type { Thumbnailer } from './thumbnailer.ts'
 
 /** What an app is made of; a test passes its own. */
@@ -52,6 +53,7 @@ export interface AppDeps {
     | 'corsOrigins'
     | 'logLevel'
     | 'attachmentMaxBytes'
+    | 'attachmentQuotaBytes'
     | 'auditDays'
     | 'rateLimit'
     | 'rateLimitSignIn'
@@ -69,6 +71,7 @@ export interface AppDeps {
   readonly openMailer: OpenMailer
   /** The usual ones, unless a test has less time. */
   readonly timeLimits?: TimeLimits
+  readonly sweepTimes?: SweepTimes
 }
 
 /** Builds the service, ready to listen or to be asked by `inject`. Closing it leaves the database open. */
@@ -81,6 +84,7 @@ export const buildApp = async ({
   thumbnailer,
   openMailer,
   timeLimits = usualLimits,
+  sweepTimes,
 }: AppDeps): Promise<FastifyInstance> => {
   const contract = loadContract()
   const publicUrl = config.publicUrl ?? ''
@@ -139,12 +143,19 @@ export const buildApp = async ({
   const paging = createPaging(deriveKeys(secrets, 'cursor'), publicUrl)
   // Hooks of this kind run the last one first, and the sweeper uses the storage.
   app.addHook('onClose', () => storage.close())
-  const sweeper = startSweeper({ db, storage, secondFactorKeys, auditDays: config.auditDays, log: app.log })
+  const sweeper = startSweeper({
+    db,
+    storage,
+    secondFactorKeys,
+    auditDays: config.auditDays,
+    log: app.log,
+    times: sweepTimes,
+  })
   app.addHook('onClose', () => sweeper.close())
   const mailer = openMailer(app.log)
   app.addHook('onClose', () => mailer.close())
 
-  const { attachmentMaxBytes } = config
+  const { attachmentMaxBytes, attachmentQuotaBytes } = config
   const handlers = {
     ...authHandlers({
       db,
@@ -162,8 +173,9 @@ export const buildApp = async ({
     ...auditHandlers({ db, paging }),
     ...userHandlers({ db, paging, passwords, credentials, sweeper }),
     ...taskHandlers({ db, paging, sweeper }),
-    ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes }),
+    ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
     ...thumbnailHandlers({ db, storage, thumbnailer }),
+    ...uploadHandlers({ db, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
     ...tagHandlers({ db, paging }),
     ...taskTagHandlers({ db, paging }),
     ...systemHandlers({ contract, db, storage }),

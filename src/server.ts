@@ -1,6 +1,5 @@
 import { mkdir } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
 import { buildApp } from './app.ts'
 import { passwordHasher } from './auth/passwords.ts'
 import { type Config, ConfigError, type MailConfig, readConfig } from './config.ts'
@@ -12,8 +11,7 @@ import { keepEmbeddedTidy } from './db/maintenance.ts'
 import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
 import { smtpMailer } from './mail/smtp.ts'
 import { loadSecrets } from './secret.ts'
-import { diskStorage } from './storage/disk.ts'
-import type { Storage } from './storage/storage.ts'
+import { openStorage } from './storage/open.ts'
 import { createThumbnailer } from './thumbnailer.ts'
 
 /** Runs when the process ends, the last first. */
@@ -54,6 +52,8 @@ const start = async (): Promise<void> => {
   closers.push(() => db.close())
   if (connection.kind === 'embedded') closers.push(keepEmbeddedTidy(db))
 
+  if (config.storageUrl !== null)
+    say(`keeping attachments in the bucket ${config.storageUrl.bucket} of STORAGE_URL`)
   const app = await buildApp({
     config,
     db,
@@ -67,14 +67,6 @@ const start = async (): Promise<void> => {
   if (stoppingSince !== null) return
   await app.listen({ host: config.host, port: config.port })
   say(`listening; Swagger UI is at ${config.publicUrl ?? listeningUrl(config, app.server.address())}/docs`)
-}
-
-/** The configured bucket, or a folder when there is none. The SDK is loaded for whoever uses it. */
-const openStorage = async ({ storageUrl, dataDir }: Config): Promise<Storage> => {
-  if (storageUrl === null) return diskStorage(join(dataDir, 'attachments'))
-  const { s3Storage } = await import('./storage/s3.ts')
-  say(`keeping attachments in the bucket ${storageUrl.bucket} of STORAGE_URL`)
-  return s3Storage(storageUrl)
 }
 
 const mailerOf = (mail: MailConfig, whereItListens: () => string): OpenMailer => {

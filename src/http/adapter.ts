@@ -4,14 +4,15 @@ import { Readable } from 'node:stream'
 import type { ContractOperation } from '../contract.ts'
 import type { Idempotency } from '../db/idempotency.ts'
 import { type Client, longestUserAgent } from '../domain/audit.ts'
-import { matchesWeakly, parseETagList } from '../domain/conditional.ts'
+import { matchesWeakly, parseETagList, parseHttpDate } from '../domain/conditional.ts'
 import type { JsonText } from '../domain/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import type { FileBody } from '../operation.ts'
 import { Problem, problems } from '../problems.ts'
+import { hasBody, pieceType } from './body.ts'
 import type { Limit } from './rate-limit.ts'
-import { largestFormOverhead, readFileForm } from './upload.ts'
+import { largestFormOverhead, readFileForm, readFilePiece } from './upload.ts'
 import { pathOf } from './url.ts'
 
 /**
@@ -37,6 +38,8 @@ export interface AdapterDeps {
  */
 export type AnyHandler = (input: never) => Promise<PlainAnswer>
 
+const tusVersion = '1.0.0'
+
 /** An answer when its operation is not known to the compiler any more. */
 interface PlainAnswer {
   readonly status: number
@@ -44,6 +47,7 @@ interface PlainAnswer {
   readonly body?: unknown
   readonly contentType?: string
   readonly replayed?: boolean
+  readonly contentLocation?: string
 }
 
 /** The options of an operation's route: its hooks in the order of the checks, and its handler. */
@@ -52,10 +56,12 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
 
   return {
     async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+      if (operation.takesTusVersion) reply.header('tus-resumable', tusVersion)
       const principal = operation.isOpen ? null : await identify(request, reply, deps)
       if (principal !== null) principals.set(request, principal)
       await deps.limit(request, reply, operation.rateLimit, principal)
       checkScope(operation, principal)
+      checkTusVersion(operation, request)
       // The type of no content says nothing. Without it the parser of bodies sees whatever comes all the same.
       if (operation.mediaTypes.length === 0) delete request.headers['content-type']
       checkMediaType(operation, request)
@@ -69,16 +75,13 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const answer = await handle({
         params: request.params,
         query: request.query,
-        body: isForm(operation) ? readFileForm(request, deps.attachmentMaxBytes) : request.body,
+        body: bodyOf(operation, request, deps.attachmentMaxBytes),
         principal,
         client: clientOf(request),
         path: pathOf(request.url),
         headers: conditionsOf(request),
         ifMatch,
-        idempotency:
-          operation.takesIdempotencyKey && principal !== null
-            ? readIdempotency(operation, principal, request, deps)
-            : null,
+        idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
       } as never)
 
       const notModified = isNotModified(answer, request)
@@ -109,6 +112,12 @@ const checkScope = ({ scope }: ContractOperation, principal: Principal | null): 
   if (principal !== null && scopeRefuses(scope, principal.credential)) throw problems.insufficientScope(scope)
 }
 
+/** Before anything else is understood of the request (tus 1.0.0, Tus-Resumable). */
+const checkTusVersion = ({ takesTusVersion }: ContractOperation, { headers }: FastifyRequest): void => {
+  if (takesTusVersion && headers['tus-resumable'] !== tusVersion)
+    throw problems.tusVersionUnsupported(tusVersion)
+}
+
 const clientOf = ({ ip, headers, id }: FastifyRequest): Client => ({
   address: ip,
   userAgent: headers['user-agent']?.slice(0, longestUserAgent) ?? null,
@@ -124,9 +133,18 @@ const conditionsOf = ({ method, headers }: FastifyRequest): FastifyRequest['head
 
 const isForm = ({ mediaTypes }: ContractOperation): boolean => mediaTypes.includes('multipart/form-data')
 
+const bodyOf = (operation: ContractOperation, request: FastifyRequest, maxBytes: number): unknown => {
+  if (isForm(operation)) return readFileForm(request, maxBytes)
+  return operation.mediaTypes.includes(pieceType) ? readFilePiece(request) : request.body
+}
+
 /** RFC 9110 §8.3: the type in front of the parameters, whatever its case; JSON in UTF-8 only. */
-const checkMediaType = ({ mediaTypes, method }: ContractOperation, { headers }: FastifyRequest): void => {
+const checkMediaType = (
+  { mediaTypes, requiresBody, method }: ContractOperation,
+  { headers }: FastifyRequest,
+): void => {
   if (mediaTypes.length === 0) return
+  if (!requiresBody && headers['content-type'] === undefined && !hasBody(headers)) return
   const [type = '', ...parameters] = (headers['content-type'] ?? '')
     .toLowerCase()
     .split(';')
@@ -166,25 +184,46 @@ const readIfMatch = (value: string | undefined): readonly string[] | null => {
   return list.filter(({ weak }) => !weak).map(({ opaque }) => opaque.slice(1, -1))
 }
 
-/** RFC 9110 §13.1.2: only reads are answered 304, and the comparison is weak. */
+/** RFC 9110 §13.1.2, §13.1.3: only reads are answered 304, tags are compared weakly, and a date counts without them. */
 const isNotModified = ({ headers }: PlainAnswer, request: FastifyRequest): boolean => {
   if (request.method !== 'GET' && request.method !== 'HEAD') return false
   const list = readETags('If-None-Match', request.headers['if-none-match'])
-  return list !== null && typeof headers?.etag === 'string' && matchesWeakly(list, headers.etag)
+  if (list === null) return isNotNewer(headers?.['last-modified'], request.headers['if-modified-since'])
+  return typeof headers?.etag === 'string' && matchesWeakly(list, headers.etag)
+}
+
+/** A date that is none is ignored. */
+const isNotNewer = (lastModified: unknown, since: string | undefined): boolean => {
+  if (typeof lastModified !== 'string' || since === undefined) return false
+  const time = parseHttpDate(since)
+  return time !== null && Date.parse(lastModified) <= time
 }
 
 const sendNotModified = (reply: FastifyReply): FastifyReply =>
   reply.code(304).removeHeader('content-length').removeHeader('content-range').send()
 
-const readIdempotency = (
+/** What a request is recognized by: its body, or what its handler finds in a form that is still to be read. */
+const idempotencyOf = (
   operation: ContractOperation,
   principal: Principal,
-  request: FastifyRequest,
+  { headers, body }: FastifyRequest,
   { fingerprintKeys }: AdapterDeps,
-): Idempotency | null => {
-  const key = request.headers['idempotency-key']
-  if (typeof key !== 'string') return null
-  const text = JSON.stringify([operation.id, principal.userId, canonical(request.body)])
+): Idempotency | ((content: unknown) => Idempotency) | null => {
+  const key = headers['idempotency-key']
+  if (!operation.takesIdempotencyKey || typeof key !== 'string') return null
+  const fingerprinted = (content: unknown) =>
+    fingerprintRequest(operation, principal, key, content, fingerprintKeys)
+  return isForm(operation) ? fingerprinted : fingerprinted(body)
+}
+
+const fingerprintRequest = (
+  operation: ContractOperation,
+  principal: Principal,
+  key: string,
+  content: unknown,
+  fingerprintKeys: KeyRing,
+): Idempotency => {
+  const text = JSON.stringify([operation.id, principal.userId, canonical(content)])
   const fingerprintBy = (secret: Buffer): string =>
     createHmac('sha256', secret).update(text).digest('base64url')
   return {
@@ -213,6 +252,8 @@ const setHeaders = (
   reply.headers(headers)
   if (location !== undefined) reply.header('location', `${publicUrl}${location}`)
   if (answer.replayed === true) reply.header('idempotency-replayed', 'true')
+  if (answer.contentLocation !== undefined)
+    reply.header('content-location', `${publicUrl}${answer.contentLocation}`)
 }
 
 /** The bytes of a file. HEAD opens it too, for the status that GET would have, and keeps the length of what it does not send. */

@@ -1,28 +1,41 @@
-import type { MultipartFile } from '@fastify/multipart'
+import type { MultipartFile, MultipartValue } from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
+import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
+import { finished } from 'node:stream/promises'
+import { type Digest, parseContentDigest, parseSha256 } from '../domain/digests.ts'
+import { describeFile, faultOfFileName, type FileDescription } from '../domain/file-description.ts'
 import { Problem, problems } from '../problems.ts'
 import { FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
-import { isCleanText } from './validation.ts'
+import { hasBody } from './body.ts'
 
-/** How a client describes the file that it sends. */
-export interface FileDescription {
-  readonly fileName: string
-  readonly contentType: string
+/** What a file turned out to hash to, in lower-case hexadecimal. */
+interface Digested {
+  readonly sha256: string
 }
 
 /** A form that carries one file, not read yet. */
 export interface FileForm {
+  /** Bytes that the file has at least, by the length of the request; 0 when that is not told. */
+  readonly leastSize: number
   /**
-   * Streams the file into `store` and reads the form to its end. When the form turns out to hold anything else,
-   * what was stored is given to `discard`.
+   * Streams the file into `store` and reads the form to its end. When the form turns out to hold anything else, or
+   * something else than its digests say, what was stored is given to `discard`.
    *
    * @throws Problem when the form is not as the contract describes it
    */
-  receive<Stored>(
+  receive<Stored extends Digested>(
     store: (content: Readable) => Promise<Stored>,
     discard: (stored: Stored) => Promise<void>,
   ): Promise<FileDescription & { readonly stored: Stored }>
+}
+
+/** A piece of a file, not read yet. */
+export interface FilePiece {
+  /** False when the request has no body. */
+  readonly isThere: boolean
+  /** Streams the piece into `store`. */
+  receive<T>(store: (content: AsyncIterable<Uint8Array>) => Promise<T>): Promise<T>
 }
 
 /** Bytes that a form may have beside the file: boundaries and part headers. */
@@ -31,54 +44,132 @@ export const largestFormOverhead = 16_384
 /** How long the rest of a refused form is read, in milliseconds, so that its sender gets to read the answer. */
 const drainTime = 5_000
 
-const longestFileName = 255
-const mediaType = /^[\w!#$&^.+-]{1,127}\/[\w!#$&^.+-]{1,127}$/
+/**
+ * The form of a multipart request (RFC 7578).
+ *
+ * @throws Problem when its Content-Digest cannot be read
+ */
+export const readFileForm = (request: FastifyRequest, maxBytes: number): FileForm => {
+  const digests = readContentDigest(request)
+  return {
+    leastSize: Math.max(0, Number(request.headers['content-length'] ?? 0) - largestFormOverhead),
+    receive: (store, discard) => receiveFile(request, { maxBytes, digests, store, discard }),
+  }
+}
 
-/** The form of a multipart request (RFC 7578). */
-export const readFileForm = (request: FastifyRequest, maxBytes: number): FileForm => ({
-  async receive(store, discard) {
-    let received: (FileDescription & { stored: Awaited<ReturnType<typeof store>> }) | null = null
-    try {
-      // One byte more than is taken, so that the storage sees it and refuses, instead of a file cut short.
-      const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
-      for await (const part of request.parts({ limits })) {
+interface Reception<Stored> {
+  readonly maxBytes: number
+  /** Of the whole form. */
+  readonly digests: readonly Digest[]
+  readonly store: (content: Readable) => Promise<Stored>
+  readonly discard: (stored: Stored) => Promise<void>
+}
+
+const receiveFile = async <Stored extends Digested>(
+  request: FastifyRequest,
+  { maxBytes, digests, store, discard }: Reception<Stored>,
+): Promise<FileDescription & { readonly stored: Stored }> => {
+  let received: (FileDescription & { readonly stored: Stored }) | null = null
+  let sha256: string | null = null
+  try {
+    const checkContent = hashContent(request, digests)
+    // One byte more than is taken, so that the storage sees it and refuses, instead of a file cut short.
+    const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
+    for await (const part of request.parts({ limits })) {
+      if (part.fieldname === 'sha256') {
+        if (sha256 !== null) throw problems.invalidField('/sha256', 'must be there once')
+        sha256 = readSha256(part)
+      } else {
         const file = expectFile(part)
         if (received !== null) throw problems.invalidField('/file', 'must be there once')
-        received = { ...describeFile(file), stored: await store(file.file) }
+        received = { ...describePart(file), stored: await store(file.file) }
       }
-      if (received === null) throw problems.invalidField('/file', 'is required')
-      return received
-    } catch (error) {
-      drainBriefly(request)
-      if (received !== null) await discard(received.stored)
-      throw isForeseen(error)
-        ? error
-        : problems.invalidRequest('The form ends early or is not multipart/form-data.')
     }
-  },
-})
+    if (received === null) throw problems.invalidField('/file', 'is required')
+    if (sha256 !== null && sha256 !== received.stored.sha256) throw problems.digestMismatch('/sha256')
+    await checkContent()
+    return received
+  } catch (error) {
+    drainBriefly(request)
+    if (received !== null) await discard(received.stored)
+    throw isForeseen(error)
+      ? error
+      : problems.invalidRequest('The form ends early or is not multipart/form-data.')
+  }
+}
 
-const expectFile = (part: MultipartFile | { type: 'field'; fieldname: string }): MultipartFile => {
+const readContentDigest = ({ headers }: FastifyRequest): readonly Digest[] => {
+  const header = headers['content-digest']
+  if (header === undefined) return []
+  const digests = parseContentDigest(String(header))
+  if (digests === null) {
+    throw problems.invalidField(
+      '/Content-Digest',
+      'must have sha-256=:...: or sha-512=:...: with base64 in it',
+    )
+  }
+  return digests
+}
+
+/** Hashes the request's content from its first byte on; what is returned waits for the last one and checks it. */
+const hashContent = ({ raw }: FastifyRequest, digests: readonly Digest[]): (() => Promise<void>) => {
+  const hashes = digests.map(({ algorithm, hex }) => ({ hash: createHash(algorithm), hex }))
+  if (hashes.length === 0) return async () => undefined
+  raw.on('data', (chunk: Buffer) => {
+    for (const { hash } of hashes) hash.update(chunk)
+  })
+  return async () => {
+    // Content may go on behind the form's last boundary (RFC 2046 §5.1.1), where the parser need not read it.
+    raw.resume()
+    await finished(raw, { writable: false })
+    if (hashes.some(({ hash, hex }) => hash.digest('hex') !== hex)) {
+      throw problems.digestMismatch('/Content-Digest')
+    }
+  }
+}
+
+type FormPart = MultipartFile | MultipartValue
+
+const readSha256 = (part: FormPart): string => {
+  const sha256 = part.type === 'field' && typeof part.value === 'string' ? parseSha256(part.value) : null
+  if (sha256 === null) {
+    throw problems.invalidField('/sha256', 'must be a field with 64 hexadecimal digits')
+  }
+  return sha256
+}
+
+const expectFile = (part: FormPart): MultipartFile => {
   if (part.fieldname !== 'file') {
-    throw problems.invalidField(`/${part.fieldname.slice(0, 100)}`, 'is not known here; known is file')
+    throw problems.invalidField(
+      `/${part.fieldname.slice(0, 100)}`,
+      'is not known here; known are file and sha256',
+    )
   }
   if (part.type === 'field') throw problems.invalidField('/file', 'must be a file with a name')
   return part
 }
 
-const describeFile = ({ filename, mimetype }: MultipartFile): FileDescription => {
-  if (!isCleanText(filename) || /\p{Cc}/u.test(filename)) {
-    throw problems.invalidField('/file', 'must have a name without control characters')
-  }
-  const fileName = filename.normalize('NFC')
-  if (fileName === '' || Array.from(fileName).length > longestFileName) {
-    throw problems.invalidField('/file', `must have a name of 1 to ${longestFileName} characters`)
-  }
-  return {
-    fileName,
-    contentType: mediaType.test(mimetype) ? mimetype.toLowerCase() : 'application/octet-stream',
-  }
+const describePart = ({ filename, mimetype }: MultipartFile): FileDescription => {
+  const fault = faultOfFileName(filename)
+  if (fault !== null) throw problems.invalidField('/file', fault)
+  return describeFile(filename, mimetype)
 }
+
+/** The body of a request as it is. When `store` fails it is not destroyed, since the answer needs its connection. */
+export const readFilePiece = (request: FastifyRequest): FilePiece => ({
+  isThere: hasBody(request.headers),
+
+  async receive(store) {
+    const { raw } = request
+    try {
+      return await store(raw.iterator({ destroyOnReturn: false }))
+    } catch (error) {
+      if (raw.destroyed && !raw.complete) throw problems.invalidRequest('The body ended early.')
+      drainBriefly(request)
+      throw error
+    }
+  },
+})
 
 const isForeseen = (error: unknown): boolean =>
   error instanceof Problem ||
