@@ -2,6 +2,7 @@ import { Ajv, type ErrorObject, type KeywordDefinition } from 'ajv'
 import { isUtf8 } from 'node:buffer'
 import secureJson from 'secure-json-parse'
 import { isInstant } from '../domain/dates.ts'
+import { isCleanText } from '../domain/text.ts'
 import { type Problem, problems } from '../problems.ts'
 
 /**
@@ -66,6 +67,7 @@ interface PropertySchema {
 /** The schema of a part as the glue hands it on: references are resolved. */
 export interface ObjectSchema {
   readonly [keyword: string]: unknown
+  readonly required?: readonly string[]
   readonly properties?: Readonly<Record<string, PropertySchema>>
 }
 
@@ -75,10 +77,11 @@ type Checked = { readonly value: unknown } | { readonly error: Problem }
 /** Compiles the check of one part of a request, in the form that Fastify asks of a validator compiler. */
 export const compileCheck = (part: Part, schema: ObjectSchema): ((value: unknown) => Checked) => {
   const validate = (part === 'body' ? bodies : parameters).compile(schema)
-  const read = part === 'querystring' ? queryReader(schema) : (value: unknown) => value
+  const read = part === 'querystring' || part === 'headers' ? textReader(schema) : (value: unknown) => value
   return (input) => {
     const value = read(input ?? null)
-    if (validate(value)) return { value }
+    // Headers stay as they came, which is what everybody else takes them for.
+    if (validate(value)) return { value: part === 'headers' ? input : value }
     return { error: problemOf(part, validate.errors?.[0], schema) }
   }
 }
@@ -172,6 +175,8 @@ const hints: Readonly<Record<string, string>> = {
     ': up to three fields that the contract names, parted by commas, each with a minus in front to turn it round',
   'pattern /color': ', such as #d92d20',
   'pattern /idempotency-key': ': visible ASCII characters without spaces',
+  'pattern /upload-checksum': ': an algorithm, a space and Base64',
+  'pattern /upload-metadata': ': names, each with a space and its value in Base64, and commas between them',
 }
 
 const formatNames: Readonly<Record<string, string>> = {
@@ -191,10 +196,10 @@ const asList = (values: unknown): string =>
 const escapePointer = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1')
 
 /**
- * Reads a query by its schema: integers from decimal digits, booleans from true and false, and a list from one value
+ * Reads a query or headers by their schema: integers from decimal digits, booleans from true and false, and a list from one value
  * as well as from several, or from one text with separators. What does not read so stays text and fails its type.
  */
-const queryReader = ({ properties = {} }: ObjectSchema): ((query: unknown) => unknown) => {
+const textReader = ({ properties = {} }: ObjectSchema): ((texts: unknown) => unknown) => {
   const read = ({ type, 'x-separator': separator }: PropertySchema, value: unknown): unknown => {
     if (type === 'array' && separator !== undefined && typeof value === 'string')
       return value.split(separator)
@@ -204,9 +209,9 @@ const queryReader = ({ properties = {} }: ObjectSchema): ((query: unknown) => un
     return value
   }
   const schemas = new Map(Object.entries(properties))
-  return (query) =>
+  return (texts) =>
     Object.fromEntries(
-      Object.entries(query ?? {}).map(([name, value]) => [name, read(schemas.get(name) ?? {}, value)]),
+      Object.entries(texts ?? {}).map(([name, value]) => [name, read(schemas.get(name) ?? {}, value)]),
     )
 }
 
@@ -280,6 +285,3 @@ const checkStrings = (root: unknown): void => {
     }
   }
 }
-
-/** Whether a text can be stored and told again as it is: no U+0000, no lone surrogate. */
-export const isCleanText = (text: string): boolean => !text.includes('\0') && text.isWellFormed()
