@@ -2,7 +2,11 @@ import { createHash } from 'node:crypto'
 import { constants, lstat, mkdir, open, opendir, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { callbackify } from 'node:util'
 import { expectKey, isKey, newKey } from './keys.ts'
+import { openContent } from './send-file.ts'
 import { destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { Storage, StoredFile, UnfinishedFile } from './storage.ts'
@@ -68,7 +72,7 @@ export async function diskStorage(folder: string): Promise<Storage> {
 
     async open(key, range) {
       const handle = await openExisting(key, pathOf(root, key), constants.O_RDONLY)
-      return handle.createReadStream(range)
+      return openContent(handle, range)
     },
 
     async remove(key) {
@@ -157,16 +161,21 @@ async function writeFile(
   }
 }
 
-/** The next chunk is asked for when the last has been written: a slow disk holds the source back. */
+/**
+ * A slow disk holds the source back. It is piped, which hands its chunks on as they are: to iterate over a stream copies
+ * what has come meanwhile.
+ */
 async function copy(source: AsyncIterable<Uint8Array>, handle: FileHandle, maxBytes: number) {
   const hash = createHash('sha256')
   let size = 0
-  for await (const chunk of source) {
+  const write = callbackify(async (chunk: Uint8Array) => {
     size += chunk.byteLength
     if (size > maxBytes) throw new FileTooLarge(maxBytes)
     hash.update(chunk)
     await onDisk(() => handle.writeFile(chunk))
-  }
+  })
+  const sink = new Writable({ write: (chunk: Uint8Array, _encoding, done) => write(chunk, done) })
+  await pipeline(source, sink)
   return { size, sha256: hash.digest('hex') }
 }
 

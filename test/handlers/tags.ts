@@ -249,6 +249,19 @@ t.test('listTags', async (t) => {
     t.equal(await countTags(stranger), 0)
   })
 
+  t.test('200: each counts the tasks that the caller sees', async (t) => {
+    const countsSeenBy = async ({ token }: Account) => {
+      const { body } = await service.expect('listTags', 200, { token, query: { q: 'ARR' } })
+      return body.items.map(({ name, task_count }) => [name, task_count])
+    }
+    await createTask(owner, { tag_ids: [carried.id] })
+    await createTask(owner, { assignee_id: owner.id, tag_ids: [carried.id, hidden.id] })
+    t.strictSame(await countsSeenBy(owner), [['carried', 4]])
+    t.strictSame(await countsSeenBy(assignee), [['carried', 2]])
+    t.strictSame(await countsSeenBy(admin), [['carried', 4]])
+    t.strictSame(await countsSeenBy(stranger), [])
+  })
+
   t.test('200: what the caller no longer sees is gone', async (t) => {
     const { token } = owner
     const visitor = await service.register('visitor')

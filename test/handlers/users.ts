@@ -217,6 +217,29 @@ t.test('listUsers', async (t) => {
     t.equal(all.next_cursor, null)
   })
 
+  t.test('200 by role and by a part of a name', async (t) => {
+    const namesOf = async (query: NonNullable<Call['query']>) =>
+      (await list(ada.token, query)).body.items.map(({ username }) => username)
+    await service.expect('createUser', 201, {
+      token: admin.token,
+      body: {
+        username: 'zoe',
+        email: 'zoe@example.com',
+        password: 'a long password',
+        display_name: 'Zoë Ångström',
+      },
+    })
+    t.strictSame(await namesOf({ role: 'admin' }), ['admin'])
+    t.notOk((await namesOf({ role: ['member'] })).includes('admin'))
+    t.strictSame(await namesOf({ q: 'ZOE a' }), ['zoe'], 'whatever its case and accents')
+    t.strictSame(await namesOf({ q: 'ångs' }), ['zoe'])
+    t.strictSame(await namesOf({ q: 'dmi', role: ['admin', 'member'] }), ['admin'])
+    t.strictSame(await namesOf({ q: '%' }), [])
+    t.strictSame(await namesOf({ q: 'zoe@' }), [], 'addresses are not searched')
+    const { body } = await list(ada.token, { q: 'z', include_total: true })
+    t.equal(body.total, 1)
+  })
+
   t.test('200 page by page, by cursor and by offset', async (t) => {
     const all = (await list(ada.token, { limit: 200, include_total: true })).body
     t.equal(all.total, all.items.length)
