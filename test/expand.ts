@@ -203,12 +203,16 @@ t.test('lists', async (t) => {
         }
       })
 
-      t.test('200 page by page', async (t) => {
+      t.test('200 page by page, by cursor and by link', async (t) => {
         const whole = await list(owner, { expand: everything })
-        const page = await list(owner, { expand: everything, limit: 1, include_total: true })
-        t.equal(page.total, 2)
-        const next = await list(owner, { expand: everything, limit: 1, cursor: page.next_cursor })
-        t.strictSame([...page.items, ...next.items], whole.items)
+        const query = { expand: everything, limit: 1, include_total: true }
+        const { body, headers } = await service.expect(operation, 200, { token: owner.token, params, query })
+        t.equal(body.total, 2)
+        const next = await list(owner, { expand: everything, limit: 1, cursor: body.next_cursor })
+        t.strictSame([...body.items, ...next.items], whole.items)
+        const link = /<([^>]*)>; rel="next"/.exec(headers.get('link') ?? '')?.[1] ?? ''
+        const linked = { token: owner.token, params, query: new URL(link, service.url).search.slice(1) }
+        t.strictSame((await service.expect(operation, 200, linked)).body.items, next.items)
       })
 
       t.test('400 and 403 as of getTask', async (t) => {

@@ -76,6 +76,7 @@ const timestamp = createToken({
   name: 'Timestamp',
   label: 'a time',
   pattern: /\d{4}-\d\d-\d\d[Tt]\d[\d:.]*(?:[Zz]|[+-][\d:]+)?/,
+  longer_alt: text,
 })
 const operator = createToken({ name: 'Operator', label: 'an operator', pattern: /[<>!]=|[=<>:]/ })
 const keyword = (name: string) => createToken({ name, label: name, pattern: name, longer_alt: text })

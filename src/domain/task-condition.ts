@@ -103,9 +103,9 @@ const isField = (name: string): name is TaskField => Object.hasOwn(fields, name)
 
 const readComparison = (comparison: ComparisonExpression, context: FilterContext): TaskCondition => {
   const { field: name, operator, value } = comparison
-  if (name.text === 'tags') return readTagged(comparison)
-  if (!isField(name.text)) throw unexpected(name, oneOf([...Object.keys(fields), 'tags']))
-  const field = name.text
+  const { text: field } = plain(name, aField)
+  if (field === 'tags') return readTagged(comparison)
+  if (!isField(field)) throw unexpected(name, aField)
   const definition: FieldType = fields[field]
   if (operator === ':' && isAnything(value))
     return { kind: definition.type === 'text' ? 'not_empty' : 'present', field }
@@ -131,6 +131,10 @@ const readComparison = (comparison: ComparisonExpression, context: FilterContext
       return { kind: 'number', field, operator: readOrder(comparison), value: readNumber(value) }
   }
 }
+
+const oneOf = (names: readonly string[]): string => `one of ${names.join(', ')}`
+
+const aField = oneOf([...Object.keys(fields), 'tags'])
 
 const readTagged = ({ operator, at, value }: ComparisonExpression): TaskCondition => {
   if (operator !== ':') throw new FilterError(at, operator, ':, since a task has several tags')
@@ -241,5 +245,3 @@ const plain = (word: Word, expected: string): Word => {
 
 const unexpected = ({ at, image }: Word, expected: string): FilterError =>
   new FilterError(at, image, expected)
-
-const oneOf = (names: readonly string[]): string => `one of ${names.join(', ')}`
