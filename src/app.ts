@@ -25,7 +25,13 @@ import { taskHandlers } from './handlers/tasks.ts'
 import { userHandlers } from './handlers/users.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
-import { refuseExpectations, refuseWhileClosing, requireHost } from './http/connections.ts'
+import {
+  mostRequests,
+  refuseExpectations,
+  refuseWhileClosing,
+  requireHost,
+  shedLoad,
+} from './http/connections.ts'
 import { corsHeaders, openToOrigins } from './http/cors.ts'
 import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
@@ -58,25 +64,35 @@ export interface AppDeps {
     | 'rateLimitUpload'
     | 'rateLimitAnonymous'
     | 'redisUrl'
+    | 'shutdownSeconds'
   >
   readonly secrets: Secrets
   readonly db: Database
+  /** For the work that no request waits for, if that is to wait for the database. */
+  readonly backgroundDb?: Database
   readonly storage: Storage
   readonly passwords: PasswordHasher
   readonly openMailer: OpenMailer
   /** The usual ones, unless a test has less time. */
   readonly timeLimits?: TimeLimits
+  /** How many requests may run at a time; the usual number, unless a test has fewer. */
+  readonly requestLimit?: number
 }
+
+/** What is left of a stop for all the rest, when the requests have had their time. */
+const closingSeconds = 4
 
 /** Builds the service, ready to listen or to be asked by `inject`. Closing it leaves the database open. */
 export const buildApp = async ({
   config,
   secrets,
   db: silentDb,
+  backgroundDb = silentDb,
   storage,
   passwords,
   openMailer,
   timeLimits = usualLimits,
+  requestLimit = mostRequests,
 }: AppDeps): Promise<FastifyInstance> => {
   const contract = loadContract()
   const publicUrl = config.publicUrl ?? ''
@@ -118,7 +134,8 @@ export const buildApp = async ({
   openToOrigins(app, config.corsOrigins, methodsOf)
   requireHost(app)
   refuseExpectations(app)
-  refuseWhileClosing(app)
+  refuseWhileClosing(app, (config.shutdownSeconds - closingSeconds) * 1_000)
+  shedLoad(app, requestLimit)
   limitBodyTime(app, timeLimits.body)
   const limit = await createLimit(app, { limits: limitsOf(config), redisUrl: config.redisUrl })
   limitOtherRoutes(app, limit)
@@ -135,7 +152,13 @@ export const buildApp = async ({
   const paging = createPaging(deriveKeys(secrets, 'cursor'), publicUrl)
   // Hooks of this kind run the last one first, and the sweeper uses the storage.
   app.addHook('onClose', () => storage.close())
-  const sweeper = startSweeper({ db, storage, secondFactorKeys, auditDays: config.auditDays, log: app.log })
+  const sweeper = startSweeper({
+    db: backgroundDb,
+    storage,
+    secondFactorKeys,
+    auditDays: config.auditDays,
+    log: app.log,
+  })
   app.addHook('onClose', () => sweeper.close())
   const mailer = openMailer(app.log)
   app.addHook('onClose', () => mailer.close())
@@ -170,6 +193,7 @@ export const buildApp = async ({
     fingerprintKeys: deriveKeys(secrets, 'idempotency'),
     publicUrl,
     attachmentMaxBytes,
+    deadline: timeLimits.answer,
   })
   await app.register(registerPages, { base, publicUrl })
   await registerPasswordResetPage(app, { base })

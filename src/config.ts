@@ -96,6 +96,8 @@ export interface Config {
   /** redis:// or rediss:// URL of the server that instances count requests in; null when each counts its own. Holds a password. */
   readonly redisUrl: string | null
   readonly mail: MailConfig
+  /** Seconds that a stop may take; requests that have begun get all of it but the last few. */
+  readonly shutdownSeconds: number
 }
 
 /** What one variable alone decides. */
@@ -201,6 +203,12 @@ const variables: Variables = {
     parse: parseMailAddress,
     example: 'Taskwright <tasks@example.com>',
   },
+  shutdownSeconds: {
+    name: 'SHUTDOWN_SECONDS',
+    fallback: 30,
+    parse: parseShutdownSeconds,
+    example: '30',
+  },
   isProduction: {
     name: 'NODE_ENV',
     fallback: false,
@@ -246,6 +254,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     redisUrl: read('redisUrl'),
     smtpUrl: read('smtpUrl'),
     mailFrom: read('mailFrom'),
+    shutdownSeconds: read('shutdownSeconds'),
     isProduction: read('isProduction'),
   }
   const { smtpUrl, mailFrom, isProduction, ...config } = settings
@@ -425,6 +434,14 @@ function parseDayCount(text: string): Parsed<number> {
   return count !== null && count > 0 && count <= 36_500
     ? { value: count }
     : { fault: 'must be a whole number of days from 1 to 36500' }
+}
+
+// An hour is longer than anything that could be waited for.
+function parseShutdownSeconds(text: string): Parsed<number> {
+  const count = decimal(text)
+  return count !== null && count >= 5 && count <= 3_600
+    ? { value: count }
+    : { fault: 'must be a whole number of seconds from 5 to 3600' }
 }
 
 function parseOrigins(text: string): Parsed<'*' | readonly string[]> {

@@ -4,6 +4,7 @@ import { Readable } from 'node:stream'
 import type { ContractOperation } from '../contract.ts'
 import type { Idempotency } from '../db/idempotency.ts'
 import { type Client, longestUserAgent } from '../domain/audit.ts'
+import { within } from '../domain/deadline.ts'
 import { matchesWeakly, parseETagList } from '../domain/conditional.ts'
 import type { JsonText } from '../domain/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
@@ -29,6 +30,8 @@ export interface AdapterDeps {
   /** In front of every Location; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
   readonly attachmentMaxBytes: number
+  /** Milliseconds that a handler has, unless it receives a file. */
+  readonly deadline: number
 }
 
 /**
@@ -66,7 +69,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const principal = principals.get(request) ?? null
       const ifMatch = operation.takesIfMatch ? readIfMatch(request.headers['if-match']) : null
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
-      const answer = await handle({
+      const answering = handle({
         params: request.params,
         query: request.query,
         body: isForm(operation) ? readFileForm(request, deps.attachmentMaxBytes) : request.body,
@@ -80,6 +83,9 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
             ? readIdempotency(operation, principal, request, deps)
             : null,
       } as never)
+      const answer = await (takesFile(operation)
+        ? answering
+        : within(deps.deadline, answering, () => problems.serviceUnavailable('The answer took too long.')))
 
       const notModified = isNotModified(answer, request)
       // Before any header is set: a problem is not to be described like the file that could not be opened.
@@ -123,6 +129,10 @@ const conditionsOf = ({ method, headers }: FastifyRequest): FastifyRequest['head
 }
 
 const isForm = ({ mediaTypes }: ContractOperation): boolean => mediaTypes.includes('multipart/form-data')
+
+/** A file takes as long as its sender, whatever it comes in. */
+const takesFile = ({ mediaTypes }: ContractOperation): boolean =>
+  mediaTypes.some((type) => !type.endsWith('json'))
 
 /** RFC 9110 §8.3: the type in front of the parameters, whatever its case; JSON in UTF-8 only. */
 const checkMediaType = ({ mediaTypes, method }: ContractOperation, { headers }: FastifyRequest): void => {

@@ -1,0 +1,95 @@
+import { mkdir } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { buildApp } from './app.ts'
+import { passwordHasher } from './auth/passwords.ts'
+import type { Config, MailConfig } from './config.ts'
+import { openDatabase } from './db/client.ts'
+import type { ConnectionOptions } from './db/connection.ts'
+import { startEmbedded } from './db/embedded.ts'
+import { keepEmbeddedTidy } from './db/maintenance.ts'
+import { migrateWhenPossible, untilMigrated } from './db/when-migrated.ts'
+import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
+import { smtpMailer } from './mail/smtp.ts'
+import { loadSecrets } from './secret.ts'
+import { diskStorage } from './storage/disk.ts'
+import type { Storage } from './storage/storage.ts'
+
+/** What the parts of the service need of the process that they are started in. */
+export interface ServiceProcess {
+  /** Tells the operator. */
+  readonly say: (message: string) => void
+  /** Leaves something to be done when the process ends, before what was left earlier. */
+  readonly atEnd: (close: () => Promise<unknown>) => void
+  /** Ends the process, since it cannot go on. */
+  readonly fail: (error: unknown) => void
+  /** Aborted when the process is to stop. */
+  readonly stopping: AbortSignal
+}
+
+/**
+ * Starts the service and resolves when it is ready. It listens before that, since a database that is not there yet, or
+ * whose schema another process brings up to date, is waited for: until then everything that needs it is answered 503.
+ */
+export const start = async (config: Config, process: ServiceProcess): Promise<void> => {
+  const { say, atEnd, stopping } = process
+  await mkdir(config.dataDir, { recursive: true, mode: 0o700 })
+  const connection = await openConnection(config, process)
+  const database = openDatabase(connection)
+  atEnd(() => database.close())
+  say('bringing the schema up to date')
+  const migrated = migrateWhenPossible(connection, { log: { warn: say }, signal: stopping })
+  const { refusing, waiting } = untilMigrated(database, migrated)
+
+  const app = await buildApp({
+    config,
+    db: refusing,
+    backgroundDb: waiting,
+    secrets: await loadSecrets(config),
+    storage: await openStorage(config, say),
+    passwords: passwordHasher(),
+    openMailer: mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
+  })
+  atEnd(() => app.close())
+  // The embedded database is there by now, and so soon up to date that nobody need be turned away.
+  if (connection.kind === 'embedded') await migrated
+  if (stopping.aborted) return
+  await app.listen({ host: config.host, port: config.port })
+  await migrated
+  if (connection.kind === 'embedded') atEnd(keepEmbeddedTidy(database))
+  say(
+    `ready and listening; Swagger UI is at ${config.publicUrl ?? listeningUrl(config, app.server.address())}/docs`,
+  )
+}
+
+/** The configured server, or the embedded database when there is none. */
+const openConnection = async (
+  { databaseUrl, dataDir }: Config,
+  { say, atEnd, fail }: ServiceProcess,
+): Promise<ConnectionOptions> => {
+  if (databaseUrl !== null) {
+    say('using the database server of DATABASE_URL')
+    return { kind: 'server', url: databaseUrl }
+  }
+  say(`starting the embedded database in ${dataDir} (the first start prepares it, which takes a few seconds)`)
+  const embedded = await startEmbedded({ dataDir, log: { info: say, warn: say }, onFailure: fail })
+  atEnd(() => embedded.close())
+  return embedded.connection
+}
+
+/** The configured bucket, or a folder when there is none. The SDK is loaded for whoever uses it. */
+const openStorage = async ({ storageUrl, dataDir }: Config, say: ServiceProcess['say']): Promise<Storage> => {
+  if (storageUrl === null) return diskStorage(join(dataDir, 'attachments'))
+  const { s3Storage } = await import('./storage/s3.ts')
+  say(`keeping attachments in the bucket ${storageUrl.bucket} of STORAGE_URL`)
+  return s3Storage(storageUrl)
+}
+
+const mailerOf = (mail: MailConfig, whereItListens: () => string): OpenMailer => {
+  if (mail.kind === 'smtp') return smtpMailer(mail)
+  return mail.kind === 'log' ? loggingMailer(whereItListens) : noMailer
+}
+
+/** Where the process listens, with the port that the system chose if it was to choose one. */
+const listeningUrl = ({ host, port }: Config, address: string | AddressInfo | null): string =>
+  `http://${host}:${typeof address === 'object' && address !== null ? address.port : port}`
