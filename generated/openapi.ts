@@ -519,7 +519,7 @@ export interface paths {
         put?: never;
         /**
          * Attach a file
-         * @description One file as `multipart/form-data`, in a part named `file`. The answer comes when the file is safely stored. Its name is kept as data only; the size limit is the operator's (50 MiB unless configured).
+         * @description One file as `multipart/form-data`, in a part named `file`. The answer comes when the file is safely stored. Its name is kept as data only; the size limit is the operator's (50 MiB unless configured), as is the quota for all files that one user attached (none unless configured). A field `sha256`, before or behind the file, is checked against the file; a header `Content-Digest` (RFC 9530) against the whole form. With an `Idempotency-Key` the same file for the same task is stored once, however often it is sent.
          */
         post: operations["addTaskAttachment"];
         delete?: never;
@@ -581,7 +581,7 @@ export interface paths {
         };
         /**
          * Download an attachment
-         * @description The bytes as they were uploaded, with the media type that was claimed for them. One byte range at a time can be asked for with `Range` (RFC 9110); the ETag is the file's SHA-256, so an interrupted download continues safely with `If-Range`.
+         * @description The bytes as they were uploaded, with the media type that was claimed for them. One byte range at a time can be asked for with `Range` (RFC 9110); the ETag is the file's SHA-256, so an interrupted download continues safely with `If-Range`. With `disposition=inline` a file may be shown where it was asked for, if both the type that was claimed and the one that was detected are PNG, JPEG, GIF, WebP, AVIF, MP4, WebM, MP3, Ogg, WAV or PDF, or if it is plain text by both; any other file stays an attachment.
          */
         get: operations["downloadAttachment"];
         put?: never;
@@ -591,6 +591,26 @@ export interface paths {
          * @description For whoever uploaded it, the owner of its task, and administrators. Its bytes go with it.
          */
         delete: operations["deleteAttachment"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/attachments/{attach_id}/thumbnail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a thumbnail
+         * @description A small WebP image of an attachment that is a PNG, JPEG, GIF, WebP or AVIF image, which its bytes decide and not the media type that was claimed for it. It is upright, in sRGB and without metadata; of several frames it is the first. It is made when it is first asked for and then kept, and goes with its attachment. An image of more than 33,554,432 bytes or 50,000,000 pixels (AVIF: 16,000,000) has none.
+         */
+        get: operations["getThumbnail"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -940,6 +960,8 @@ export interface components {
             file_name: string;
             /** @description As the client claimed it. */
             content_type: string;
+            /** @description As the file's first bytes look, without parameters; null when they look like nothing that is known, such as plain text. */
+            detected_content_type: string | null;
             /**
              * Format: int64
              * @description Bytes.
@@ -969,7 +991,14 @@ export interface components {
              * @description The file.
              */
             file: string;
+            /** @description What the file must hash to, or nothing is stored. */
+            sha256?: string;
         };
+        /**
+         * @description What a browser is to do with a file (RFC 6266).
+         * @enum {string}
+         */
+        Disposition: "attachment" | "inline";
         /**
          * Format: binary
          * @description The bytes of a file.
@@ -1308,6 +1337,21 @@ export interface components {
             challenge?: string;
             /** @description Seconds until the challenge expires; beside it. */
             challenge_expires_in?: number;
+            /**
+             * Format: int64
+             * @description Bytes that your attachments may take; present with `quota_exceeded` alone.
+             */
+            quota?: number;
+            /**
+             * Format: int64
+             * @description Bytes that they take; beside it.
+             */
+            used?: number;
+            /**
+             * Format: int64
+             * @description Bytes that the file needs, or needs at least where it was refused before it was read; beside it.
+             */
+            size?: number;
             /** @description What was wrong, place by place; absent where there is nothing to point at. */
             errors?: components["schemas"]["ProblemError"][];
         };
@@ -1495,8 +1539,38 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The file is larger than is taken, or than the uploader's quota has room for. Nothing was stored. */
+        UploadTooLarge: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The Content-Type is missing or is not one that this operation takes. */
         UnsupportedMediaType: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The file is not an image of a known kind, or it is damaged. */
+        UnsupportedImage: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The image has so many bytes or pixels that no thumbnail is made of it. */
+        ImageTooLarge: {
             headers: {
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
@@ -1529,6 +1603,16 @@ export interface components {
         };
         /** @description The body names a user or tag that does not exist or that you may not see, or the `Idempotency-Key` was used with another body. */
         UnprocessableContent: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description What arrived is not what its digest says, or the `Idempotency-Key` was used with another file. Nothing was stored. */
+        UnprocessableUpload: {
             headers: {
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
@@ -1614,6 +1698,11 @@ export interface components {
          */
         AttachmentId: string;
         /**
+         * @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this.
+         * @example 256
+         */
+        ThumbnailWidth: number;
+        /**
          * @description The session's id.
          * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
          */
@@ -1665,13 +1754,19 @@ export interface components {
         TitleSearch: string;
         /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
         IdempotencyKey: string;
+        /** @description What the content of the request must hash to (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`; `sha-512` will do too, or both. Digests by other algorithms beside them are passed over. */
+        ContentDigest: string;
         /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
         IfMatch: string;
         /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
         IfNoneMatch: string;
+        /** @description Whether a browser is to save the file, as it does without this, or to show it. */
+        Disposition: components["schemas"]["Disposition"];
+        /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
+        IfModifiedSince: string;
         /** @description One range of bytes, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
         Range: string;
-        /** @description Honour `Range` only if the file still has this ETag, else send it whole. */
+        /** @description Honour `Range` only if the file still has this ETag or `Last-Modified`, else send it whole. */
         IfRange: string;
     };
     requestBodies: never;
@@ -1730,7 +1825,7 @@ export interface components {
          */
         AcceptPatch: string;
         /**
-         * @description The file's name (RFC 6266), always as an attachment.
+         * @description The file's name (RFC 6266), and whether to save it or to show it.
          * @example attachment; filename="release-notes.txt"
          */
         ContentDisposition: string;
@@ -2944,7 +3039,12 @@ export interface operations {
     addTaskAttachment: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /** @description What the content of the request must hash to (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`; `sha-512` will do too, or both. Digests by other algorithms beside them are passed over. */
+                "Content-Digest"?: components["parameters"]["ContentDigest"];
+            };
             path: {
                 /**
                  * @description The task's id.
@@ -2966,6 +3066,7 @@ export interface operations {
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2976,8 +3077,9 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            413: components["responses"]["ContentTooLarge"];
+            413: components["responses"]["UploadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableUpload"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             507: components["responses"]["InsufficientStorage"];
@@ -3098,13 +3200,18 @@ export interface operations {
     };
     downloadAttachment: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether a browser is to save the file, as it does without this, or to show it. */
+                disposition?: components["parameters"]["Disposition"];
+            };
             header?: {
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+                /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
+                "If-Modified-Since"?: components["parameters"]["IfModifiedSince"];
                 /** @description One range of bytes, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
                 Range?: components["parameters"]["Range"];
-                /** @description Honour `Range` only if the file still has this ETag, else send it whole. */
+                /** @description Honour `Range` only if the file still has this ETag or `Last-Modified`, else send it whole. */
                 "If-Range"?: components["parameters"]["IfRange"];
             };
             path: {
@@ -3196,6 +3303,55 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getThumbnail: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this.
+                 * @example 256
+                 */
+                width?: components["parameters"]["ThumbnailWidth"];
+            };
+            header?: {
+                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The attachment's id.
+                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+                 */
+                attach_id: components["parameters"]["AttachmentId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The thumbnail. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Content-Length": components["headers"]["ContentLength"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/webp": components["schemas"]["FileContent"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            415: components["responses"]["UnsupportedImage"];
+            422: components["responses"]["ImageTooLarge"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            507: components["responses"]["InsufficientStorage"];
         };
     };
     listTags: {

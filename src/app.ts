@@ -22,6 +22,7 @@ import { systemHandlers } from './handlers/system.ts'
 import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
 import { taskHandlers } from './handlers/tasks.ts'
+import { thumbnailHandlers } from './handlers/thumbnails.ts'
 import { userHandlers } from './handlers/users.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
@@ -45,6 +46,7 @@ import { withoutBase } from './http/url.ts'
 import { largestBody, problemOf } from './problems.ts'
 import type { Storage } from './storage/storage.ts'
 import { startSweeper, uploadTimeout } from './sweeper.ts'
+import type { Thumbnailer } from './thumbnailer.ts'
 
 /** What an app is made of; a test passes its own. */
 export interface AppDeps {
@@ -56,6 +58,7 @@ export interface AppDeps {
     | 'corsOrigins'
     | 'logLevel'
     | 'attachmentMaxBytes'
+    | 'attachmentQuotaBytes'
     | 'auditDays'
     | 'rateLimit'
     | 'rateLimitSignIn'
@@ -72,6 +75,7 @@ export interface AppDeps {
   readonly backgroundDb?: Database
   readonly storage: Storage
   readonly passwords: PasswordHasher
+  readonly thumbnailer: Thumbnailer
   readonly openMailer: OpenMailer
   /** The usual ones, unless a test has less time. */
   readonly timeLimits?: TimeLimits
@@ -90,6 +94,7 @@ export const buildApp = async ({
   backgroundDb = silentDb,
   storage,
   passwords,
+  thumbnailer,
   openMailer,
   timeLimits = usualLimits,
   requestLimit = mostRequests,
@@ -163,7 +168,7 @@ export const buildApp = async ({
   const mailer = openMailer(app.log)
   app.addHook('onClose', () => mailer.close())
 
-  const { attachmentMaxBytes } = config
+  const { attachmentMaxBytes, attachmentQuotaBytes } = config
   const handlers = {
     ...authHandlers({
       db,
@@ -181,7 +186,8 @@ export const buildApp = async ({
     ...auditHandlers({ db, paging }),
     ...userHandlers({ db, paging, passwords, credentials, sweeper }),
     ...taskHandlers({ db, paging, sweeper }),
-    ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes }),
+    ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
+    ...thumbnailHandlers({ db, storage, thumbnailer }),
     ...tagHandlers({ db, paging }),
     ...taskTagHandlers({ db, paging }),
     ...systemHandlers({ contract, db, storage }),

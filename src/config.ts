@@ -79,6 +79,8 @@ export interface Config {
   readonly logLevel: LogLevel
   /** Size of the largest attachment, in bytes. */
   readonly attachmentMaxBytes: number
+  /** What the files that one user attached may take together, in bytes; null for any number. */
+  readonly attachmentQuotaBytes: number | null
   /** Days for which the audit trail is kept. */
   readonly auditDays: number
   /** Whether requests are limited; the numbers below are requests per minute. */
@@ -173,6 +175,12 @@ const variables: Variables = {
     parse: parseByteCount,
     example: '52428800',
   },
+  attachmentQuotaBytes: {
+    name: 'ATTACHMENT_QUOTA_BYTES',
+    fallback: null,
+    parse: parseByteCount,
+    example: '10737418240',
+  },
   auditDays: { name: 'AUDIT_DAYS', fallback: 365, parse: parseDayCount, example: '365' },
   rateLimit: { name: 'RATE_LIMIT', fallback: 'on', parse: oneOf(switches), example: 'off' },
   rateLimitSignIn: { name: 'RATE_LIMIT_SIGN_IN', fallback: 10, parse: parseRequestCount, example: '10' },
@@ -244,6 +252,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     corsOrigins: read('corsOrigins'),
     logLevel: read('logLevel'),
     attachmentMaxBytes: read('attachmentMaxBytes'),
+    attachmentQuotaBytes: read('attachmentQuotaBytes'),
     auditDays: read('auditDays'),
     rateLimit: read('rateLimit'),
     rateLimitSignIn: read('rateLimitSignIn'),

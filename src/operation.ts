@@ -67,12 +67,17 @@ type RequestBodyOf<Op> = Op extends { requestBody: { content: infer Content } }
     : Content[keyof Content]
   : undefined
 
+/** A form is not read yet: its handler says what the request is recognized by, once it knows. */
+type IdempotencyOf<Op> = RequestBodyOf<Op> extends FileForm ? (content: unknown) => Idempotency : Idempotency
+
 type AnswerBodyOf<Response> = Response extends { content: infer Content }
   ? 'application/octet-stream' extends keyof Content
     ? FileBody
-    : 'application/json' extends keyof Content
-      ? Content['application/json'] | JsonText<Content['application/json']>
-      : Content[keyof Content]
+    : 'image/webp' extends keyof Content
+      ? FileBody
+      : 'application/json' extends keyof Content
+        ? Content['application/json'] | JsonText<Content['application/json']>
+        : Content[keyof Content]
   : undefined
 
 /** Headers that the adapter sets, from the contract or from the request. */
@@ -131,7 +136,7 @@ export interface Input<Id extends OperationId> {
   /** The ETags that If-Match accepts, without their quotes; null when any will do. */
   readonly ifMatch: readonly string[] | null
   /** Set when the request has an Idempotency-Key. */
-  readonly idempotency: Idempotency | null
+  readonly idempotency: IdempotencyOf<operations[Id]> | null
 }
 
 export type Handlers = {

@@ -1,8 +1,10 @@
 import { HashQueueFull } from './auth/passwords.ts'
+import { QuotaExceeded } from './db/attachments.ts'
 import { ConstraintViolation, DatabaseUnavailable } from './db/errors.ts'
 import { IdempotencyKeyReused } from './db/idempotency.ts'
 import type { Outcome, Refusal } from './domain/outcome.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage/storage.ts'
+import { ImageTooLarge, ThumbnailQueueFull, UnsupportedImage } from './thumbnailer.ts'
 
 /** One thing that was wrong, and where: a JSON Pointer (RFC 6901) into the body, or `/name` of a parameter. */
 export interface ProblemError {
@@ -123,6 +125,12 @@ export const problemTypes = {
     title: 'The content is too large',
     explanation: 'The body, or a file in it, is larger than is taken here. Nothing was stored.',
   },
+  quota_exceeded: {
+    status: 413,
+    title: 'Your quota is used up',
+    explanation:
+      'The files that you attached may take a limited number of bytes together, and there is no room for this one. Nothing was stored. Delete attachments, or ask the operator for more room.',
+  },
   uri_too_long: {
     status: 414,
     title: 'The URL is too long',
@@ -133,6 +141,12 @@ export const problemTypes = {
     title: 'The media type is not supported',
     explanation:
       'The Content-Type is missing or is not one that the operation takes. The detail names those it takes.',
+  },
+  unsupported_image: {
+    status: 415,
+    title: 'The file is not an image of a known kind',
+    explanation:
+      'Thumbnails are made of PNG, JPEG, GIF, WebP and AVIF images, whatever media type was claimed for them. The file is none of these, or it is damaged.',
   },
   range_not_satisfiable: {
     status: 416,
@@ -153,6 +167,18 @@ export const problemTypes = {
     status: 422,
     title: 'The idempotency key was used with another request',
     explanation: 'An Idempotency-Key belongs to one request for 24 hours. Use a new one for a new request.',
+  },
+  digest_mismatch: {
+    status: 422,
+    title: 'The content is not what its digest says',
+    explanation:
+      'What arrived hashes to something else than was sent with it, so it was changed or cut short on the way, or the digest is of something else. Nothing was stored. Send it again.',
+  },
+  image_too_large: {
+    status: 422,
+    title: 'The image is too large',
+    explanation:
+      'The image has so many bytes or pixels that no thumbnail is made of it. Download the file itself instead.',
   },
   wrong_password: {
     status: 422,
@@ -345,11 +371,25 @@ export const problems = {
     ),
   contentTooLarge: (maxBytes: number) =>
     new Problem('content_too_large', `At most ${maxBytes} bytes are taken here.`),
+  quotaExceeded: ({ quota, used, size }: QuotaExceeded) =>
+    new Problem(
+      'quota_exceeded',
+      `There is no room for ${size} bytes: your attachments take ${used} of the ${quota} that they may.`,
+      { members: { quota, used, size } },
+    ),
   uriTooLong: () => new Problem('uri_too_long', 'A part of the path is too long.'),
   unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>> = {}) =>
     new Problem('unsupported_media_type', `Send the body with "Content-Type: ${accepted.join('" or "')}".`, {
       headers,
     }),
+  unsupportedImage: (cause?: unknown) =>
+    new Problem(
+      'unsupported_image',
+      'The file is not a PNG, JPEG, GIF, WebP or AVIF image, or it is damaged.',
+      { cause },
+    ),
+  imageTooLarge: (limit: string) =>
+    new Problem('image_too_large', `Thumbnails are made of images of at most ${limit}.`),
   rangeNotSatisfiable: (size: number) =>
     new Problem('range_not_satisfiable', `The file has ${size} bytes.`, {
       headers: { 'content-range': `bytes */${size}` },
@@ -362,10 +402,22 @@ export const problems = {
       'idempotency_key_reused',
       'This Idempotency-Key was used with another request; use a new one.',
     ),
+  digestMismatch: (pointer: string) =>
+    new Problem(
+      'digest_mismatch',
+      'What arrived is not what its digest says. Send it again.',
+      at(pointer, 'is not the digest of what arrived'),
+    ),
   tooManyHashes: (seconds: number) =>
     new Problem(
       'too_many_requests',
       `Too many passwords are being checked at once. Try again in ${seconds} seconds.`,
+      retryAfter(seconds),
+    ),
+  tooManyThumbnails: (seconds: number) =>
+    new Problem(
+      'too_many_requests',
+      `Too many thumbnails are being made at once. Try again in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
   rateLimited: (limit: number, seconds: number) =>
@@ -410,6 +462,7 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   task_tags_tag_id_tags_id_fk: problems.notFound,
   attachments_task_id_tasks_id_fk: problems.notFound,
   attachments_uploaded_by_users_id_fk: problems.invalidToken,
+  thumbnails_attachment_id_attachments_id_fk: problems.notFound,
   tags_owner_id_users_id_fk: problems.invalidToken,
   idempotency_keys_principal_id_users_id_fk: problems.invalidToken,
   api_tokens_user_id_users_id_fk: problems.invalidToken,
@@ -427,6 +480,10 @@ export const problemOf = (error: unknown): Problem => {
     return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
   if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
+  if (error instanceof QuotaExceeded) return problems.quotaExceeded(error)
+  if (error instanceof ThumbnailQueueFull) return problems.tooManyThumbnails(error.retryAfterSeconds)
+  if (error instanceof UnsupportedImage) return problems.unsupportedImage(error)
+  if (error instanceof ImageTooLarge) return problems.imageTooLarge(error.limit)
   if (error instanceof FileTooLarge) return problems.contentTooLarge(error.maxBytes)
   if (error instanceof FileMissing) return problems.fileLost(error)
   if (error instanceof StorageFull) return problems.insufficientStorage(error)

@@ -14,6 +14,7 @@ import { smtpMailer } from './mail/smtp.ts'
 import { loadSecrets } from './secret.ts'
 import { diskStorage } from './storage/disk.ts'
 import type { Storage } from './storage/storage.ts'
+import { createThumbnailer } from './thumbnailer.ts'
 
 /** What the parts of the service need of the process that they are started in. */
 export interface ServiceProcess {
@@ -48,6 +49,7 @@ export const start = async (config: Config, process: ServiceProcess): Promise<vo
     secrets: await loadSecrets(config),
     storage: await openStorage(config, say),
     passwords: passwordHasher(),
+    thumbnailer: createThumbnailer(),
     openMailer: mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
   })
   atEnd(() => app.close())

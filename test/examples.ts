@@ -4,6 +4,7 @@ import type { components } from '../generated/openapi.ts'
 import { type ContractOperation, loadContract, type OperationId } from '../src/contract.ts'
 import { isProblemCode, problemTypes } from '../src/problems.ts'
 import { type Located, lookUp, member, validate } from './fixture/contract-check.ts'
+import { blackPng } from './fixture/images.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
 import { type Call, fileForm, startService } from './fixture/service.ts'
 
@@ -55,6 +56,16 @@ const live: Partial<
     code: /^\d+$/.test(String(code)) ? await freshCode(learned) : learned.recovery_codes?.[0],
   }),
   disableSecondFactor: async (learned) => ({ code: await freshCode(learned) }),
+}
+
+/** Operations that need something else in their path than what is there. */
+const paths: Partial<Record<OperationId, (learned: Learned) => Promise<Call['params']>>> = {
+  async getThumbnail({ access_token: token }) {
+    const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'A picture' } })
+    const upload = { params: { task_id: task.id }, body: fileForm(blackPng({ width: 8, height: 8 })) }
+    const { body: attachment } = await service.expect('addTaskAttachment', 201, { token, ...upload })
+    return { attach_id: attachment.id }
+  },
 }
 
 /** What ends something that others need, and what needs something that the contract has later. */
@@ -203,6 +214,7 @@ t.test('every request is answered as success', async (t) => {
       const reply = await service.call(operation.id, {
         ...parameters,
         ...call,
+        params: { ...parameters.params, ...(await paths[operation.id]?.(learned)) },
         headers: { ...headers, ...call.headers },
         token: operation.isOpen ? undefined : learned.access_token,
       })

@@ -6,6 +6,7 @@ import type { Permission } from '../src/domain/permissions.ts'
 import type { RequiredScope, Scope } from '../src/domain/scopes.ts'
 import { accountActions } from './fixture/accounts.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
+import { blackPng } from './fixture/images.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from './fixture/service.ts'
 
 /**
@@ -108,6 +109,7 @@ const declared: Readonly<Record<OperationId, readonly [RequiredScope, Permission
   listTaskAttachments: ['attachments:read', 'attachment.see'],
   addTaskAttachment: ['attachments:write', 'attachment.add'],
   downloadAttachment: ['attachments:read', 'attachment.see'],
+  getThumbnail: ['attachments:read', 'attachment.see'],
   deleteAttachment: ['attachments:write', 'attachment.delete'],
 
   listTags: ['tags:read', 'tag.see'],
@@ -143,7 +145,7 @@ interface World {
   readonly tag: Schemas['Tag']
   /** The owner's, and on no task. */
   readonly looseTag: Schemas['Tag']
-  /** Attached by `former`. */
+  /** An image; attached by `former`. */
   readonly attachment: Schemas['Attachment']
 }
 
@@ -185,7 +187,7 @@ const newWorld = async (): Promise<World> => {
   const draft = { title: 'Of the owner', assignee_id: former.id, tag_ids: [tag.id] }
   const { body: drafted } = await service.expect('createTask', 201, { token, body: draft })
   const params = { task_id: drafted.id }
-  const upload = { token: former.token, params, body: fileForm('content') }
+  const upload = { token: former.token, params, body: fileForm(blackPng({ width: 8, height: 8 })) }
   const { body: attachment } = await service.expect('addTaskAttachment', 201, upload)
   const { body: task } = await service.expect('updateTask', 200, {
     token,
@@ -454,6 +456,7 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
   listTaskAttachments: [{ request: ofTask }],
   addTaskAttachment: [{ request: (world) => ({ ...ofTask(world), body: fileForm('more') }) }],
   downloadAttachment: [{ request: ofAttachment }],
+  getThumbnail: [{ request: ofAttachment }],
   deleteAttachment: [
     { request: ofAttachment },
     {

@@ -6,6 +6,7 @@ import t from 'tap'
 import { diskStorage } from '../src/storage/disk.ts'
 import { deriveKeys } from '../src/auth/keys.ts'
 import { sweep, uploadTimeout } from '../src/sweeper.ts'
+import { blackPng } from './fixture/images.ts'
 import { fileForm, startService } from './fixture/service.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'taskwright-sweep-'))
@@ -30,21 +31,23 @@ const pathOf = (key: string): string => join(folder, key.slice(-2), key)
 
 t.test('what a crash left behind is removed, and nothing else', async (t) => {
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'with a file' } })
-  const upload = { token, params: { task_id: task.id }, body: fileForm('kept') }
+  const upload = { token, params: { task_id: task.id }, body: fileForm(blackPng({ width: 8, height: 8 })) }
   const { body: attachment } = await service.expect('addTaskAttachment', 201, upload)
-  const [kept = ''] = await stored()
+  const params = { attach_id: attachment.id }
+  const { body: thumbnail } = await service.expect('getThumbnail', 200, { token, params })
+  const kept = await stored()
   const orphan = await storage.put(Readable.from([Buffer.from('orphan')]), { maxBytes: 10 })
   const young = await storage.put(Readable.from([Buffer.from('young')]), { maxBytes: 10 })
   const abandoned = join(folder, 'incoming', 'abandoned')
   await writeFile(abandoned, 'half a file')
-  for (const path of [pathOf(orphan.key), pathOf(kept), abandoned]) await age(path)
+  for (const path of [...[orphan.key, ...kept].map(pathOf), abandoned]) await age(path)
 
   await sweep(round)
 
-  t.same((await stored()).toSorted(), [kept, young.key].toSorted())
-  const params = { attach_id: attachment.id }
-  const { body } = await service.expect('downloadAttachment', 200, { token, params })
-  t.equal(Buffer.from(body as unknown as Uint8Array).toString(), 'kept')
+  t.same((await stored()).toSorted(), [...kept, young.key].toSorted())
+  await service.expect('downloadAttachment', 200, { token, params })
+  const again = await service.expect('getThumbnail', 200, { token, params })
+  t.same(again.body, thumbnail)
 })
 
 t.test('a file whose removal failed is removed by the next round', async (t) => {

@@ -1,5 +1,6 @@
 import { argon2id, hash, needsRehash, verify } from 'argon2'
 import { randomBytes } from 'node:crypto'
+import { boundedQueue } from '../domain/bounded-queue.ts'
 
 /** Argon2id parameters (RFC 9106). */
 export type HashParameters = {
@@ -60,7 +61,7 @@ export function passwordHasher({
   concurrency = 2,
   maxQueue = 64,
 }: PasswordHasherOptions = {}): PasswordHasher {
-  const inTurn = boundedQueue(concurrency, maxQueue)
+  const inTurn = boundedQueue({ concurrency, maxQueue, full: () => new HashQueueFull() })
   const unknownUser = unmatchableHash(parameters)
 
   return {
@@ -84,34 +85,4 @@ function unmatchableHash({ memoryCost, timeCost, parallelism }: HashParameters):
 
 function unpaddedBase64(bytes: Buffer): string {
   return bytes.toString('base64').replaceAll('=', '')
-}
-
-/** Runs at most `concurrency` tasks at a time; a finished one hands its place to the longest waiting. */
-function boundedQueue(concurrency: number, maxQueue: number) {
-  const waiting: (() => void)[] = []
-  let running = 0
-
-  const enter = async (): Promise<void> => {
-    if (running < concurrency) {
-      running += 1
-      return
-    }
-    if (waiting.length >= maxQueue) throw new HashQueueFull()
-    await new Promise<void>((resolve) => waiting.push(resolve))
-  }
-
-  const leave = (): void => {
-    const next = waiting.shift()
-    if (next) next()
-    else running -= 1
-  }
-
-  return async <T>(task: () => Promise<T>): Promise<T> => {
-    await enter()
-    try {
-      return await task()
-    } finally {
-      leave()
-    }
-  }
 }

@@ -1,19 +1,30 @@
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
+import {
+  type Created,
+  createOnce,
+  type Idempotency,
+  idempotencyParameters,
+  idempotencyValues,
+  keepAnswer,
+} from './idempotency.ts'
 import { newId } from './ids.ts'
 import { attachmentJson, instantText } from './json.ts'
 import { type Page, type PageRequest, selectPage } from './list.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsAttachment, callerOf, callerParameters } from './permissions.ts'
-import { onlyRow, statement } from './statement.ts'
+import { onlyRow, type Placeholders, statement } from './statement.ts'
 
 /** A file that the storage holds and that is about to belong to a task. */
 export interface NewAttachment {
   readonly taskId: string
   readonly fileName: string
+  /** As the client claimed it. */
   readonly contentType: string
+  /** As the first bytes look; null when they look like nothing that is known. */
+  readonly detectedContentType: string | null
   readonly size: number
   readonly sha256: string
   readonly storageKey: string
@@ -23,72 +34,164 @@ export interface NewAttachment {
 export interface AttachmentFile {
   readonly file_name: string
   readonly content_type: string
+  readonly detected_content_type: string | null
   readonly size: number
   readonly sha256: string
   readonly storage_key: string
   readonly created_at: string
 }
 
+/** The uploader's files would take more bytes together than they may. */
+export class QuotaExceeded extends Error {
+  override readonly name = 'QuotaExceeded'
+  readonly quota: number
+  /** What they take already. */
+  readonly used: number
+  /** What the new file needs, as far as that is known. */
+  readonly size: number
+
+  constructor(quota: number, used: number, size: number) {
+    super(`${size} bytes and the ${used} that are used exceed the quota of ${quota}`)
+    this.quota = quota
+    this.used = used
+    this.size = size
+  }
+}
+
 const attachment = sql.raw('attachment')
 const task = sql.raw('task')
 
+/** What a file needs, as far as that is known, and what all files of its uploader may take; null for any number. */
+export interface Room {
+  readonly size: number
+  readonly quota: number | null
+}
+
+const roomParameters = { size: 'int8', quota: 'int8?' } as const
+
+/** The outcome of the checks on an attachment to be: `row` is its task, `used` what the uploader's files take. */
+const addingOutcome = (
+  p: Placeholders<typeof roomParameters & typeof callerParameters>,
+  row: SQL,
+  used: SQL,
+): SQL => sql`case
+  when not (${allowsAttachment('attachment.add', p, attachment, row)}) then 'forbidden'
+  when ${used} + ${p.size} > ${p.quota} then 'over_quota'
+  else 'done' end`
+
+const expectRoom = <R extends { readonly outcome: string; readonly used: number }>(
+  row: R | null,
+  { size, quota }: Room,
+): R | null => {
+  if (row?.outcome === 'over_quota') throw new QuotaExceeded(quota ?? 0, row.used, size)
+  return row
+}
+
 const mayAttach = statement(
-  { task_id: 'uuid', ...callerParameters },
-  { outcome: 'text' },
+  { task_id: 'uuid', ...roomParameters, ...callerParameters },
+  { outcome: 'text', used: 'int8' },
   (p) => sql`
-    select case when ${allowsAttachment('attachment.add', p, attachment, task)} then 'done' else 'forbidden' end as outcome
-    from tasks task where id = ${p.task_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
+    select ${addingOutcome(p, task, sql`uploader.attachment_bytes`)} as outcome, uploader.attachment_bytes as used
+    from tasks task join users uploader on uploader.id = ${p.caller}
+    where task.id = ${p.task_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
 )
 
-/** Whether the principal may attach to the task, to be asked before a file is taken in. */
+/**
+ * Whether the principal may attach a file to the task, to be asked before it is taken in.
+ *
+ * @throws QuotaExceeded when there is no room for it
+ */
 export const checkMayAttach = async (
   db: Database,
   principal: Principal,
   taskId: string,
-): Promise<Outcome<unknown>> =>
-  readOutcome(onlyRow(await mayAttach(db, { task_id: taskId, ...callerOf(principal) })))
+  { size, quota }: Room = { size: 0, quota: null },
+): Promise<Outcome<unknown>> => {
+  const row = onlyRow(await mayAttach(db, { task_id: taskId, size, quota, ...callerOf(principal) }))
+  return readOutcome(expectRoom(row, { size, quota }))
+}
 
+// The task is locked before the uploader, as its deletion does it. The uploader's lock is what makes one upload wait for
+// another's bytes to be counted; a trigger counts them.
 const insert = statement(
   {
     id: 'uuid',
     task_id: 'uuid',
     file_name: 'text',
     content_type: 'text',
-    size: 'int8',
+    detected_content_type: 'text?',
     sha256: 'text',
     storage_key: 'text',
+    ...roomParameters,
     ...callerParameters,
+    ...idempotencyParameters,
   },
-  { outcome: 'text', json: 'text?' },
+  { outcome: 'text', used: 'int8', json: 'text?' },
   (p) => sql`
     with target as (
       select * from tasks task
       where id = ${p.task_id} and ${allowsAttachment('attachment.see', p, attachment, task)} for no key update
+    ), uploader as (
+      select attachment_bytes from users where id = ${p.caller} and exists (select from target) for no key update
     ), checked as (
-      select case when ${allowsAttachment('attachment.add', p, attachment, sql`target`)} then 'done' else 'forbidden' end
-        as outcome
-      from target
+      select ${addingOutcome(p, sql`target`, sql`attachment_bytes`)} as outcome, coalesce(attachment_bytes, 0) as used
+      from target left join uploader on true
     ), added as (
-      insert into attachments (id, task_id, file_name, content_type, size, sha256, storage_key, uploaded_by)
-      select ${p.id}, ${p.task_id}, ${p.file_name}, ${p.content_type}, ${p.size}, ${p.sha256}, ${p.storage_key}, ${p.caller}
+      insert into attachments (
+        id, task_id, file_name, content_type, detected_content_type, size, sha256, storage_key, uploaded_by)
+      select
+        ${p.id}, ${p.task_id}, ${p.file_name}, ${p.content_type}, ${p.detected_content_type}, ${p.size}, ${p.sha256},
+        ${p.storage_key}, ${p.caller}
       from checked where outcome = 'done'
       returning *
+    ), created as (
+      select id, ${attachmentJson(sql`added`)} as json from added
+    ), kept as (
+      ${keepAnswer(p, sql`created`)}
     )
-    select outcome, ${attachmentJson(sql`added`)} as json from checked left join added on true`,
+    select outcome, used, json from checked left join created on true`,
 )
 
-/** Makes a stored file an attachment, if the principal still may. */
-export const insertAttachment = async (
+/**
+ * Makes a stored file an attachment, if the principal still may and `quota` bytes are enough for all files that they
+ * attached; null for any number. A repeat of an earlier request gets its answer, and does nothing with the file.
+ *
+ * @throws QuotaExceeded
+ * @throws IdempotencyKeyReused when the key was used with another file
+ */
+export const insertAttachment = (
   db: Database,
   principal: Principal,
-  { taskId, fileName, contentType, size, sha256, storageKey }: NewAttachment,
-): Promise<Outcome<{ readonly id: string; readonly json: string }>> => {
+  file: NewAttachment,
+  quota: number | null,
+  idempotency: Idempotency | null,
+): Promise<Outcome<Created>> =>
+  createOnce(db, idempotency, () => create(db, principal, file, quota, idempotency), done)
+
+const create = async (
+  db: Database,
+  principal: Principal,
+  file: NewAttachment,
+  quota: number | null,
+  idempotency: Idempotency | null,
+): Promise<Outcome<Created>> => {
   const id = newId()
-  const file = { file_name: fileName, content_type: contentType, size, sha256, storage_key: storageKey }
-  const rows = await insert(db, { id, task_id: taskId, ...file, ...callerOf(principal) })
-  const result = readOutcome(onlyRow(rows))
+  const rows = await insert(db, {
+    id,
+    task_id: file.taskId,
+    file_name: file.fileName,
+    content_type: file.contentType,
+    detected_content_type: file.detectedContentType,
+    size: file.size,
+    sha256: file.sha256,
+    storage_key: file.storageKey,
+    quota,
+    ...callerOf(principal),
+    ...idempotencyValues(idempotency),
+  })
+  const result = readOutcome(expectRoom(onlyRow(rows), { size: file.size, quota }))
   if (result.outcome !== 'done') return result
-  return result.value.json === null ? missing : done({ id, json: result.value.json })
+  return result.value.json === null ? missing : done({ id, json: result.value.json, replayed: false })
 }
 
 const selectVisible = statement(
@@ -96,13 +199,14 @@ const selectVisible = statement(
   {
     file_name: 'text',
     content_type: 'text',
+    detected_content_type: 'text?',
     size: 'int8',
     sha256: 'text',
     storage_key: 'text',
     created_at: 'text',
   },
   (p) => sql`
-    select file_name, content_type, size, sha256, storage_key,
+    select file_name, content_type, detected_content_type, size, sha256, storage_key,
       ${instantText(sql`attachment.created_at`)} as created_at
     from attachments attachment join tasks task on task.id = attachment.task_id
     where attachment.id = ${p.id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,

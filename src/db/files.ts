@@ -28,9 +28,10 @@ const unreferenced = statement(
   { storage_key: 'text' },
   (p) => sql`
     select key as storage_key from unnest(${p.keys}) key
-    where not exists (select from attachments where storage_key = key)`,
+    where not exists (select from attachments where storage_key = key)
+      and not exists (select from thumbnails where storage_key = key)`,
 )
 
-/** Those of the keys that no attachment names. */
+/** Those of the keys that no attachment and no thumbnail names. */
 export const selectUnreferenced = async (db: Database, keys: readonly string[]): Promise<string[]> =>
   (await unreferenced(db, { keys })).map((row) => row.storage_key)

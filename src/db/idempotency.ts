@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Database } from './client.ts'
-import { ConstraintViolation } from './errors.ts'
+import { DatabaseUnavailable } from './errors.ts'
 import { onlyRow, type Placeholders, statement } from './statement.ts'
 
 /** How long an answer can be replayed. */
@@ -95,8 +95,8 @@ export const createOnce = async <T>(
   try {
     return await create()
   } catch (error) {
-    // Whatever constraint the loser of a race met first, the winner's answer is its answer too.
-    const winner = error instanceof ConstraintViolation ? await replay(db, idempotency) : null
+    // Whatever the loser of a race met first, a constraint or a quota, the winner's answer is its answer too.
+    const winner = error instanceof DatabaseUnavailable ? null : await replay(db, idempotency)
     if (winner === null) throw error
     return replayed(winner)
   }

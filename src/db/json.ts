@@ -44,7 +44,7 @@ const carriedTags = (task: SQL): SQL =>
 export const attachmentJson = (attachment: SQL): SQL =>
   object(sql`
     ${attachment}.id, ${attachment}.task_id, ${attachment}.file_name, ${attachment}.content_type,
-    ${attachment}.size, ${attachment}.sha256, ${attachment}.uploaded_by,
+    ${attachment}.detected_content_type, ${attachment}.size, ${attachment}.sha256, ${attachment}.uploaded_by,
     ${instantText(sql`${attachment}.created_at`)} as created_at`)
 
 export const sessionJson = (session: SQL, currentId: SQL): SQL =>

@@ -28,6 +28,8 @@ export const users = pgTable(
     display_name: text('display_name').notNull(),
     role: text('role').notNull(),
     password_hash: text('password_hash').notNull(),
+    /** What the files that the user attached take together; kept by triggers on attachments. */
+    attachment_bytes: bigint('attachment_bytes', { mode: 'number' }).notNull().default(0),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().defaultNow(),
@@ -269,7 +271,10 @@ export const attachments = pgTable(
       .notNull()
       .references(() => tasks.id, { onDelete: 'cascade' }),
     file_name: text('file_name').notNull(),
+    /** As the client claimed it. */
     content_type: text('content_type').notNull(),
+    /** As the first bytes look; null when they look like nothing that is known. */
+    detected_content_type: text('detected_content_type'),
     size: bigint('size', { mode: 'number' }).notNull(),
     sha256: text('sha256').notNull(),
     storage_key: text('storage_key').notNull(),
@@ -283,7 +288,27 @@ export const attachments = pgTable(
   ],
 )
 
-/** The outbox: files whose row is gone and whose bytes are to follow. A trigger on attachments fills it. */
+/** Smaller copies of images, made when they are first asked for. A row is never changed; its file can be made again. */
+export const thumbnails = pgTable(
+  'thumbnails',
+  {
+    attachment_id: uuid('attachment_id')
+      .notNull()
+      .references(() => attachments.id, { onDelete: 'cascade' }),
+    /** What it was made for; that of a smaller image is its own. */
+    width: integer('width').notNull(),
+    size: integer('size').notNull(),
+    sha256: text('sha256').notNull(),
+    storage_key: text('storage_key').notNull(),
+    created_at: createdAt(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.attachment_id, t.width] }),
+    uniqueIndex('thumbnails_storage_key_unique').on(t.storage_key),
+  ],
+)
+
+/** The outbox: files whose row is gone and whose bytes are to follow. Triggers on the tables that name files fill it. */
 export const fileDeletions = pgTable('file_deletions', {
   storage_key: text('storage_key').primaryKey(),
   created_at: createdAt(),

@@ -10,6 +10,7 @@ interface ParameterTypes {
   'text?': string | null
   int: number
   int8: number
+  'int8?': number | null
   bool: boolean
   instant: string
   'instant?': string | null
@@ -54,6 +55,7 @@ const postgresTypes: Record<ParameterType, string> = {
   'text?': 'text',
   int: 'int',
   int8: 'bigint',
+  'int8?': 'bigint',
   bool: 'bool',
   instant: 'timestamptz',
   'instant?': 'timestamptz',

@@ -40,6 +40,23 @@ export function matchesWeakly(list: ETagList, etag: string): boolean {
   return list === '*' || list.some(({ opaque }) => opaque === etag)
 }
 
+/**
+ * Reads an HTTP date in any of its three formats, in milliseconds; null when it is none (RFC 9110 §5.6.7). The oldest
+ * format names no zone, and means UTC like the others.
+ */
+export function parseHttpDate(text: string): number | null {
+  if (!httpDates.some((format) => format.test(text))) return null
+  const time = Date.parse(text.endsWith(' GMT') ? text : `${text} GMT`)
+  return Number.isNaN(time) ? null : time
+}
+
+/** IMF-fixdate, and the obsolete formats of RFC 850 and asctime. */
+const httpDates = [
+  /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/,
+  /^[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT$/,
+  /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/,
+]
+
 /** Sticky, and each part excludes what follows it: nothing is tried twice, so the time is linear. */
 function entityTagAt(header: string, start: number): { tag: RequestedETag; end: number } | null {
   const entityTag = /(W\/)?("[\x21\x23-\x7e\x80-\xff]*")[\t ]*(?:,|$)/y

@@ -10,13 +10,18 @@ import {
 } from '../db/attachments.ts'
 import type { Database } from '../db/client.ts'
 import { DatabaseUnavailable } from '../db/errors.ts'
-import { jsonText } from '../domain/json-text.ts'
+import type { Created } from '../db/idempotency.ts'
+import { mayBeInline } from '../domain/inline-types.ts'
 import { selectRange } from '../domain/ranges.ts'
-import { type Handlers, quoteETag } from '../operation.ts'
+import { created, type Handlers, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, problems } from '../problems.ts'
+import { putDetecting } from '../storage/content-type.ts'
 import type { Storage, StoredFile } from '../storage/storage.ts'
 import type { Sweeper } from '../sweeper.ts'
+
+type Attachment = components['schemas']['Attachment']
+type Disposition = components['schemas']['Disposition']
 
 interface Deps {
   readonly db: Database
@@ -24,37 +29,54 @@ interface Deps {
   readonly storage: Storage
   readonly sweeper: Sweeper
   readonly attachmentMaxBytes: number
+  readonly attachmentQuotaBytes: number | null
 }
 
 /** The operations of the contract's tag `attachments`. An attachment's ETag is the digest of its file. */
-export const attachmentHandlers = ({ db, paging, storage, sweeper, attachmentMaxBytes }: Deps) =>
+export const attachmentHandlers = ({
+  db,
+  paging,
+  storage,
+  sweeper,
+  attachmentMaxBytes,
+  attachmentQuotaBytes,
+}: Deps) =>
   ({
     async listTaskAttachments({ path, params, principal, query }) {
       const { request, answer } = paging(path, principal, query)
       return answer(expectDone(await selectTaskAttachments(db, principal, params.task_id, request)))
     },
 
-    async addTaskAttachment({ params, body, principal }) {
-      expectDone(await checkMayAttach(db, principal, params.task_id))
+    async addTaskAttachment({ params, body, principal, idempotency }) {
+      const quota = attachmentQuotaBytes
+      // What may be a repeat, and so need no room, is refused when that is known.
+      const room = idempotency === null ? { size: body.leastSize, quota } : undefined
+      expectDone(await checkMayAttach(db, principal, params.task_id, room))
       const { fileName, contentType, stored } = await body.receive(
-        (content) => storage.put(content, { maxBytes: attachmentMaxBytes }),
-        (file) => storage.remove(file.key),
+        (content) => putDetecting(storage, content, { maxBytes: attachmentMaxBytes }),
+        (file) => discard(storage, file),
       )
-      const { key: storageKey, size, sha256 } = stored
-      const attachment = { taskId: params.task_id, fileName, contentType, size, sha256, storageKey }
-      const { id, json } = await keepFile(storage, stored, async () =>
-        expectDone(await insertAttachment(db, principal, attachment)),
+      const { key: storageKey, size, sha256, detectedContentType } = stored
+      const file = {
+        taskId: params.task_id,
+        fileName,
+        contentType,
+        detectedContentType,
+        size,
+        sha256,
+        storageKey,
+      }
+      const repeatable = idempotency?.([params.task_id, fileName, contentType, sha256]) ?? null
+      const attachment = await keepFile(storage, stored, async () =>
+        expectDone(await insertAttachment(db, principal, file, quota, repeatable)),
       )
-      const headers = { location: `/attachments/${id}`, etag: quoteETag(sha256) }
-      return { status: 201, headers, body: jsonText<components['schemas']['Attachment']>(json) }
+      return created<Attachment>(`/attachments/${attachment.id}`, quoteETag(sha256), attachment)
     },
 
-    async downloadAttachment({ params, principal, headers }) {
+    async downloadAttachment({ params, query, principal, headers }) {
       const file = expectDone(await selectAttachment(db, principal, params.attach_id))
-      const etag = quoteETag(file.sha256)
-      const isCurrent = headers['if-range'] === undefined || headers['if-range'] === etag
-      const range = selectRange(isCurrent ? headers.range : undefined, file.size)
-      const common = fileHeaders(file, etag)
+      const common = fileHeaders(file, query?.disposition)
+      const range = selectRange(isCurrent(headers['if-range'], common) ? headers.range : undefined, file.size)
       const contentType = file.content_type
       switch (range.kind) {
         // Refused when the file would be sent, since If-None-Match comes before Range (RFC 9110 §13.2.2).
@@ -85,21 +107,38 @@ export const attachmentHandlers = ({ db, paging, storage, sweeper, attachmentMax
     },
   }) satisfies Partial<Handlers>
 
-/** Removes a stored file whose row was refused. When that is not known the sweeper finds out later. */
-const keepFile = async <T>(storage: Storage, { key }: StoredFile, insert: () => Promise<T>): Promise<T> => {
+/** Keeps a stored file only if `insert` made an attachment of it. When that is not known the sweeper finds out later. */
+const keepFile = async (
+  storage: Storage,
+  stored: StoredFile,
+  insert: () => Promise<Created>,
+): Promise<Created> => {
   try {
-    return await insert()
+    const attachment = await insert()
+    if (attachment.replayed) await discard(storage, stored)
+    return attachment
   } catch (error) {
-    if (!(error instanceof DatabaseUnavailable)) await storage.remove(key)
+    if (!(error instanceof DatabaseUnavailable)) await discard(storage, stored)
     throw error
   }
 }
 
+/** What cannot be removed now is left to the sweeper: it changes nothing about the answer. */
+const discard = async (storage: Storage, { key }: StoredFile): Promise<void> => {
+  await Promise.allSettled([storage.remove(key)])
+}
+
+/** RFC 9110 §13.1.5. A file is never changed, so the time at which it was stored is as good as its ETag (§8.8.2.2). */
+const isCurrent = (ifRange: unknown, validators: ReturnType<typeof fileHeaders>): boolean =>
+  ifRange === undefined || ifRange === validators.etag || ifRange === validators['last-modified']
+
 /** What a browser gets with a file that somebody else chose: its name, and no way to run it here. */
-const fileHeaders = ({ file_name, sha256, created_at }: AttachmentFile, etag: string) => ({
-  etag,
-  'last-modified': new Date(created_at).toUTCString(),
-  'content-disposition': createDisposition(file_name),
-  'repr-digest': `sha-256=:${Buffer.from(sha256, 'hex').toString('base64')}:`,
+const fileHeaders = (file: AttachmentFile, disposition: Disposition = 'attachment') => ({
+  etag: quoteETag(file.sha256),
+  'last-modified': new Date(file.created_at).toUTCString(),
+  'content-disposition': createDisposition(file.file_name, {
+    type: mayBeInline(file.content_type, file.detected_content_type) ? disposition : 'attachment',
+  }),
+  'repr-digest': `sha-256=:${Buffer.from(file.sha256, 'hex').toString('base64')}:`,
   'content-security-policy': "sandbox; default-src 'none'; frame-ancestors 'none'",
 })

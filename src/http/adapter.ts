@@ -4,8 +4,8 @@ import { Readable } from 'node:stream'
 import type { ContractOperation } from '../contract.ts'
 import type { Idempotency } from '../db/idempotency.ts'
 import { type Client, longestUserAgent } from '../domain/audit.ts'
+import { matchesWeakly, parseETagList, parseHttpDate } from '../domain/conditional.ts'
 import { within } from '../domain/deadline.ts'
-import { matchesWeakly, parseETagList } from '../domain/conditional.ts'
 import type { JsonText } from '../domain/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
@@ -78,10 +78,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         path: pathOf(request.url),
         headers: conditionsOf(request),
         ifMatch,
-        idempotency:
-          operation.takesIdempotencyKey && principal !== null
-            ? readIdempotency(operation, principal, request, deps)
-            : null,
+        idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
       } as never)
       const answer = await (takesFile(operation)
         ? answering
@@ -176,25 +173,46 @@ const readIfMatch = (value: string | undefined): readonly string[] | null => {
   return list.filter(({ weak }) => !weak).map(({ opaque }) => opaque.slice(1, -1))
 }
 
-/** RFC 9110 §13.1.2: only reads are answered 304, and the comparison is weak. */
+/** RFC 9110 §13.1.2, §13.1.3: only reads are answered 304, tags are compared weakly, and a date counts without them. */
 const isNotModified = ({ headers }: PlainAnswer, request: FastifyRequest): boolean => {
   if (request.method !== 'GET' && request.method !== 'HEAD') return false
   const list = readETags('If-None-Match', request.headers['if-none-match'])
-  return list !== null && typeof headers?.etag === 'string' && matchesWeakly(list, headers.etag)
+  if (list === null) return isNotNewer(headers?.['last-modified'], request.headers['if-modified-since'])
+  return typeof headers?.etag === 'string' && matchesWeakly(list, headers.etag)
+}
+
+/** A date that is none is ignored. */
+const isNotNewer = (lastModified: unknown, since: string | undefined): boolean => {
+  if (typeof lastModified !== 'string' || since === undefined) return false
+  const time = parseHttpDate(since)
+  return time !== null && Date.parse(lastModified) <= time
 }
 
 const sendNotModified = (reply: FastifyReply): FastifyReply =>
   reply.code(304).removeHeader('content-length').removeHeader('content-range').send()
 
-const readIdempotency = (
+/** What a request is recognized by: its body, or what its handler finds in a form that is still to be read. */
+const idempotencyOf = (
   operation: ContractOperation,
   principal: Principal,
-  request: FastifyRequest,
+  { headers, body }: FastifyRequest,
   { fingerprintKeys }: AdapterDeps,
-): Idempotency | null => {
-  const key = request.headers['idempotency-key']
-  if (typeof key !== 'string') return null
-  const text = JSON.stringify([operation.id, principal.userId, canonical(request.body)])
+): Idempotency | ((content: unknown) => Idempotency) | null => {
+  const key = headers['idempotency-key']
+  if (!operation.takesIdempotencyKey || typeof key !== 'string') return null
+  const fingerprinted = (content: unknown) =>
+    fingerprintRequest(operation, principal, key, content, fingerprintKeys)
+  return isForm(operation) ? fingerprinted : fingerprinted(body)
+}
+
+const fingerprintRequest = (
+  operation: ContractOperation,
+  principal: Principal,
+  key: string,
+  content: unknown,
+  fingerprintKeys: KeyRing,
+): Idempotency => {
+  const text = JSON.stringify([operation.id, principal.userId, canonical(content)])
   const fingerprintBy = (secret: Buffer): string =>
     createHmac('sha256', secret).update(text).digest('base64url')
   return {

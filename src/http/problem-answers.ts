@@ -8,14 +8,15 @@ import { pathOf } from './url.ts'
 
 const mediaType = 'application/problem+json; charset=utf-8'
 
-/** Answers with a problem (RFC 9457). A fault of the service goes to the log with its cause. */
+/** Answers with a problem (RFC 9457). A fault of the service, or of its storage, goes to the log with its cause. */
 export const sendProblem = (
   problem: Problem,
   publicUrl: string,
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply => {
-  if (problem.status >= 500) request.log.error({ err: problem.cause ?? problem }, problem.message)
+  if (problem.status >= 500 || problem.code === 'file_lost')
+    request.log.error({ err: problem.cause ?? problem }, problem.message)
   // Again: no hook has set them when it is the URL that cannot be read, and a page may have set its own.
   return reply
     .code(problem.status)

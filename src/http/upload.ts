@@ -1,6 +1,9 @@
-import type { MultipartFile } from '@fastify/multipart'
+import type { MultipartFile, MultipartValue } from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
+import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
+import { finished } from 'node:stream/promises'
+import { type Digest, parseContentDigest, parseSha256 } from '../domain/digests.ts'
 import { Problem, problems } from '../problems.ts'
 import { FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import { isCleanText } from './validation.ts'
@@ -13,13 +16,15 @@ export interface FileDescription {
 
 /** A form that carries one file, not read yet. */
 export interface FileForm {
+  /** Bytes that the file has at least, by the length of the request; 0 when that is not told. */
+  readonly leastSize: number
   /**
-   * Streams the file into `store` and reads the form to its end. When the form turns out to hold anything else,
-   * what was stored is given to `discard`.
+   * Streams the file into `store` and reads the form to its end. When the form turns out to hold anything else, or
+   * something else than its digests say, what was stored is given to `discard`.
    *
    * @throws Problem when the form is not as the contract describes it
    */
-  receive<Stored>(
+  receive<Stored extends { readonly sha256: string }>(
     store: (content: Readable) => Promise<Stored>,
     discard: (stored: Stored) => Promise<void>,
   ): Promise<FileDescription & { readonly stored: Stored }>
@@ -34,33 +39,97 @@ const drainTime = 5_000
 const longestFileName = 255
 const mediaType = /^[\w!#$&^.+-]{1,127}\/[\w!#$&^.+-]{1,127}$/
 
-/** The form of a multipart request (RFC 7578). */
-export const readFileForm = (request: FastifyRequest, maxBytes: number): FileForm => ({
-  async receive(store, discard) {
-    let received: (FileDescription & { stored: Awaited<ReturnType<typeof store>> }) | null = null
-    try {
-      // One byte more than is taken, so that the storage sees it and refuses, instead of a file cut short.
-      const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
-      for await (const part of request.parts({ limits })) {
-        const file = expectFile(part)
-        if (received !== null) throw problems.invalidField('/file', 'must be there once')
-        received = { ...describeFile(file), stored: await store(file.file) }
-      }
-      if (received === null) throw problems.invalidField('/file', 'is required')
-      return received
-    } catch (error) {
-      drainBriefly(request)
-      if (received !== null) await discard(received.stored)
-      throw isForeseen(error)
-        ? error
-        : problems.invalidRequest('The form ends early or is not multipart/form-data.')
-    }
-  },
-})
+/**
+ * The form of a multipart request (RFC 7578).
+ *
+ * @throws Problem when its Content-Digest cannot be read
+ */
+export const readFileForm = (request: FastifyRequest, maxBytes: number): FileForm => {
+  const contentDigests = readContentDigest(request)
+  return {
+    leastSize: Math.max(0, Number(request.headers['content-length'] ?? 0) - largestFormOverhead),
 
-const expectFile = (part: MultipartFile | { type: 'field'; fieldname: string }): MultipartFile => {
+    async receive<Stored extends { readonly sha256: string }>(
+      store: (content: Readable) => Promise<Stored>,
+      discard: (stored: Stored) => Promise<void>,
+    ) {
+      let received: (FileDescription & { readonly stored: Stored }) | null = null
+      let sha256: string | null = null
+      try {
+        const checkContent = hashContent(request, contentDigests)
+        // One byte more than is taken, so that the storage sees it and refuses, instead of a file cut short.
+        const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
+        for await (const part of request.parts({ limits })) {
+          if (part.fieldname === 'sha256') {
+            if (sha256 !== null) throw problems.invalidField('/sha256', 'must be there once')
+            sha256 = readSha256(part)
+          } else {
+            const file = expectFile(part)
+            if (received !== null) throw problems.invalidField('/file', 'must be there once')
+            received = { ...describeFile(file), stored: await store(file.file) }
+          }
+        }
+        if (received === null) throw problems.invalidField('/file', 'is required')
+        if (sha256 !== null && sha256 !== received.stored.sha256) throw problems.digestMismatch('/sha256')
+        await checkContent()
+        return received
+      } catch (error) {
+        drainBriefly(request)
+        if (received !== null) await discard(received.stored)
+        throw isForeseen(error)
+          ? error
+          : problems.invalidRequest('The form ends early or is not multipart/form-data.')
+      }
+    },
+  }
+}
+
+const readContentDigest = ({ headers }: FastifyRequest): readonly Digest[] => {
+  const header = headers['content-digest']
+  if (header === undefined) return []
+  const digests = parseContentDigest(String(header))
+  if (digests === null) {
+    throw problems.invalidField(
+      '/Content-Digest',
+      'must have a digest of the form sha-256=:base64: or sha-512',
+    )
+  }
+  return digests
+}
+
+/** Hashes the request's content from its first byte on; what is returned waits for the last one and checks it. */
+const hashContent = ({ raw }: FastifyRequest, digests: readonly Digest[]): (() => Promise<void>) => {
+  const hashes = digests.map(({ algorithm, hex }) => ({ hash: createHash(algorithm), hex }))
+  if (hashes.length === 0) return async () => undefined
+  raw.on('data', (chunk: Buffer) => {
+    for (const { hash } of hashes) hash.update(chunk)
+  })
+  return async () => {
+    // The parser stops reading at the form's last boundary; content may go on behind it (RFC 2046 §5.1.1).
+    raw.resume()
+    await finished(raw, { writable: false })
+    if (hashes.some(({ hash, hex }) => hash.digest('hex') !== hex)) {
+      throw problems.digestMismatch('/Content-Digest')
+    }
+  }
+}
+
+type FormPart = MultipartFile | MultipartValue
+
+const readSha256 = (part: FormPart): string => {
+  const sha256 = part.type === 'field' && typeof part.value === 'string' ? parseSha256(part.value) : null
+  if (sha256 === null) {
+    throw problems.invalidField('/sha256', 'must be a field with 64 hexadecimal digits')
+  }
+  return sha256
+}
+
+const expectFile = (part: FormPart): MultipartFile => {
   if (part.fieldname !== 'file') {
-    throw problems.invalidField(`/${part.fieldname.slice(0, 100)}`, 'is not known here; known is file')
+    throw problems.invalidField(
+      `/${part.fieldname.slice(0, 100)}`,
+      'is not known here; known are file and sha256',
+    )
   }
   if (part.type === 'field') throw problems.invalidField('/file', 'must be a file with a name')
   return part

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { matchesStrongly, matchesWeakly, parseETagList } from '../../src/domain/conditional.ts'
+import { matchesStrongly, matchesWeakly, parseETagList, parseHttpDate } from '../../src/domain/conditional.ts'
 
 const strong = (opaque: string) => ({ weak: false, opaque })
 const weak = (opaque: string) => ({ weak: true, opaque })
@@ -86,4 +86,25 @@ t.test('comparison', async (t) => {
     t.equal(matchesStrongly([], '"a"'), false)
     t.equal(matchesWeakly([], '"a"'), false)
   })
+})
+
+t.test('dates in the three formats of HTTP', async (t) => {
+  const time = Date.UTC(1994, 10, 6, 8, 49, 37)
+  for (const date of [
+    'Sun, 06 Nov 1994 08:49:37 GMT',
+    'Sunday, 06-Nov-94 08:49:37 GMT',
+    'Sun Nov  6 08:49:37 1994',
+  ])
+    t.equal(parseHttpDate(date), time, date)
+  for (const text of [
+    '',
+    '0',
+    '99999',
+    '1994-11-06T08:49:37Z',
+    'Sun, 06 Nov 1994 08:49:37',
+    'Sun, 06 Nov 1994 08:49:37 +0100',
+    'Sun, 96 Nov 1994 08:49:37 GMT',
+    'Sun, 06 Non 1994 08:49:37 GMT',
+  ])
+    t.equal(parseHttpDate(text), null, text)
 })

@@ -14,6 +14,8 @@ import { openTestStorage } from '../fixture/storage.ts'
 type Schemas = components['schemas']
 
 const maxBytes = 100_000
+/** Two of the largest files and a half. */
+const quota = 250_000
 const { storage: files, keys } = await openTestStorage(t)
 
 /** What the storage is to fail with; null while it works. */
@@ -42,7 +44,10 @@ async function* interrupted(source: AsyncIterable<Uint8Array>): AsyncGenerator<U
   }
 }
 
-const service = await startService(t, { storage, config: { attachmentMaxBytes: maxBytes } })
+const service = await startService(t, {
+  storage,
+  config: { attachmentMaxBytes: maxBytes, attachmentQuotaBytes: quota },
+})
 const admin = await service.register('admin')
 
 let count = 0
@@ -175,6 +180,7 @@ t.test('addTaskAttachment', async (t) => {
       task_id: task.id,
       file_name: 'notes.md',
       content_type: 'text/markdown',
+      detected_content_type: null,
       size: content.length,
       sha256,
       uploaded_by: owner.id,
@@ -414,6 +420,361 @@ t.test('addTaskAttachment', async (t) => {
   })
 })
 
+const sha256Of = (content: string | Uint8Array): string => createHash('sha256').update(content).digest('hex')
+
+const digestField = (value: string) => ({ head: partHead('name="sha256"'), content: value })
+
+const digestHeader = (content: Uint8Array, algorithm: 'sha256' | 'sha512' = 'sha256') =>
+  `${algorithm.replace('sha', 'sha-')}=:${createHash(algorithm).update(content).digest('base64')}:`
+
+/** An upload of a form as it is on the wire. */
+const formUpload = ({ token }: Account, { id }: Schemas['Task'], body: Uint8Array, headers = {}): Call => ({
+  token,
+  params: { task_id: id },
+  headers: { ...formType, ...headers },
+  body,
+})
+
+t.test('a digest that is sent along is checked', async (t) => {
+  const { owner, task } = await newOwner()
+  const content = randomBytes(maxBytes)
+  const sha256 = sha256Of(content)
+  const file = { head: fileHead, content }
+
+  t.test('201: the field sha256 before or behind the file, Content-Digest, or both', async (t) => {
+    const uploader = await newOwner()
+    const small = { head: fileHead, content: 'small' }
+    const forms = [
+      rawForm(digestField(sha256Of('small')), small),
+      rawForm(small, digestField(sha256Of('small'))),
+      rawForm(small, digestField(sha256Of('small').toUpperCase())),
+      rawForm(small),
+      Buffer.concat([rawForm(small), Buffer.from('an epilogue\r\n')]),
+    ]
+    for (const form of forms) {
+      const digests = [
+        digestHeader(form),
+        digestHeader(form, 'sha512'),
+        `md5=:AAAA:, ${digestHeader(form)},\t${digestHeader(form, 'sha512')}`,
+      ]
+      for (const digest of digests) {
+        const upload = formUpload(uploader.owner, uploader.task, form, { 'content-digest': digest })
+        t.equal((await service.expect('addTaskAttachment', 201, upload)).body.sha256, sha256Of('small'))
+      }
+    }
+  })
+
+  t.test('422: another one, and nothing is stored', async (t) => {
+    const other = randomBytes(maxBytes)
+    const form = rawForm(file)
+    const cases: readonly (readonly [what: string, pointer: string, body: Uint8Array, digest?: string])[] = [
+      ['before the file', '/sha256', rawForm(digestField(sha256Of(other)), file)],
+      ['behind the file', '/sha256', rawForm(file, digestField(sha256Of(other)))],
+      ['of the content', '/Content-Digest', form, digestHeader(other)],
+      ['of the file instead of the content', '/Content-Digest', form, digestHeader(content)],
+      [
+        'one right, one wrong',
+        '/Content-Digest',
+        form,
+        `${digestHeader(form)}, ${digestHeader(other, 'sha512')}`,
+      ],
+      [
+        'the field wrong, the header right',
+        '/sha256',
+        ...signed(rawForm(file, digestField(sha256Of(other)))),
+      ],
+      ['an epilogue more', '/Content-Digest', Buffer.concat([form, Buffer.from('more')]), digestHeader(form)],
+    ]
+    for (const [what, pointer, body, digest] of cases) {
+      await leavesNothing(t, owner, task, async () => {
+        const headers = digest === undefined ? {} : { 'content-digest': digest }
+        const upload = formUpload(owner, task, body, headers)
+        const { body: problem } = await service.expect('addTaskAttachment', 422, upload)
+        t.equal(problem.code, 'digest_mismatch', what)
+        t.equal(problem.errors?.[0]?.pointer, pointer, what)
+      })
+    }
+  })
+
+  t.test('400: one that is none', async (t) => {
+    const fields = [
+      [digestField('')],
+      [digestField(sha256.slice(1))],
+      [digestField(`${sha256.slice(1)}g`)],
+      [digestField(sha256), digestField(sha256)],
+      [{ head: partHead('name="sha256"; filename="a"'), content: sha256 }],
+      [{ head: `${partHead('name="sha256"')}\r\nContent-Type: application/json`, content: '{"a":1}' }],
+    ]
+    for (const parts of fields) {
+      for (const body of [rawForm(...parts, file), rawForm(file, ...parts)]) {
+        await leavesNothing(t, owner, task, async () => {
+          const { body: problem } = await service.expect(
+            'addTaskAttachment',
+            400,
+            formUpload(owner, task, body),
+          )
+          t.equal(problem.errors?.[0]?.pointer, '/sha256', JSON.stringify(parts))
+        })
+      }
+    }
+    const form = rawForm(file)
+    const base64 = createHash('sha256').update(form).digest('base64')
+    for (const digest of [
+      '',
+      'sha-256',
+      base64,
+      `sha-256=${base64}`,
+      `sha-256=:${base64}`,
+      `sha-256=:${base64.slice(1)}:`,
+      `sha-512=:${base64}:`,
+      `sha-256=:${base64.replace('=', '')}:`,
+      `sha-256=:${base64}:;a=1,`,
+      `SHA-256=:${base64}:`,
+      'md5=:AAAA:',
+      '__proto__=:AAAA:',
+      `sha-256=:${base64}:, sha-512=:AAAA:`,
+    ]) {
+      await leavesNothing(t, owner, task, async () => {
+        const upload = formUpload(owner, task, form, { 'content-digest': digest })
+        const { body: problem } = await service.expect('addTaskAttachment', 400, upload)
+        t.equal(problem.errors?.[0]?.pointer, '/Content-Digest', digest)
+      })
+    }
+  })
+})
+
+/** A form, and the digest that it has. */
+const signed = (form: Uint8Array) => [form, digestHeader(form)] as const
+
+const png = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+  'base64',
+)
+
+t.test('a type is detected by the first bytes, beside the one that is claimed', async (t) => {
+  const { owner, task } = await newOwner()
+  const files = [
+    [png, 'text/html', 'image/png'],
+    [Buffer.concat([png, randomBytes(maxBytes - png.length)]), 'image/png', 'image/png'],
+    [Buffer.from('%PDF-1.7\n'), 'image/png', 'application/pdf'],
+    [Buffer.from('<!doctype html><p>Hello'), 'image/png', null],
+    [Buffer.from('Just text.'), 'text/plain', null],
+    [Buffer.from('GIF89a'), 'image/gif', 'image/gif'],
+    // An Ogg page that begins an Opus stream, whose type the detector gives with a parameter.
+    [
+      Buffer.concat([Buffer.from('OggS'), Buffer.alloc(24), Buffer.from('OpusHead')]),
+      'audio/ogg',
+      'audio/ogg',
+    ],
+    [Buffer.alloc(0), 'image/png', null],
+    [Buffer.from([0x50, 0x4b, 0x03, 0x04]), 'application/zip', 'application/zip'],
+  ] as const
+  for (const [content, claimed, detected] of files) {
+    const { body } = await attach(owner, task, fileForm(content, 'file', claimed))
+    t.equal(body.content_type, claimed)
+    t.equal(body.detected_content_type, detected)
+  }
+  const { body } = await service.expect('listTaskAttachments', 200, {
+    token: owner.token,
+    params: { task_id: task.id },
+  })
+  t.same(
+    body.items.map((item) => item.detected_content_type),
+    files.map(([, , detected]) => detected).toReversed(),
+  )
+})
+
+t.test('the files that a user attached take no more than the quota together', async (t) => {
+  const upload = ({ token }: Account, { id }: Schemas['Task'], size: number, headers = {}): Call => ({
+    token,
+    params: { task_id: id },
+    body: fileForm(randomBytes(size)),
+    headers,
+  })
+
+  /** Fills the uploader's quota with two of the largest files, and a smaller one. */
+  const fill = async (uploader: Account, task: Schemas['Task']) => {
+    for (const size of [maxBytes, maxBytes, quota - 2 * maxBytes])
+      await service.expect('addTaskAttachment', 201, upload(uploader, task, size))
+  }
+
+  const isFull = async (t: Test, uploader: Account, task: Schemas['Task']) => {
+    const { body } = await service.expect('addTaskAttachment', 413, upload(uploader, task, 1))
+    t.match(body, { code: 'quota_exceeded', quota, used: quota, size: 1 })
+  }
+
+  t.test('201 up to the last byte, 413 behind it', async (t) => {
+    const { owner, task } = await newOwner()
+    await fill(owner, task)
+    const before = await keys()
+    await isFull(t, owner, task)
+    t.same(await keys(), before, 'nothing is stored')
+    await service.expect('addTaskAttachment', 201, upload(owner, task, 0))
+  })
+
+  t.test('413 before a file is sent that cannot fit', async (t) => {
+    const { owner, task } = await newOwner()
+    await fill(owner, task)
+    const answer = await sendRaw(
+      t,
+      service.url,
+      head(
+        `POST /tasks/${task.id}/attachments HTTP/1.1`,
+        'Host: x',
+        `Authorization: Bearer ${owner.token}`,
+        `Content-Type: ${formType['content-type']}`,
+        `Content-Length: ${maxBytes}`,
+      ),
+    )
+    t.equal(answer.status, 413)
+    t.match(answer.body, { code: 'quota_exceeded', quota, used: quota })
+  })
+
+  t.test('uploads in parallel cannot pass it', async (t) => {
+    const { owner, task } = await newOwner()
+    const second = await newTask(owner)
+    const before = (await keys()).length
+    const uploads = Array.from({ length: 10 }, (_, index) =>
+      service.call('addTaskAttachment', upload(owner, index % 2 === 0 ? task : second, maxBytes)),
+    )
+    const statuses = (await Promise.all(uploads)).map(({ status }) => status)
+    t.same(
+      statuses.filter((status) => status !== 413),
+      [201, 201],
+    )
+    await service.expect('addTaskAttachment', 201, upload(owner, task, quota - 2 * maxBytes))
+    await isFull(t, owner, task)
+    t.equal((await keys()).length, before + 3, 'no file is left of what was refused')
+  })
+
+  t.test('it counts for the uploader, and not for the owner of the task', async (t) => {
+    const { owner } = await newOwner()
+    const assignee = await register()
+    const task = await newTask(owner, { assignee_id: assignee.id })
+    await fill(assignee, task)
+    await isFull(t, assignee, task)
+    await fill(owner, task)
+    await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: assignee.id } })
+    await isFull(t, owner, task)
+  })
+
+  t.test('deleting an attachment, its task, or the owner of that makes room', async (t) => {
+    const { owner, task } = await newOwner()
+    const uploader = await register()
+    const shared = await newTask(owner, { assignee_id: uploader.id })
+    const own = await newTask(uploader)
+    const { body: attachment } = await attach(uploader, own, fileForm(randomBytes(maxBytes)))
+    await attach(uploader, own, fileForm(randomBytes(quota - 2 * maxBytes)))
+    await attach(uploader, shared, fileForm(randomBytes(maxBytes)))
+    await isFull(t, uploader, shared)
+    await attach(owner, task)
+
+    await service.expect('deleteAttachment', 204, {
+      token: uploader.token,
+      params: { attach_id: attachment.id },
+    })
+    await attach(uploader, own, fileForm(randomBytes(maxBytes)))
+    await isFull(t, uploader, own)
+
+    await service.expect('deleteUser', 204, { token: owner.token, params: { user_id: owner.id } })
+    await attach(uploader, own, fileForm(randomBytes(maxBytes)))
+    await isFull(t, uploader, own)
+
+    await service.expect('deleteTask', 204, { token: uploader.token, params: { task_id: own.id } })
+    const next = await newTask(uploader)
+    await fill(uploader, next)
+    await isFull(t, uploader, next)
+  })
+})
+
+t.test('Idempotency-Key makes one attachment of one upload', async (t) => {
+  const content = randomBytes(maxBytes)
+  const upload = (
+    { token }: Account,
+    { id }: Schemas['Task'],
+    key: string,
+    form = fileForm(content),
+  ): Call => ({
+    token,
+    params: { task_id: id },
+    headers: { 'idempotency-key': key },
+    body: form,
+  })
+  const listOf = async ({ token }: Account, { id }: Schemas['Task']) =>
+    (await service.expect('listTaskAttachments', 200, { token, params: { task_id: id } })).body.items
+
+  t.test('201: a repeat gets the first answer', async (t) => {
+    const { owner, task } = await newOwner()
+    const { result, key } = await fileMadeBy(() =>
+      service.expect('addTaskAttachment', 201, upload(owner, task, 'a')),
+    )
+    t.equal(result.headers.get('idempotency-replayed'), null)
+    const before = await keys()
+    const repeat = await service.expect('addTaskAttachment', 201, upload(owner, task, 'a'))
+    t.same(repeat.body, result.body)
+    t.equal(repeat.headers.get('idempotency-replayed'), 'true')
+    for (const name of ['location', 'etag']) t.equal(repeat.headers.get(name), result.headers.get(name))
+    t.same(await listOf(owner, task), [result.body])
+    t.same(await keys(), before, 'the bytes are there once')
+    t.ok(before.includes(key))
+    const other = await service.expect('addTaskAttachment', 201, upload(owner, task, 'b'))
+    t.not(other.body.id, result.body.id, 'another key makes another one')
+  })
+
+  t.test('422: the key of another file, name, type or task', async (t) => {
+    const { owner, task } = await newOwner()
+    const { body } = await service.expect('addTaskAttachment', 201, upload(owner, task, 'a'))
+    const second = await newTask(owner)
+    const before = await keys()
+    for (const [target, form] of [
+      [task, fileForm(randomBytes(maxBytes))],
+      [task, fileForm(content, 'other.txt')],
+      [task, fileForm(content, 'notes.txt', 'text/html')],
+      [second, fileForm(content)],
+    ] as const) {
+      const refused = await service.expect('addTaskAttachment', 422, upload(owner, target, 'a', form))
+      t.equal(refused.body.code, 'idempotency_key_reused')
+    }
+    t.same(await listOf(owner, task), [body])
+    t.same(await listOf(owner, second), [])
+    t.same(await keys(), before, 'no file is left')
+  })
+
+  t.test('400: a malformed key', async (t) => {
+    const { owner, task } = await newOwner()
+    const { body } = await service.expect('addTaskAttachment', 400, upload(owner, task, 'a b'))
+    t.equal(body.errors?.[0]?.pointer, '/Idempotency-Key')
+  })
+
+  t.test('racing ones make one, and a quota that it fills refuses none of them', async (t) => {
+    const { owner, task } = await newOwner()
+    await attach(owner, task, fileForm(randomBytes(quota - 2 * maxBytes)))
+    await attach(owner, task, fileForm(randomBytes(maxBytes)))
+    const before = (await keys()).length
+    const answers = await Promise.all(
+      Array.from({ length: 6 }, () => service.expect('addTaskAttachment', 201, upload(owner, task, 'race'))),
+    )
+    t.equal(new Set(answers.map(({ body }) => body.id)).size, 1)
+    t.equal(answers.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
+    t.equal((await listOf(owner, task)).length, 3)
+    t.equal((await keys()).length, before + 1, 'the superfluous bytes are gone')
+    const late = await service.expect('addTaskAttachment', 201, upload(owner, task, 'race'))
+    t.equal(late.body.id, answers[0]?.body.id, 'a repeat needs no room')
+    const refused = await service.expect('addTaskAttachment', 413, upload(owner, task, 'more'))
+    t.equal(refused.body.code, 'quota_exceeded')
+    t.equal((await keys()).length, before + 1)
+  })
+
+  t.test('what was refused is not remembered', async (t) => {
+    const { owner, task } = await newOwner()
+    const form = fileForm(content)
+    form.set('sha256', sha256Of('something else'))
+    await service.expect('addTaskAttachment', 422, upload(owner, task, 'a', form))
+    const { headers } = await service.expect('addTaskAttachment', 201, upload(owner, task, 'a'))
+    t.equal(headers.get('idempotency-replayed'), null)
+  })
+})
+
 t.test('a file name is kept as data', async (t) => {
   const { owner, task } = await newOwner()
   const upload = (parameters: string): Call => ({
@@ -566,9 +927,11 @@ t.test('downloadAttachment', async (t) => {
 
   t.test('206 or 200: If-Range', async (t) => {
     const range = 'bytes=0-3'
-    t.equal((await get({ range, 'if-range': etag })).status, 206)
     const modified = (await get({})).headers.get('last-modified') ?? ''
-    for (const other of ['"other"', `W/${etag}`, modified, etag.slice(1, -1), '*']) {
+    for (const current of [etag, modified]) t.equal((await get({ range, 'if-range': current })).status, 206)
+    const later = new Date(Date.parse(modified) + 1_000).toUTCString()
+    const earlier = new Date(Date.parse(modified) - 1_000).toUTCString()
+    for (const other of ['"other"', `W/${etag}`, later, earlier, etag.slice(1, -1), '*']) {
       const { status, body } = await get({ range, 'if-range': other })
       t.equal(status, 200, other)
       t.equal(text(body), content)
@@ -591,7 +954,101 @@ t.test('downloadAttachment', async (t) => {
     t.equal(late.status, 304, 'is asked before Range (RFC 9110 §13.2.2)')
   })
 
-  t.test('400: a malformed id, a malformed If-None-Match', async (t) => {
+  t.test('304: If-Modified-Since', async (t) => {
+    const modified = (await get({})).headers.get('last-modified') ?? ''
+    const at = (milliseconds: number) => new Date(Date.parse(modified) + milliseconds)
+    const [day, date, month, year, time] = at(5_000).toUTCString().split(/,? /)
+    const asctime = `${day} ${month} ${date?.replace(/^0/, ' ')} ${time} ${year}`
+    for (const since of [modified, at(86_400_000).toUTCString(), asctime]) {
+      const { status, headers, body } = await get({ 'if-modified-since': since })
+      t.equal(status, 304, since)
+      t.equal(body, null)
+      t.equal(headers.get('etag'), etag)
+    }
+    t.equal((await get({ 'if-modified-since': modified }, { method: 'HEAD' })).status, 304)
+    for (const since of [
+      at(-1_000).toUTCString(),
+      'Sunday, 06-Nov-94 08:49:37 GMT',
+      'Sun Nov  6 08:49:37 1994',
+      'not a date',
+      '99999',
+      '2099-11-02T10:00:00Z',
+      'Fri, 99 Nov 2099 08:49:37 GMT',
+    ])
+      t.equal((await get({ 'if-modified-since': since })).status, 200, since)
+    t.equal(
+      (await get({ 'if-modified-since': modified, 'if-none-match': '"other"' })).status,
+      200,
+      'If-None-Match is the one that counts',
+    )
+  })
+
+  t.test('200: disposition', async (t) => {
+    const dispositionOf = async (content: Uint8Array, type: string, disposition?: string) => {
+      const form = fileForm(content, 'naïve file.png', type)
+      const { body: file } = await attach(owner, task, form)
+      const query = disposition === undefined ? {} : { disposition }
+      const { status, headers } = await download(owner, file, { query })
+      t.equal(status, 200)
+      t.equal(headers.get('x-content-type-options'), 'nosniff')
+      t.match(headers.get('content-security-policy'), /^sandbox\b/)
+      const { type: kind, parameters } = parseDisposition(headers.get('content-disposition') ?? '')
+      t.equal(parameters.filename, 'naïve file.png')
+      return kind
+    }
+    const html = Buffer.from('<!doctype html><script>alert(1)</script>')
+    const svg = Buffer.from('<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"/>')
+    const pdf = Buffer.from('%PDF-1.7\n')
+    const zip = Buffer.from([0x50, 0x4b, 0x03, 0x04])
+    for (const [content, type] of [
+      [png, 'image/png'],
+      [png, 'image/jpeg'],
+      [pdf, 'application/pdf'],
+      [Buffer.from('GIF89a'), 'image/gif'],
+      [html, 'text/plain'],
+    ] as const) {
+      t.equal(await dispositionOf(content, type, 'inline'), 'inline', type)
+      t.equal(await dispositionOf(content, type, 'attachment'), 'attachment', type)
+      t.equal(await dispositionOf(content, type), 'attachment', type)
+    }
+    for (const [content, type] of [
+      [html, 'text/html'],
+      [html, 'image/png'],
+      [html, 'application/octet-stream'],
+      [svg, 'image/svg+xml'],
+      [svg, 'image/png'],
+      [png, 'text/html'],
+      [png, 'text/plain'],
+      [png, 'image/svg+xml'],
+      [zip, 'image/png'],
+      [zip, 'text/plain'],
+      [zip, 'application/zip'],
+    ] as const)
+      t.equal(await dispositionOf(content, type, 'inline'), 'attachment', type)
+  })
+
+  t.test('206: a player that seeks in a video', async (t) => {
+    // The first box of an MP4 file, and something to play.
+    const video = Buffer.concat([Buffer.from('\0\0\0\u0018ftypisom\0\0\0\0isommp42'), randomBytes(50_000)])
+    const { body: file } = await attach(owner, task, fileForm(video, 'film.mp4', 'video/mp4'))
+    t.equal(file.detected_content_type, 'video/mp4')
+    const query = { disposition: 'inline' }
+    const play = (headers: Readonly<Record<string, string>>) => download(owner, file, { query, headers })
+    const begin = await play({ range: 'bytes=0-' })
+    t.equal(begin.status, 206)
+    t.equal(begin.headers.get('content-type'), 'video/mp4')
+    t.equal(begin.headers.get('content-range'), `bytes 0-${video.length - 1}/${video.length}`)
+    t.match(begin.headers.get('content-disposition'), /^inline/)
+    t.ok(video.equals(begin.body as Uint8Array))
+    const seek = await play({ range: 'bytes=40000-', 'if-range': begin.headers.get('etag') ?? '' })
+    t.equal(seek.status, 206)
+    t.ok(video.subarray(40_000).equals(seek.body as Uint8Array))
+  })
+
+  t.test('400: a malformed id, an unknown disposition, a malformed If-None-Match', async (t) => {
+    const unknown = await get({}, { query: { disposition: 'form-data' } })
+    t.equal(unknown.status, 400)
+    t.match(unknown.body, { errors: [{ pointer: '/disposition' }] })
     const malformed = await download(owner, { ...attachment, id: 'x' })
     t.equal(malformed.status, 400)
     const { status, headers, body } = await get({ 'if-none-match': 'no quotes' })

@@ -1,0 +1,25 @@
+-- For wrk: sends the requests of the file REQUESTS in turn, and prints what came of it as a line of JSON.
+-- Each line of the file is a method, a path and a body, with tabs in between.
+
+local requests = {}
+local last = 0
+
+function init()
+  for line in io.lines(os.getenv("REQUESTS")) do
+    local method, path, body = line:match("^(%S+)\t(%S+)\t(.*)$")
+    requests[#requests + 1] = wrk.format(method, path, nil, body ~= "" and body or nil)
+  end
+end
+
+function request()
+  last = last % #requests + 1
+  return requests[last]
+end
+
+function done(summary, latency)
+  local errors = summary.errors
+  print(string.format(
+    '{"requests":%d,"microseconds":%d,"p50":%d,"p99":%d,"refused":%d,"broken":%d}',
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99), errors.status,
+    errors.connect + errors.read + errors.write + errors.timeout))
+end

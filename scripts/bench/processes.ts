@@ -1,0 +1,104 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { open, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import type { Teardown } from '../run-to-end.ts'
+
+/** A server under measurement. */
+export interface Server {
+  readonly url: string
+  readonly pid: number
+  /** Milliseconds from its start until it listened. */
+  readonly startTime: number
+  stop(): Promise<void>
+}
+
+interface Start {
+  /** Relative to this folder. */
+  readonly program: string
+  readonly environment: Readonly<Record<string, string>>
+  readonly core: number | null
+  /** Where its log goes, as in production: to a file. */
+  readonly folder: string
+}
+
+const listening = /(http:\/\/127\.0\.0\.1:\d+)/
+
+/** Starts a server of ours or a floor in a process of its own, on one processor. It ends with `t`. */
+export const startServer = async (
+  t: Teardown,
+  { program, environment, core, folder }: Start,
+): Promise<Server> => {
+  const started = performance.now()
+  const log = join(folder, `${started}.log`)
+  const output = await open(log, 'a')
+  const path = fileURLToPath(new URL(program, import.meta.url))
+  const child = spawn(...onProcessor(core, process.execPath, [path]), {
+    env: { PATH: process.env.PATH, NODE_ENV: 'production', HOST: '127.0.0.1', PORT: '0', ...environment },
+    stdio: ['ignore', output.fd, output.fd],
+  })
+  await output.close()
+  const exited = once(child, 'exit')
+  const stop = async (): Promise<void> => {
+    child.kill('SIGTERM')
+    await exited
+  }
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    if (child.exitCode === null && child.signalCode === null) await exited
+  })
+  const url = await Promise.race([printedUrl(log), exited.then(() => null)])
+  if (url === null || child.pid === undefined)
+    throw new Error(`${program} did not start:\n${await readFile(log, 'utf8')}`)
+  return { url, pid: child.pid, startTime: performance.now() - started, stop }
+}
+
+const onProcessor = (
+  core: number | null,
+  command: string,
+  parameters: readonly string[],
+): [string, string[]] =>
+  core === null
+    ? [command, [...parameters]]
+    : ['taskset', ['--cpu-list', String(core), command, ...parameters]]
+
+/** The address that a server prints once it listens. */
+const printedUrl = async (log: string): Promise<string> => {
+  for (;;) {
+    const found = await firstMatch(log)
+    if (found !== null) return found
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+}
+
+const firstMatch = async (log: string): Promise<string | null> => {
+  const file = await open(log)
+  try {
+    for await (const line of createInterface({ input: file.createReadStream({ autoClose: false }) })) {
+      const url = line.includes('listening') ? listening.exec(line)?.[1] : undefined
+      if (url !== undefined) return url
+    }
+    return null
+  } finally {
+    await file.close()
+  }
+}
+
+/** CPU time that a process has used so far, all of its threads, in milliseconds. */
+export const cpuTime = async (pid: number): Promise<number> => {
+  const text = await readFile(`/proc/${pid}/stat`, 'utf8')
+  // The second field is a name in parentheses, which may hold spaces. Then utime and stime are the 12th and 13th.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  return (Number(fields[11]) + Number(fields[12])) * (1_000 / clockTicks)
+}
+
+/** Linux counts in hundredths of a second wherever Node runs. */
+const clockTicks = 100
+
+/** Resident memory of a process, in bytes. */
+export const residentMemory = async (pid: number): Promise<number> => {
+  const text = await readFile(`/proc/${pid}/status`, 'utf8')
+  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(text)?.[1] ?? Number.NaN) * 1_024
+}

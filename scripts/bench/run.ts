@@ -1,0 +1,345 @@
+import { execFileSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { migrate } from '../../src/db/client.ts'
+import { createClient, type ConnectionOptions } from '../../src/db/connection.ts'
+import { startEmbedded } from '../../src/db/embedded.ts'
+import { isInstalled } from '../commands.ts'
+import { withPostgres } from '../postgres.ts'
+import { runToEnd, type Teardown } from '../run-to-end.ts'
+import { type Load, type Measured, type Pressure, putUnderLoad } from './load.ts'
+import { cpuTime, residentMemory, type Server, startServer } from './processes.ts'
+import { type Scenario, scenarios } from './scenarios.ts'
+import { type Seed, seedDatabase } from './seed.ts'
+
+/**
+ * `npm run bench`: how near the service is to two floors on this machine. Ours and the floors take turns on the same
+ * processor, while the load generator and PostgreSQL have the other, and medians over the rounds are compared: rates move
+ * from minute to minute, their ratios less, and the CPU time of a request least. The table goes to the terminal, and as
+ * JSON to .cache/bench.json.
+ */
+
+const { values: given } = parseArgs({ options: { quick: { type: 'boolean', default: false } } })
+
+/** Milliseconds for all of it. */
+const deadline = 1_800_000
+
+const plan = given.quick
+  ? { rounds: 1, seconds: 1, warmUp: 1, tasks: 10_000 }
+  : { rounds: 3, seconds: 5, warmUp: 2, tasks: 100_000 }
+
+const results = fileURLToPath(new URL('../../.cache/bench.json', import.meta.url))
+
+/** The most that the service may keep in memory, in bytes, and the longest that it may take to start, in milliseconds. */
+const memoryTarget = 150 * 1_048_576
+const startTarget = 1_000
+
+/** How much longer the slowest of a hundred requests may take than the one in the middle. */
+const tailTarget = 4
+
+/** One server under one load. */
+interface Sample extends Measured {
+  /** Of the server, for one request, in microseconds. */
+  readonly cpu: number
+}
+
+/** A scenario's medians. Ratios are ours in relation to a floor. */
+interface Row {
+  readonly scenario: string
+  readonly ours: Sample
+  readonly raw: Sample | null
+  readonly bare: Sample
+  readonly toRaw: number | null
+  readonly toBare: number
+  readonly cpuToRaw: number | null
+  readonly target: string
+  readonly met: boolean
+  /** p99 in relation to p50. */
+  readonly tail: number
+}
+
+const main = async (t: Teardown): Promise<void> => {
+  if (!(await isInstalled('wrk')))
+    throw new Error('The load generator wrk is missing: install the package wrk')
+  const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
+  t.teardown(() => rm(folder, { recursive: true }))
+  const place = { core: await shareProcessors(), folder }
+  const url = process.env.DATABASE_URL
+  const measure = (url: string) => measureOnServer(t, place, url)
+  const server = await (url === undefined ? withPostgres(measure) : withDatabase(url, measure))
+  const embedded = await measureEmbedded(t, place)
+  print(server, embedded)
+  await mkdir(join(results, '..'), { recursive: true })
+  await writeFile(results, JSON.stringify({ plan, server, embedded }, null, 2))
+  console.log(`\nAll of it is in ${results}`)
+}
+
+/**
+ * Keeps this process, and so the load generator and PostgreSQL that it starts, to the second processor; resolves to the
+ * one for servers. Null when there is but one.
+ */
+const shareProcessors = async (): Promise<number | null> => {
+  if (availableParallelism() < 2 || !(await isInstalled('taskset'))) {
+    console.log('There is no second processor to keep apart: the load takes time from what it measures.')
+    return null
+  }
+  execFileSync('taskset', ['--all-tasks', '--cpu-list', '--pid', '1', String(process.pid)], {
+    stdio: 'ignore',
+  })
+  return 0
+}
+
+/** Where servers run: on a processor, with their files in a folder. */
+interface Place {
+  readonly core: number | null
+  readonly folder: string
+}
+
+/** Production settings, with limits that count but are never reached. */
+const production = {
+  LOG_LEVEL: 'info',
+  RATE_LIMIT: 'on',
+  ...Object.fromEntries(
+    ['SIGN_IN', 'REFRESH', 'API', 'UPLOAD', 'ANONYMOUS'].map((name) => [`RATE_LIMIT_${name}`, '1000000000']),
+  ),
+}
+
+const service = '../../src/server.ts'
+
+interface ServerResults {
+  readonly rows: readonly Row[]
+  /** Bytes. */
+  readonly memory: number
+  /** Milliseconds. */
+  readonly startTime: number
+}
+
+const measureOnServer = async (t: Teardown, place: Place, url: string): Promise<ServerResults> => {
+  const seed = await prepare({ kind: 'server', url })
+  const environment = { DATABASE_URL: url, DATA_DIR: join(place.folder, 'server'), ...production }
+  // The second start is the one that counts: the first makes a secret and fills the system's caches.
+  await (await startServer(t, { ...place, program: service, environment })).stop()
+  const ours = await startServer(t, { ...place, program: service, environment })
+  const floors = await startServer(t, {
+    ...place,
+    program: 'floors.ts',
+    environment: {
+      DATABASE_URL: url,
+      USER_ID: seed.member.id,
+      PASSWORD: seed.password,
+      PASSWORD_HASH: seed.passwordHash,
+    },
+  })
+  const rows: Row[] = []
+  for (const scenario of await scenariosFor(ours, seed)) rows.push(await compare(ours, floors, scenario))
+  const memory = await residentMemory(ours.pid)
+  await Promise.all([ours.stop(), floors.stop()])
+  return { rows, memory, startTime: ours.startTime }
+}
+
+/** The same requests on the embedded database, which shares its processor with the service. */
+const measureEmbedded = async (t: Teardown, place: Place): Promise<readonly EmbeddedRow[]> => {
+  const dataDir = join(place.folder, 'embedded')
+  const log = { info() {}, warn: console.warn }
+  const database = await startEmbedded({
+    dataDir,
+    log,
+    onFailure: (error) => {
+      throw error
+    },
+  })
+  const seed = await prepare(database.connection).finally(() => database.close())
+  const environment = { DATA_DIR: dataDir, ...production }
+  const server = await startServer(t, { ...place, program: service, environment })
+  const rows: EmbeddedRow[] = []
+  for (const { name, ours, status, connections } of await scenariosFor(server, seed)) {
+    await expectStatus(server, ours, status)
+    await sample(server, ours, { connections, seconds: plan.warmUp })
+    rows.push({ scenario: name, ...(await sample(server, ours, { connections, seconds: plan.seconds })) })
+  }
+  await server.stop()
+  return rows
+}
+
+interface EmbeddedRow extends Sample {
+  readonly scenario: string
+}
+
+/** Migrates and seeds an empty database. */
+const prepare = async (connection: ConnectionOptions): Promise<Seed> => {
+  console.log(`Seeding ${plan.tasks} tasks`)
+  await migrate(connection)
+  // Without the service's deadline for a statement.
+  const sql = createClient(connection, { connection: {} })
+  try {
+    return await seedDatabase(sql, plan.tasks)
+  } finally {
+    await sql.end()
+  }
+}
+
+/** A new database on a server that is already there; it is dropped afterwards. */
+const withDatabase = async <T>(serverUrl: string, use: (url: string) => Promise<T>): Promise<T> => {
+  const name = `bench_${randomBytes(8).toString('hex')}`
+  const url = new URL(serverUrl)
+  url.pathname = name
+  const sql = createClient({ kind: 'server', url: serverUrl })
+  try {
+    await sql.unsafe(`create database ${name}`)
+    return await use(url.href).finally(() => sql.unsafe(`drop database ${name} with (force)`))
+  } finally {
+    await sql.end()
+  }
+}
+
+/** The scenarios, with tokens that live longer than a run takes. */
+const scenariosFor = async (server: Server, seed: Seed): Promise<readonly Scenario[]> => {
+  const signIn = async (email: string): Promise<string> => {
+    const response = await fetch(`${server.url}/auth/login`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ email, password: seed.password }),
+    })
+    return ((await response.json()) as { access_token: string }).access_token
+  }
+  const tokens = { admin: await signIn(seed.admin.email), member: await signIn(seed.member.email) }
+  const { headers } = await fetch(`${server.url}/tasks/${seed.taskIds[0] ?? ''}`, {
+    headers: { authorization: `Bearer ${tokens.member}` },
+  })
+  return scenarios(seed, tokens, headers.get('etag') ?? '')
+}
+
+/** Ours and the floors in turn, after each has warmed up. */
+const compare = async (ours: Server, floors: Server, scenario: Scenario): Promise<Row> => {
+  console.log(`Measuring ${scenario.name}`)
+  await expectStatus(ours, scenario.ours, scenario.status)
+  const samples: Record<'ours' | 'raw' | 'bare', Sample[]> = { ours: [], raw: [], bare: [] }
+  const turns = [
+    ['ours', ours, scenario.ours],
+    ['raw', floors, scenario.raw],
+    ['bare', floors, scenario.bare],
+  ] as const
+  const { connections } = scenario
+  for (const [, server, load] of turns)
+    if (load !== null) await sample(server, load, { connections, seconds: plan.warmUp })
+  for (let round = 0; round < plan.rounds; round += 1)
+    for (const [who, server, load] of turns)
+      if (load !== null) samples[who].push(await sample(server, load, { connections, seconds: plan.seconds }))
+  return rowOf(scenario, samples)
+}
+
+/** A benchmark of refusals would be a fast one. */
+const expectStatus = async (
+  { url }: Server,
+  { method, paths: [path = ''], headers, bodies: [body] }: Load,
+  expected: number,
+): Promise<void> => {
+  const { status } = await fetch(`${url}${path}`, { method, headers, body: body ?? null })
+  if (status !== expected) throw new Error(`${method} ${path} was answered ${status}, not ${expected}`)
+}
+
+const sample = async (server: Server, load: Load, pressure: Pressure): Promise<Sample> => {
+  const before = await cpuTime(server.pid)
+  const measured = await putUnderLoad(server.url, load, pressure)
+  const used = (await cpuTime(server.pid)) - before
+  return { ...measured, cpu: (used * 1_000) / measured.requests }
+}
+
+const rowOf = (scenario: Scenario, samples: Readonly<Record<'ours' | 'raw' | 'bare', Sample[]>>): Row => {
+  const all = [...samples.ours, ...samples.raw, ...samples.bare]
+  if (all.some(({ broken }) => broken > 0)) throw new Error(`${scenario.name}: some connections failed`)
+  const refused = samples.ours.some(({ refused }) => refused > 0)
+  if (refused && scenario.status < 400) throw new Error(`${scenario.name}: some requests were refused`)
+  const ours = medianOf(samples.ours)
+  const raw = samples.raw.length > 0 ? medianOf(samples.raw) : null
+  const bare = medianOf(samples.bare)
+  const toRaw = raw && ours.perSecond / raw.perSecond
+  const toBare = ours.perSecond / bare.perSecond
+  const { of, ratio } = scenario.target
+  return {
+    scenario: scenario.name,
+    ours,
+    raw,
+    bare,
+    toRaw,
+    toBare,
+    cpuToRaw: raw && ours.cpu / raw.cpu,
+    target: `${ratio} of ${of}`,
+    met: ((of === 'raw' ? toRaw : toBare) ?? 0) >= ratio,
+    tail: ours.p99 / ours.p50,
+  }
+}
+
+/** The median of each figure by itself. */
+const medianOf = (samples: readonly Sample[]): Sample => {
+  const median = (name: keyof Sample): number => {
+    const sorted = samples.map((sample) => sample[name]).toSorted((a, b) => a - b)
+    return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN
+  }
+  return {
+    requests: median('requests'),
+    perSecond: median('perSecond'),
+    p50: median('p50'),
+    p99: median('p99'),
+    refused: median('refused'),
+    broken: median('broken'),
+    cpu: median('cpu'),
+  }
+}
+
+const print = (server: ServerResults, embedded: readonly EmbeddedRow[]): void => {
+  console.log(
+    '\nOn a PostgreSQL server (rates per second, p50 and p99 in ms, CPU of the service per request in µs)',
+  )
+  console.table(
+    Object.fromEntries(
+      server.rows.map(({ scenario, ours, raw, bare, toRaw, toBare, target, met, tail }) => [
+        scenario,
+        {
+          ours: Math.round(ours.perSecond),
+          raw: raw && Math.round(raw.perSecond),
+          bare: Math.round(bare.perSecond),
+          'to raw': toRaw && rounded(toRaw),
+          'to bare': rounded(toBare),
+          p50: rounded(ours.p50),
+          p99: rounded(ours.p99),
+          'p99/p50': rounded(tail),
+          CPU: Math.round(ours.cpu),
+          'raw CPU': raw && Math.round(raw.cpu),
+          target,
+          met: met ? 'yes' : 'no',
+        },
+      ]),
+    ),
+  )
+  tell(
+    `p99 is at most ${tailTarget} x p50 in all of them`,
+    server.rows.every(({ tail }) => tail <= tailTarget),
+  )
+  tell(`start to ready: ${Math.round(server.startTime)} ms of ${startTarget}`, server.startTime < startTarget)
+  tell(
+    `resident memory afterwards: ${mebibytes(server.memory)} MiB of ${mebibytes(memoryTarget)}`,
+    server.memory < memoryTarget,
+  )
+  console.log('\nOn the embedded database')
+  console.table(
+    Object.fromEntries(
+      embedded.map(({ scenario, perSecond, p50, p99, cpu }) => [
+        scenario,
+        { ours: Math.round(perSecond), p50: rounded(p50), p99: rounded(p99), CPU: Math.round(cpu) },
+      ]),
+    ),
+  )
+}
+
+const rounded = (figure: number): number => Math.round(figure * 100) / 100
+
+const mebibytes = (bytes: number): number => Math.round(bytes / 1_048_576)
+
+const tell = (what: string, met: boolean): void => console.log(`${what}: ${met ? 'met' : 'not met'}`)
+
+await runToEnd('bench', deadline, main)

@@ -1,0 +1,116 @@
+import type { Load } from './load.ts'
+import type { Seed } from './seed.ts'
+
+/** A request of which the service is compared with its floors. */
+export interface Scenario {
+  readonly name: string
+  /** The status that the service answers with. */
+  readonly status: number
+  readonly ours: Load
+  /** The route of the floor with the plainest statement; null where no statement is needed. */
+  readonly raw: Load | null
+  readonly bare: Load
+  readonly connections: number
+  /** What ours is to reach, as a part of that floor. */
+  readonly target: { readonly of: 'raw' | 'bare'; readonly ratio: number }
+}
+
+/** Tokens of who asks. */
+export interface Tokens {
+  readonly admin: string
+  readonly member: string
+}
+
+const connections = 32
+const json = { 'content-type': 'application/json' }
+
+/** Every scenario, for a seeded database. `etag` is that of the first task. */
+export const scenarios = (seed: Seed, tokens: Tokens, etag: string): readonly Scenario[] => {
+  const { member, taskIds } = seed
+  const as = (token: string) => ({ authorization: `Bearer ${token}` })
+  const read = (
+    name: string,
+    paths: readonly string[],
+    {
+      floor = paths,
+      headers = as(tokens.member),
+      status = 200,
+    }: { floor?: readonly string[]; headers?: Load['headers']; status?: number } = {},
+  ): Scenario => ({
+    name,
+    status,
+    ours: { method: 'GET', paths, headers, bodies: [] },
+    raw: { method: 'GET', paths: floor.map((path) => `/raw${path}`), headers: {}, bodies: [] },
+    bare: { method: 'GET', paths: floor.map((path) => `/bare${path}`), headers: {}, bodies: [] },
+    connections,
+    target: { of: 'raw', ratio: 1 },
+  })
+  const write = (name: string, method: string, paths: readonly string[], status: number): Scenario => {
+    const bodies = taskIds.map((_, index) => JSON.stringify({ title: `Written by request ${index}` }))
+    const to = (prefix: string, headers: Load['headers'] = {}): Load => ({
+      method,
+      paths: paths.map((path) => `${prefix}${path}`),
+      headers: { ...json, ...headers },
+      bodies,
+    })
+    return {
+      name,
+      status,
+      ours: to('', as(tokens.member)),
+      raw: to('/raw'),
+      bare: to('/bare'),
+      connections,
+      target: { of: 'raw', ratio: 0.8 },
+    }
+  }
+  const taskPaths = taskIds.map((id) => `/tasks/${id}`)
+  const firstTask = taskPaths.slice(0, 1)
+  return [
+    read('GET /tasks/{task_id}', taskPaths),
+    read('GET /tasks/{task_id}, 304', firstTask, {
+      headers: { ...as(tokens.member), 'if-none-match': etag },
+      status: 304,
+    }),
+    read('GET /auth/me', ['/auth/me']),
+    read('GET /tasks?limit=20, an administrator', ['/tasks?limit=20'], {
+      floor: ['/tasks'],
+      headers: as(tokens.admin),
+    }),
+    read('GET /tasks?limit=20, a member', ['/tasks?limit=20'], { floor: [`/users/${member.id}/tasks`] }),
+    read('GET /users/{user_id}/tasks?limit=20', [`/users/${member.id}/tasks?limit=20`], {
+      floor: [`/users/${member.id}/tasks`],
+    }),
+    read('GET /tags', ['/tags']),
+    write(
+      'POST /tasks',
+      'POST',
+      taskIds.map(() => '/tasks'),
+      201,
+    ),
+    write('PATCH /tasks/{task_id}', 'PATCH', taskPaths, 200),
+    {
+      name: '401 without a token',
+      status: 401,
+      ours: { method: 'GET', paths: ['/tasks'], headers: {}, bodies: [] },
+      raw: null,
+      bare: { method: 'GET', paths: ['/bare/unauthorized'], headers: {}, bodies: [] },
+      connections,
+      target: { of: 'bare', ratio: 0.8 },
+    },
+    {
+      name: 'POST /auth/login',
+      status: 200,
+      ours: {
+        method: 'POST',
+        paths: seed.emails.map(() => '/auth/login'),
+        headers: json,
+        bodies: seed.emails.map((email) => JSON.stringify({ email, password: seed.password })),
+      },
+      raw: null,
+      bare: { method: 'POST', paths: ['/bare/auth/login'], headers: json, bodies: ['{}'] },
+      // As many as the service hashes at a time.
+      connections: 2,
+      target: { of: 'bare', ratio: 0.9 },
+    },
+  ]
+}

@@ -1,0 +1,59 @@
+import { hash } from 'argon2'
+import type { Sql } from 'postgres'
+
+/** What the scenarios ask for. */
+export interface Seed {
+  readonly password: string
+  readonly passwordHash: string
+  readonly admin: { readonly email: string }
+  /** A member who owns tasks, tags and links. */
+  readonly member: { readonly id: string; readonly email: string }
+  /** Accounts to sign in to. */
+  readonly emails: readonly string[]
+  /** Tasks of the member. */
+  readonly taskIds: readonly string[]
+}
+
+const password = 'the password of the benchmark'
+const users = 1_000
+
+/** Fills an empty, migrated database: a thousand users with the same password, and `tasks` tasks of theirs with two tags each. */
+export const seedDatabase = async (sql: Sql, tasks: number): Promise<Seed> => {
+  const passwordHash = await hash(password, { memoryCost: 19_456, timeCost: 2, parallelism: 1 })
+  await sql`insert into installation (singleton) values (true)`
+  await sql`
+    insert into users (id, username, email, display_name, role, password_hash)
+    select ${idOf(sql, 1)}, 'user' || n, 'user' || n || '@example.com', 'User ' || n,
+      case when n = 0 then 'admin' else 'member' end, ${passwordHash}
+    from generate_series(0, ${users - 1}::int) n`
+  await sql`
+    insert into tags (id, name, name_folded, color, owner_id)
+    select ${idOf(sql, 2)}, 'tag ' || n, 'tag ' || n, '#00aa88', users.id
+    from generate_series(0, ${users * 5 - 1}::int) n join users on users.username = 'user' || n % ${users}::int`
+  await sql`
+    insert into tasks (id, title, title_folded, description, status, priority, due_at, owner_id, created_at)
+    select ${idOf(sql, 3)}, 'Task ' || n, 'task ' || n, repeat('What is to be done. ', 10),
+      (array['todo', 'in_progress', 'cancelled'])[n % 3 + 1], (array['none', 'low', 'high'])[n % 3 + 1],
+      now() + n * interval '1 minute', users.id, now() - (${tasks}::int - n) * interval '1 second'
+    from generate_series(0, ${tasks - 1}::int) n join users on users.username = 'user' || n % ${users}::int`
+  await sql`
+    insert into task_tags (task_id, tag_id)
+    select tasks.id, tags.id
+    from tasks join tags using (owner_id) where tags.name_folded < 'tag 2' or tags.name_folded > 'tag 8'`
+  await sql.unsafe('vacuum analyze')
+  const [member] = await sql<{ id: string }[]>`select id from users where username = 'user1'`
+  if (member === undefined) throw new Error('The seed made no users')
+  const own = await sql<{ id: string }[]>`select id from tasks where owner_id = ${member.id}`
+  return {
+    password,
+    passwordHash,
+    admin: { email: 'user0@example.com' },
+    member: { id: member.id, email: 'user1@example.com' },
+    emails: Array.from({ length: 100 }, (_, n) => `user${n + 2}@example.com`),
+    taskIds: own.map(({ id }) => id),
+  }
+}
+
+/** Ids that ascend like those of the service, told apart by `kind`. */
+const idOf = (sql: Sql, kind: number) =>
+  sql`('0190000' || ${String(kind)}::text || '-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`

@@ -1,0 +1,38 @@
+interface BoundedQueueOptions {
+  /** How many tasks run at a time. */
+  readonly concurrency: number
+  /** How many more may wait for their turn. */
+  readonly maxQueue: number
+  /** What the next one is refused with. */
+  readonly full: () => Error
+}
+
+/** Runs at most `concurrency` tasks at a time; a finished one hands its place to the longest waiting. */
+export function boundedQueue({ concurrency, maxQueue, full }: BoundedQueueOptions) {
+  const waiting: (() => void)[] = []
+  let running = 0
+
+  const enter = async (): Promise<void> => {
+    if (running < concurrency) {
+      running += 1
+      return
+    }
+    if (waiting.length >= maxQueue) throw full()
+    await new Promise<void>((resolve) => waiting.push(resolve))
+  }
+
+  const leave = (): void => {
+    const next = waiting.shift()
+    if (next) next()
+    else running -= 1
+  }
+
+  return async <T>(task: () => Promise<T>): Promise<T> => {
+    await enter()
+    try {
+      return await task()
+    } finally {
+      leave()
+    }
+  }
+}
