@@ -1,5 +1,5 @@
 import fastifyMultipart from '@fastify/multipart'
-import Fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
+import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import { createAccessTokens } from './auth/access-tokens.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
 import { createAuthenticate } from './auth/authenticate.ts'
@@ -10,7 +10,6 @@ import type { PasswordHasher } from './auth/passwords.ts'
 import type { Config } from './config.ts'
 import { loadContract } from './contract.ts'
 import type { Database } from './db/client.ts'
-import { newId } from './db/ids.ts'
 import { apiTokenHandlers } from './handlers/api-tokens.ts'
 import { attachmentHandlers } from './handlers/attachments.ts'
 import { auditHandlers } from './handlers/audit.ts'
@@ -38,6 +37,7 @@ import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
 import { registerPasswordResetPage } from './http/password-reset-page.ts'
 import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
+import { logRequests, requestIdOf } from './http/request-log.ts'
 import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
 import { answerUnknownRoutes, collectMethods, readBodies, registerOperations } from './http/routes.ts'
 import { setSecurityHeaders } from './http/security-headers.ts'
@@ -81,6 +81,8 @@ export interface AppDeps {
   readonly timeLimits?: TimeLimits
   /** How many requests may run at a time; the usual number, unless a test has fewer. */
   readonly requestLimit?: number
+  /** Add hooks in front of all others, to see each request whole. */
+  readonly observers?: readonly ((app: FastifyInstance) => void)[]
 }
 
 /** What is left of a stop for all the rest, when the requests have had their time. */
@@ -98,6 +100,7 @@ export const buildApp = async ({
   openMailer,
   timeLimits = usualLimits,
   requestLimit = mostRequests,
+  observers = [],
 }: AppDeps): Promise<FastifyInstance> => {
   const contract = loadContract()
   const publicUrl = config.publicUrl ?? ''
@@ -105,6 +108,7 @@ export const buildApp = async ({
 
   const app = Fastify({
     logger: { level: config.logLevel },
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     bodyLimit: largestBody,
     requestTimeout: uploadTimeout,
     connectionTimeout: timeLimits.stall,
@@ -118,7 +122,7 @@ export const buildApp = async ({
       connectionsCheckingInterval: timeLimits.checkEvery,
     },
     trustProxy: config.trustProxy.length > 0 ? [...config.trustProxy] : false,
-    genReqId: newId,
+    genReqId: requestIdOf,
     // Ours is a problem, like every other refusal.
     return503OnClosing: false,
     rewriteUrl: ({ url = '/' }) => withoutBase(url, base),
@@ -134,6 +138,8 @@ export const buildApp = async ({
   app.setErrorHandler((error, request, reply) => sendProblem(problemOf(error), publicUrl, request, reply))
   const db: Database = { ...silentDb, audited: (events) => logAudit(app.log, events) }
 
+  for (const observe of observers) observe(app)
+  logRequests(app)
   const methodsOf = collectMethods(app)
   setSecurityHeaders(app, publicUrl)
   openToOrigins(app, config.corsOrigins, methodsOf)

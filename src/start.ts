@@ -1,16 +1,18 @@
+import type { FastifyInstance } from 'fastify'
 import { mkdir } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { buildApp } from './app.ts'
-import { passwordHasher } from './auth/passwords.ts'
+import { type AppDeps, buildApp } from './app.ts'
+import { type PasswordHasher, passwordHasher } from './auth/passwords.ts'
 import type { Config, MailConfig } from './config.ts'
-import { openDatabase } from './db/client.ts'
+import { type Database, openDatabase } from './db/client.ts'
 import type { ConnectionOptions } from './db/connection.ts'
 import { startEmbedded } from './db/embedded.ts'
 import { keepEmbeddedTidy } from './db/maintenance.ts'
 import { migrateWhenPossible, untilMigrated } from './db/when-migrated.ts'
 import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
 import { smtpMailer } from './mail/smtp.ts'
+import { databaseAround, hasherAround, storageAround } from './observe/around.ts'
 import { loadSecrets } from './secret.ts'
 import { diskStorage } from './storage/disk.ts'
 import type { Storage } from './storage/storage.ts'
@@ -36,7 +38,11 @@ export const start = async (config: Config, process: ServiceProcess): Promise<vo
   const { say, atEnd, stopping } = process
   await mkdir(config.dataDir, { recursive: true, mode: 0o700 })
   const connection = await openConnection(config, process)
-  const database = openDatabase(connection)
+  const { database, storage, passwords, observers } = await observe(config, process, {
+    database: openDatabase(connection),
+    storage: await openStorage(config, say),
+    passwords: passwordHasher(),
+  })
   atEnd(() => database.close())
   say('bringing the schema up to date')
   const migrated = migrateWhenPossible(connection, { log: { warn: say }, signal: stopping })
@@ -47,10 +53,11 @@ export const start = async (config: Config, process: ServiceProcess): Promise<vo
     db: refusing,
     backgroundDb: waiting,
     secrets: await loadSecrets(config),
-    storage: await openStorage(config, say),
-    passwords: passwordHasher(),
+    storage,
+    passwords,
     thumbnailer: createThumbnailer(),
     openMailer: mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
+    observers,
   })
   atEnd(() => app.close())
   // The embedded database is there by now, and so soon up to date that nobody need be turned away.
@@ -62,6 +69,49 @@ export const start = async (config: Config, process: ServiceProcess): Promise<vo
   say(
     `ready and listening; Swagger UI is at ${config.publicUrl ?? listeningUrl(config, app.server.address())}/docs`,
   )
+}
+
+/** The parts that are looked at. */
+interface Observed {
+  readonly database: Database
+  readonly storage: Storage
+  readonly passwords: PasswordHasher
+}
+
+/** The same parts, with whatever the configuration wants to know of them. What nobody wants is not loaded. */
+const observe = async (
+  { metricsPort, metricsHost, metricsToken, traces }: Config,
+  { say, atEnd }: ServiceProcess,
+  parts: Observed,
+): Promise<Observed & { readonly observers: AppDeps['observers'] & object }> => {
+  let { database, storage, passwords } = parts
+  const observers: ((app: FastifyInstance) => void)[] = []
+  if (traces) {
+    const { startTracing } = await import('./observe/tracing.ts')
+    const tracing = startTracing()
+    atEnd(() => tracing.close().catch(() => undefined))
+    observers.push(tracing.ofRequests)
+    database = databaseAround(database, tracing.aroundStatements)
+    storage = storageAround(storage, tracing.aroundStorage)
+    say('sending traces to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT')
+  }
+  if (metricsPort !== null) {
+    const { createMetrics } = await import('./observe/metrics.ts')
+    const { serveMetrics } = await import('./observe/metrics-server.ts')
+    const metrics = createMetrics(database.pending)
+    observers.push(metrics.ofRequests)
+    database = databaseAround(database, metrics.aroundStatements)
+    storage = storageAround(storage, metrics.aroundStorage)
+    passwords = hasherAround(passwords, metrics.aroundHashes)
+    const server = await serveMetrics(metrics.registry, {
+      host: metricsHost,
+      port: metricsPort,
+      token: metricsToken,
+    })
+    atEnd(() => server.close())
+    say(`metrics are at http://${metricsHost}:${server.port}/metrics`)
+  }
+  return { database, storage, passwords, observers }
 }
 
 /** The configured server, or the embedded database when there is none. */

@@ -49,10 +49,13 @@ interface PlainAnswer {
   readonly replayed?: boolean
 }
 
+const principals = new WeakMap<FastifyRequest, Principal>()
+
+/** Who asks, once that is known; nobody does where no token is needed. */
+export const principalOf = (request: FastifyRequest): Principal | null => principals.get(request) ?? null
+
 /** The options of an operation's route: its hooks in the order of the checks, and its handler. */
 export const adaptOperation = (operation: ContractOperation, handle: AnyHandler, deps: AdapterDeps) => {
-  const principals = new WeakMap<FastifyRequest, Principal>()
-
   return {
     async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
       const principal = operation.isOpen ? null : await identify(request, reply, deps)
@@ -66,7 +69,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
     },
 
     async handler(request, reply) {
-      const principal = principals.get(request) ?? null
+      const principal = principalOf(request)
       const ifMatch = operation.takesIfMatch ? readIfMatch(request.headers['if-match']) : null
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
       const answering = handle({
