@@ -98,7 +98,7 @@ const observe = async (
   if (metricsPort !== null) {
     const { createMetrics } = await import('./observe/metrics.ts')
     const { serveMetrics } = await import('./observe/metrics-server.ts')
-    const metrics = createMetrics(database.pending)
+    const metrics = createMetrics(() => parts.database.pending())
     observers.push(metrics.ofRequests)
     database = databaseAround(database, metrics.aroundStatements)
     storage = storageAround(storage, metrics.aroundStorage)
