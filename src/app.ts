@@ -45,7 +45,7 @@ import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './htt
 import { withoutBase } from './http/url.ts'
 import { largestBody, problemOf } from './problems.ts'
 import type { Storage } from './storage/storage.ts'
-import { startSweeper, uploadTimeout } from './sweeper.ts'
+import { startSweeper, type SweepTimes, uploadTimeout } from './sweeper.ts'
 import type { Thumbnailer } from './thumbnailer.ts'
 
 /** What an app is made of; a test passes its own. */
@@ -83,6 +83,7 @@ export interface AppDeps {
   readonly requestLimit?: number
   /** Add hooks in front of all others, to see each request whole. */
   readonly observers?: readonly ((app: FastifyInstance) => void)[]
+  readonly sweepTimes?: SweepTimes
 }
 
 /** What is left of a stop for all the rest, when the requests have had their time. */
@@ -101,6 +102,7 @@ export const buildApp = async ({
   timeLimits = usualLimits,
   requestLimit = mostRequests,
   observers = [],
+  sweepTimes,
 }: AppDeps): Promise<FastifyInstance> => {
   const contract = loadContract()
   const publicUrl = config.publicUrl ?? ''
@@ -169,6 +171,7 @@ export const buildApp = async ({
     secondFactorKeys,
     auditDays: config.auditDays,
     log: app.log,
+    times: sweepTimes,
   })
   app.addHook('onClose', () => sweeper.close())
   const mailer = openMailer(app.log)

@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { mkdir } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
 import { type AppDeps, buildApp } from './app.ts'
 import { type PasswordHasher, passwordHasher } from './auth/passwords.ts'
 import type { Config, MailConfig } from './config.ts'
@@ -14,7 +13,7 @@ import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
 import { smtpMailer } from './mail/smtp.ts'
 import { databaseAround, hasherAround, storageAround } from './observe/around.ts'
 import { loadSecrets } from './secret.ts'
-import { diskStorage } from './storage/disk.ts'
+import { openStorage } from './storage/open.ts'
 import type { Storage } from './storage/storage.ts'
 import { createThumbnailer } from './thumbnailer.ts'
 
@@ -37,10 +36,12 @@ export interface ServiceProcess {
 export const start = async (config: Config, process: ServiceProcess): Promise<void> => {
   const { say, atEnd, stopping } = process
   await mkdir(config.dataDir, { recursive: true, mode: 0o700 })
+  if (config.storageUrl !== null)
+    say(`keeping attachments in the bucket ${config.storageUrl.bucket} of STORAGE_URL`)
   const connection = await openConnection(config, process)
   const { database, storage, passwords, observers } = await observe(config, process, {
     database: openDatabase(connection),
-    storage: await openStorage(config, say),
+    storage: await openStorage(config),
     passwords: passwordHasher(),
   })
   atEnd(() => database.close())
@@ -127,14 +128,6 @@ const openConnection = async (
   const embedded = await startEmbedded({ dataDir, log: { info: say, warn: say }, onFailure: fail })
   atEnd(() => embedded.close())
   return embedded.connection
-}
-
-/** The configured bucket, or a folder when there is none. The SDK is loaded for whoever uses it. */
-const openStorage = async ({ storageUrl, dataDir }: Config, say: ServiceProcess['say']): Promise<Storage> => {
-  if (storageUrl === null) return diskStorage(join(dataDir, 'attachments'))
-  const { s3Storage } = await import('./storage/s3.ts')
-  say(`keeping attachments in the bucket ${storageUrl.bucket} of STORAGE_URL`)
-  return s3Storage(storageUrl)
 }
 
 const mailerOf = (mail: MailConfig, whereItListens: () => string): OpenMailer => {

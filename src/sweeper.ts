@@ -1,113 +1,227 @@
 import type { FastifyBaseLogger } from 'fastify'
+import { setTimeout as pause } from 'node:timers/promises'
 import { resealSecrets } from './auth/second-factor.ts'
 import { removeOldAttempts } from './db/attempts.ts'
 import { removeOldAuditEvents } from './db/audit.ts'
 import type { Database } from './db/client.ts'
-import { deleteFileDeletions, selectFileDeletions, selectUnreferenced } from './db/files.ts'
+import { claimFileDeletions, deleteFileDeletions } from './db/files.ts'
 import { removeExpiredKeys } from './db/idempotency.ts'
+import { newId } from './db/ids.ts'
+import { takeLease, withLease } from './db/leases.ts'
 import { removeExpiredOneTimeTokens, removeExpiredSessions } from './db/sessions.ts'
 import type { KeyRing } from './domain/key-ring.ts'
+import { attachmentsWithoutFiles, filesWithoutRows } from './inventory.ts'
 import type { Storage } from './storage/storage.ts'
 
 /** Removes what nothing refers to any more: files of deleted attachments, leftovers of crashes, expired rows. */
 export interface Sweeper {
   /** Removes the files of deleted attachments soon, without waiting for the next round. */
   wake(): void
-  /** Resolves when a running round has ended; none begins after. */
+  /** Resolves when what is running has stopped, which it does at its next file; nothing begins after. */
   close(): Promise<void>
 }
 
-interface SweeperDeps {
+/** In milliseconds. */
+export interface SweepTimes {
+  /** From the start of one round to that of the next. */
+  readonly round: number
+  /** A file that is younger may still get its row. */
+  readonly grace: number
+  /** After which a file whose removal failed, or was begun by a process that crashed, is tried again. */
+  readonly retry: number
+  /** After which an instance that crashed in a round keeps the others from theirs no longer. */
+  readonly lease: number
+}
+
+export interface SweeperDeps {
   readonly db: Database
   readonly storage: Storage
   readonly secondFactorKeys: KeyRing
   /** For how long the audit trail is kept. */
   readonly auditDays: number
   readonly log: FastifyBaseLogger
+  /** The usual ones, unless a test has less time. */
+  readonly times?: SweepTimes | undefined
 }
 
 /** The longest time that a request may take to arrive, in milliseconds. */
 export const uploadTimeout = 600_000
 
-/** A file that is younger than this, in milliseconds, may still get its row. */
-const graceTime = 2 * uploadTimeout
+export const sweepTimes: SweepTimes = {
+  round: 3_600_000,
+  grace: 2 * uploadTimeout,
+  retry: 60_000,
+  lease: 30_000,
+}
 
+/** How many files are taken out of the outbox at a time. */
 const batch = 500
-const roundEvery = 3_600_000
 
-/** Starts the sweeper with a full round, and another one every hour. */
-export const startSweeper = ({ log, ...deps }: SweeperDeps): Sweeper => {
-  const { db, storage } = deps
-  let running: Promise<void> = Promise.resolve()
-  let closed = false
+/** How many attachments without a file a round names in the log. */
+const mostReported = 100
 
-  const enqueue = (work: () => Promise<void>): void => {
-    running = runAfter(running, work)
+/**
+ * Starts the sweeper with a full round, and another one every hour. Of all instances on one database one at a time does
+ * a round. The outbox is emptied by all of them, each file by one.
+ */
+export const startSweeper = (deps: SweeperDeps): Sweeper => {
+  const { db, log, times = sweepTimes } = deps
+  const holder = newId()
+  const outbox = startWorker((stop) => removeDeletedFiles(deps, stop), times.retry, log)
+  const rounds = startWorker(
+    async (stop) => {
+      const lease = { name: 'sweep', holder, duration: times.lease }
+      while (!(await takeLease(db, lease))) {
+        await pause(times.lease, undefined, { ref: false, signal: stop })
+      }
+      await withLease(db, lease, stop, (stop) => sweep(deps, stop))
+    },
+    times.round,
+    log,
+  )
+  return {
+    wake: outbox.wake,
+    async close() {
+      await Promise.all([outbox.close(), rounds.close()])
+    },
   }
+}
 
-  const runAfter = async (before: Promise<void>, work: () => Promise<void>): Promise<void> => {
+interface Worker {
+  /** Asks for the work to be done once more, after what is running now. */
+  readonly wake: () => void
+  readonly close: () => Promise<void>
+}
+
+/** Does some work now, every `interval` milliseconds, and when it is woken; never twice at a time. */
+const startWorker = (
+  work: (stop: AbortSignal) => Promise<void>,
+  interval: number,
+  log: FastifyBaseLogger,
+): Worker => {
+  const stop = new AbortController()
+  let running: Promise<void> = Promise.resolve()
+  let isWaiting = false
+
+  const runAfter = async (before: Promise<void>): Promise<void> => {
     await before
-    if (closed) return
+    isWaiting = false
     try {
-      await work()
+      if (!stop.signal.aborted) await work(stop.signal)
     } catch (error) {
-      log.warn({ err: error }, 'The sweeper could not finish; it will try again')
+      if (!stop.signal.aborted) log.warn({ err: error }, 'The sweeper could not finish; it will try again')
     }
   }
 
-  enqueue(() => sweep(deps))
-  const timer = setInterval(() => enqueue(() => sweep(deps)), roundEvery)
+  const wake = (): void => {
+    if (isWaiting) return
+    isWaiting = true
+    running = runAfter(running)
+  }
+
+  wake()
+  const timer = setInterval(wake, interval)
   timer.unref()
 
   return {
-    wake: () => enqueue(() => removeDeletedFiles(db, storage)),
+    wake,
     async close() {
-      closed = true
+      stop.abort()
       clearInterval(timer)
       await running
     },
   }
 }
 
-/** One full round. */
-export const sweep = async ({
-  db,
-  storage,
-  secondFactorKeys,
-  auditDays,
-}: Omit<SweeperDeps, 'log'>): Promise<void> => {
-  await removeDeletedFiles(db, storage)
-  await removeOrphans(db, storage)
-  await storage.removeAbandoned(new Date(Date.now() - graceTime))
-  await removeExpiredSessions(db, {})
-  await removeExpiredKeys(db, {})
-  await removeExpiredOneTimeTokens(db, {})
-  await removeOldAttempts(db, {})
-  await removeOldAuditEvents(db, { days: auditDays })
-  await resealSecrets(db, secondFactorKeys)
+/** One full round. A step that fails does not keep the others. */
+export const sweep = async (
+  deps: SweeperDeps,
+  stop: AbortSignal = new AbortController().signal,
+): Promise<void> => {
+  const { db, storage, secondFactorKeys, auditDays, log, times = sweepTimes } = deps
+  const before = new Date(Date.now() - times.grace)
+  const steps: readonly (() => Promise<unknown>)[] = [
+    () => removeDeletedFiles(deps, stop),
+    () => removeOrphans(deps, before, stop),
+    () => reportLostFiles(deps, stop),
+    () => storage.removeAbandoned(before),
+    () => removeExpiredSessions(db, {}),
+    () => removeExpiredKeys(db, {}),
+    () => removeExpiredOneTimeTokens(db, {}),
+    () => removeOldAttempts(db, {}),
+    () => removeOldAuditEvents(db, { days: auditDays }),
+    () => resealSecrets(db, secondFactorKeys),
+  ]
+  for (const step of steps) {
+    if (stop.aborted) return
+    try {
+      await step()
+    } catch (error) {
+      log.warn({ err: error }, 'The sweeper could not finish a step; the next round will try again')
+    }
+  }
 }
 
 /** Empties the outbox: the file first, so that a crash in between only repeats its removal. */
-const removeDeletedFiles = async (db: Database, storage: Storage): Promise<void> => {
-  for (;;) {
-    const keys = await selectFileDeletions(db, batch)
-    if (keys.length === 0) return
-    for (const key of keys) await storage.remove(key)
-    await deleteFileDeletions(db, keys)
+const removeDeletedFiles = async (deps: SweeperDeps, stop: AbortSignal): Promise<void> => {
+  const { db, times = sweepTimes } = deps
+  for (let keys: readonly string[] | null = null; keys === null || keys.length === batch;) {
+    if (stop.aborted) return
+    keys = await claimFileDeletions(db, { limit: batch, retryAfter: times.retry })
+    const removed = await removeFiles(deps, keys, stop)
+    if (removed.length > 0) await deleteFileDeletions(db, removed)
   }
 }
 
 /** Removes files that never got a row. */
-const removeOrphans = async (db: Database, storage: Storage): Promise<void> => {
-  const youngest = Date.now() - graceTime
-  let keys: string[] = []
-  const removeBatch = async (): Promise<void> => {
-    for (const key of await selectUnreferenced(db, keys)) await storage.remove(key)
-    keys = []
+const removeOrphans = async (deps: SweeperDeps, before: Date, stop: AbortSignal): Promise<void> => {
+  for await (const files of filesWithoutRows(deps.db, deps.storage)) {
+    const old = files.filter(({ modifiedAt }) => modifiedAt < before)
+    await removeFiles(
+      deps,
+      old.map(({ key }) => key),
+      stop,
+    )
+    if (stop.aborted) return
   }
-  for await (const { key, modifiedAt } of storage.list()) {
-    if (modifiedAt.getTime() < youngest) keys.push(key)
-    if (keys.length >= batch) await removeBatch()
+}
+
+/** Says which attachments have lost their file. Their rows stay: they tell what to look for in a backup. */
+const reportLostFiles = async ({ db, storage, log }: SweeperDeps, stop: AbortSignal): Promise<void> => {
+  let lost = 0
+  for await (const ids of attachmentsWithoutFiles(db, storage)) {
+    for (const id of ids.slice(0, mostReported - lost)) {
+      log.warn({ attachment_id: id }, 'An attachment has lost its file')
+    }
+    lost += ids.length
+    if (stop.aborted) return
   }
-  await removeBatch()
+  if (lost > mostReported)
+    log.warn({ lost }, 'More attachments have lost their file; storage:check lists them')
+}
+
+/** Removes files one by one, and answers with the keys of those that are gone: one that fails does not keep the others. */
+const removeFiles = async (
+  { storage, log }: SweeperDeps,
+  keys: readonly string[],
+  stop: AbortSignal,
+): Promise<string[]> => {
+  const removed: string[] = []
+  const failures: unknown[] = []
+  for (const key of keys) {
+    if (stop.aborted) break
+    try {
+      await storage.remove(key)
+      removed.push(key)
+    } catch (error) {
+      failures.push(error)
+    }
+  }
+  if (failures.length > 0) {
+    log.warn(
+      { err: failures[0], failed: failures.length },
+      'Some files could not be removed; they are tried again',
+    )
+  }
+  return removed
 }

@@ -94,8 +94,11 @@ t.test('a second factor outlives the secret that it was enrolled under', async (
   const codeAt = (timestamp: number): string => TOTP.generate({ secret, timestamp })
   await service.expect('confirmSecondFactor', 200, { token, body: { code: codeAt(Date.now()) } })
 
+  const sealOf = async () =>
+    String((await service.deps.db.run('select secret from second_factors', []))[0]?.secret)
+  const before = await sealOf()
   const both = await startInstance([newSecret, oldSecret])
-  // Not before the sweep that every start begins with is over.
+  await eventually('the sweep of its start has sealed it anew', async () => (await sealOf()) !== before)
   await both.stop()
   const rotated = await startInstance([newSecret])
   t.teardown(() => rotated.stop())

@@ -1,12 +1,13 @@
 import { request } from 'node:http'
 import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { readFile, rm } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
 import { eventually } from './fixture/eventually.ts'
 import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
-import { createClient } from './fixture/service.ts'
+import { createClient, fileForm } from './fixture/service.ts'
+import { filesBelow } from './fixture/storage.ts'
 import { createClient as createSqlClient } from '../src/db/connection.ts'
 import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
 
@@ -87,6 +88,24 @@ t.test('a signal that comes twice at once, as npm passes on Ctrl-C, is one clean
   t.match(service.output(), /stopped$/)
 })
 
+t.test('a file that the storage has lost is in the log', async (t) => {
+  const environment = await environmentFor(t)
+  const service = await startProcess(t, environment)
+  const client = createClient(service.url)
+  const { token } = await client.register('ada')
+  const { body: task } = await client.expect('createTask', 201, { token, body: { title: 'With a file' } })
+  const { body: attachment } = await client.expect('addTaskAttachment', 201, {
+    token,
+    params: { task_id: task.id },
+    body: fileForm('content'),
+  })
+  const [file = ''] = await filesBelow(join(environment.DATA_DIR, 'attachments'))
+  await rm(file)
+  await client.expect('downloadAttachment', 410, { token, params: { attach_id: attachment.id } })
+  t.equal(await service.end('SIGTERM'), 0)
+  t.match(service.output(), basename(file), 'by its key')
+})
+
 t.test('bad configuration stops the start and says what would be right', async (t) => {
   const { code, output } = await runProcess({ PORT: 'eighty', JWT_SECRET: 'short-secret' })
   t.equal(code, 1)
@@ -98,7 +117,7 @@ t.test('bad configuration stops the start and says what would be right', async (
 t.test('a database that is not there is waited for', async (t) => {
   const url = 'postgres://nobody:hidden@127.0.0.1:1/none'
   const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url, LOG_LEVEL: 'info' }
-  const service = await startProcess(t, environment, 'listening')
+  const service = await startProcess(t, environment, { until: 'listening' })
   const { call, expect } = createClient(service.url)
   await expect('getLiveness', 200)
   await expect('getReadiness', 503)

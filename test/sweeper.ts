@@ -1,11 +1,15 @@
-import { mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, rename, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { diskStorage } from '../src/storage/disk.ts'
 import { deriveKeys } from '../src/auth/keys.ts'
-import { sweep, uploadTimeout } from '../src/sweeper.ts'
+import { newId } from '../src/db/ids.ts'
+import { takeLease, withLease } from '../src/db/leases.ts'
+import { FileMissing, type Storage, StorageUnavailable } from '../src/storage/storage.ts'
+import { startSweeper, sweep, sweepTimes, uploadTimeout } from '../src/sweeper.ts'
+import { eventually } from './fixture/eventually.ts'
 import { blackPng } from './fixture/images.ts'
 import { fileForm, startService } from './fixture/service.ts'
 
@@ -13,7 +17,8 @@ const folder = await mkdtemp(join(tmpdir(), 'taskwright-sweep-'))
 const storage = await diskStorage(folder)
 const service = await startService(t, { storage })
 const { db, secrets } = service.deps
-const round = { db, storage, secondFactorKeys: deriveKeys(secrets, 'second-factor'), auditDays: 365 }
+const { log } = service.app
+const round = { db, storage, secondFactorKeys: deriveKeys(secrets, 'second-factor'), auditDays: 365, log }
 const { token } = await service.register('ada')
 t.teardown(() => rm(folder, { recursive: true, force: true }))
 
@@ -93,4 +98,195 @@ t.test('sessions end when they are over', async (t) => {
   await sweep(round)
   t.same(await db.run(left, [eve.id]), [], 'showing a token that was idle for too long ends its session')
   t.same(await db.run(left, [mallory.id]), [])
+})
+
+/** A task with as many files, whose keys and attachments are given in one order. */
+const newFiles = async (count: number) => {
+  const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'with files' } })
+  const attachments: string[] = []
+  for (let index = 0; index < count; index += 1) {
+    const upload = { token, params: { task_id: task.id }, body: fileForm(`file ${index}`) }
+    attachments.push((await service.expect('addTaskAttachment', 201, upload)).body.id)
+  }
+  const rows = await db.run('select storage_key from attachments where task_id = $1 order by id', [task.id])
+  return { task, attachments, keys: rows.map((row) => String(row.storage_key)) }
+}
+
+const putOrphans = async (count: number): Promise<string[]> => {
+  const keys: string[] = []
+  for (let index = 0; index < count; index += 1) {
+    const { key } = await storage.put(Readable.from([Buffer.from('orphan')]), { maxBytes: 10 })
+    await age(pathOf(key))
+    keys.push(key)
+  }
+  return keys
+}
+
+/** The storage, with some of its functions replaced, and a sweeper of its own that ends with the test. */
+const startBeside = (t: Test, replaced: Partial<Storage>, times: Partial<typeof sweepTimes> = {}) => {
+  const deps = { ...round, storage: { ...storage, ...replaced }, times: { ...sweepTimes, ...times } }
+  const sweeper = startSweeper(deps)
+  t.teardown(() => sweeper.close())
+  return sweeper
+}
+
+/** Takes down what is removed. */
+const recorder = (removed: string[]): Partial<Storage> => ({
+  remove: async (key) => {
+    removed.push(key)
+    await storage.remove(key)
+  },
+})
+
+const isIdle = async (): Promise<boolean> =>
+  (await db.run('select from leases union all select from file_deletions', [])).length === 0
+
+t.test('sweepers that race remove each file once', async (t) => {
+  await eventually('the first round is over', isIdle)
+  const kept = await stored()
+  const { task, keys } = await newFiles(20)
+  const orphans = await putOrphans(20)
+  // Past the service, whose own sweeper would be woken.
+  await db.run('delete from tasks where id = $1', [task.id])
+  const removed: string[] = []
+  for (let index = 0; index < 4; index += 1) startBeside(t, recorder(removed), { lease: 50 })
+  await eventually('all is removed', async () => removed.length >= 40 && (await isIdle()))
+  t.same(removed.toSorted(), [...keys, ...orphans].toSorted())
+  t.same((await stored()).toSorted(), kept.toSorted())
+})
+
+t.test('one instance at a time does a round, for as long as it lives', async (t) => {
+  const lease = { name: 'sweep', duration: 300 }
+  const expiry = async (): Promise<unknown> =>
+    (await db.run('select expires_at::text from leases', []))[0]?.expires_at
+  const [key = ''] = await putOrphans(1)
+  const alive = Promise.withResolvers<void>()
+  t.ok(await takeLease(db, { ...lease, holder: newId() }))
+
+  const crashed = await expiry()
+  const listing = Promise.withResolvers<void>()
+  const first = startBeside(
+    t,
+    {
+      async *list() {
+        listing.resolve()
+        await alive.promise
+        yield* storage.list()
+      },
+    },
+    { lease: lease.duration },
+  )
+  await listing.promise
+  const begun = await expiry()
+  t.ok(String(begun) > String(crashed), 'it begins when the lease of one that crashed has expired')
+
+  let isListed = false
+  startBeside(t, { list: () => ((isListed = true), storage.list()) }, { lease: lease.duration })
+  const renewedTo = async (after: unknown): Promise<unknown> => {
+    await eventually('it is renewed', async () => (await expiry()) !== after)
+    return expiry()
+  }
+  let renewed = begun
+  // Each time by a third of its duration: after four of them it would have expired.
+  for (let times = 0; times < 5; times += 1) renewed = await renewedTo(renewed)
+  t.notOk(isListed, 'another one waits')
+  t.ok((await stored()).includes(key))
+
+  alive.resolve()
+  await eventually('the orphan is removed', async () => !(await stored()).includes(key))
+  await eventually('then it is the turn of the other', async () => isListed)
+  await first.close()
+})
+
+t.test('who has lost the lease stops, and leaves it to who has it', async (t) => {
+  await eventually('nobody has it', isIdle)
+  const lease = { name: 'sweep', holder: newId(), duration: 90 }
+  const other = { ...lease, holder: newId() }
+  t.ok(await takeLease(db, lease))
+  t.notOk(await takeLease(db, other))
+  await withLease(db, lease, new AbortController().signal, async (stop) => {
+    const stopped = new Promise((resolve) => stop.addEventListener('abort', resolve))
+    await db.run('update leases set holder = $1', [other.holder])
+    await stopped
+  })
+  t.same(await db.run('select holder::text from leases', []), [{ holder: other.holder }])
+  await db.run('delete from leases', [])
+})
+
+t.test('a file that cannot be removed does not keep the others', async (t) => {
+  await eventually('the sweepers before are done', isIdle)
+  const { task, keys } = await newFiles(3)
+  const orphans = await putOrphans(3)
+  const stuck = new Set([keys[0] ?? '', orphans[0] ?? ''])
+  const remove: Storage['remove'] = async (key) => {
+    if (stuck.has(key)) throw new StorageUnavailable()
+    await storage.remove(key)
+  }
+  await db.run('delete from tasks where id = $1', [task.id])
+  const { lines, log } = recordLog()
+  await sweep({ ...round, storage: { ...storage, remove }, log })
+  const left = async (): Promise<string[]> =>
+    (await stored()).filter((key) => [...keys, ...orphans].includes(key))
+  t.same(new Set(await left()), stuck)
+  t.equal(lines.length, 2, 'it is said, once for the outbox and once for the orphans')
+
+  await sweep({ ...round, storage: { ...storage, remove }, log })
+  t.equal(lines.length, 3, 'one of the outbox is not tried again at once')
+  stuck.clear()
+  await db.run('update file_deletions set due_at = now()', [])
+  await sweep(round)
+  t.same(await left(), [])
+  t.ok(await isIdle())
+})
+
+/** A log that keeps the warnings. */
+const recordLog = () => {
+  const lines: object[] = []
+  const recording = log.child({})
+  recording.warn = (line: object) => void lines.push(line)
+  return { lines, log: recording }
+}
+
+t.test('a step that fails does not keep the others', async (t) => {
+  const [key = ''] = await putOrphans(1)
+  await db.run(`update idempotency_keys set created_at = now() - interval '25 hours'`, [])
+  const { lines, log } = recordLog()
+  const fail = (): never => {
+    throw new StorageUnavailable()
+  }
+  await sweep({ ...round, storage: { ...storage, list: fail, removeAbandoned: fail, missing: fail }, log })
+  t.equal(lines.length, 3)
+  t.same(await db.run('select from idempotency_keys', []), [], 'what the database does is done')
+  await sweep(round)
+  t.notOk((await stored()).includes(key))
+})
+
+t.test('an attachment that has lost its file is reported, and kept', async (t) => {
+  const { attachments, keys } = await newFiles(3)
+  await storage.remove(keys[1] ?? '')
+  const { lines, log } = recordLog()
+  await sweep({ ...round, log })
+  t.same(lines, [{ attachment_id: attachments[1] }], 'by its id, and no other')
+  await sweep({ ...round, log })
+  t.equal(lines.length, 2, 'once a round')
+  const params = { attach_id: attachments[1] ?? '' }
+  await t.rejects(storage.open(keys[1] ?? ''), FileMissing)
+  await service.expect('deleteAttachment', 204, { token, params })
+  await sweep({ ...round, log })
+  t.equal(lines.length, 2, 'no longer when it is deleted')
+})
+
+t.test('a storage whose folder is gone has not lost its files one by one', async (t) => {
+  const { keys } = await newFiles(1)
+  const [key = ''] = keys
+  const away = `${folder}-away`
+  await rename(folder, away)
+  t.teardown(() => rename(away, folder))
+  await t.rejects(storage.missing([key]), StorageUnavailable)
+  const { lines, log } = recordLog()
+  await sweep({ ...round, log })
+  t.same(
+    lines.filter((line) => 'attachment_id' in line),
+    [],
+  )
 })

@@ -309,9 +309,23 @@ export const thumbnails = pgTable(
 )
 
 /** The outbox: files whose row is gone and whose bytes are to follow. Triggers on the tables that name files fill it. */
-export const fileDeletions = pgTable('file_deletions', {
-  storage_key: text('storage_key').primaryKey(),
-  created_at: createdAt(),
+export const fileDeletions = pgTable(
+  'file_deletions',
+  {
+    storage_key: text('storage_key').primaryKey(),
+    created_at: createdAt(),
+    /** Whoever removes the file puts this off first. In microseconds: rounded up it would not be due at once. */
+    due_at: timestamp('due_at', { withTimezone: true }).notNull().defaultNow(),
+  },
+  (t) => [index('file_deletions_due').on(t.due_at)],
+)
+
+/** Work that one instance does at a time. Rows, since advisory locks do not exclude on the embedded database. */
+export const leases = pgTable('leases', {
+  name: text('name').primaryKey(),
+  holder: uuid('holder').notNull(),
+  /** A holder that lives puts this off again and again; one that crashed does not. */
+  expires_at: instant('expires_at').notNull(),
 })
 
 /** What a creation answered, written in the same statement as what it created. */

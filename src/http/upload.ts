@@ -14,6 +14,11 @@ export interface FileDescription {
   readonly contentType: string
 }
 
+/** What a file turned out to hash to, in lower-case hexadecimal. */
+interface Digested {
+  readonly sha256: string
+}
+
 /** A form that carries one file, not read yet. */
 export interface FileForm {
   /** Bytes that the file has at least, by the length of the request; 0 when that is not told. */
@@ -24,7 +29,7 @@ export interface FileForm {
    *
    * @throws Problem when the form is not as the contract describes it
    */
-  receive<Stored extends { readonly sha256: string }>(
+  receive<Stored extends Digested>(
     store: (content: Readable) => Promise<Stored>,
     discard: (stored: Stored) => Promise<void>,
   ): Promise<FileDescription & { readonly stored: Stored }>
@@ -45,42 +50,51 @@ const mediaType = /^[\w!#$&^.+-]{1,127}\/[\w!#$&^.+-]{1,127}$/
  * @throws Problem when its Content-Digest cannot be read
  */
 export const readFileForm = (request: FastifyRequest, maxBytes: number): FileForm => {
-  const contentDigests = readContentDigest(request)
+  const digests = readContentDigest(request)
   return {
     leastSize: Math.max(0, Number(request.headers['content-length'] ?? 0) - largestFormOverhead),
+    receive: (store, discard) => receiveFile(request, { maxBytes, digests, store, discard }),
+  }
+}
 
-    async receive<Stored extends { readonly sha256: string }>(
-      store: (content: Readable) => Promise<Stored>,
-      discard: (stored: Stored) => Promise<void>,
-    ) {
-      let received: (FileDescription & { readonly stored: Stored }) | null = null
-      let sha256: string | null = null
-      try {
-        const checkContent = hashContent(request, contentDigests)
-        // One byte more than is taken, so that the storage sees it and refuses, instead of a file cut short.
-        const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
-        for await (const part of request.parts({ limits })) {
-          if (part.fieldname === 'sha256') {
-            if (sha256 !== null) throw problems.invalidField('/sha256', 'must be there once')
-            sha256 = readSha256(part)
-          } else {
-            const file = expectFile(part)
-            if (received !== null) throw problems.invalidField('/file', 'must be there once')
-            received = { ...describeFile(file), stored: await store(file.file) }
-          }
-        }
-        if (received === null) throw problems.invalidField('/file', 'is required')
-        if (sha256 !== null && sha256 !== received.stored.sha256) throw problems.digestMismatch('/sha256')
-        await checkContent()
-        return received
-      } catch (error) {
-        drainBriefly(request)
-        if (received !== null) await discard(received.stored)
-        throw isForeseen(error)
-          ? error
-          : problems.invalidRequest('The form ends early or is not multipart/form-data.')
+interface Reception<Stored> {
+  readonly maxBytes: number
+  /** Of the whole form. */
+  readonly digests: readonly Digest[]
+  readonly store: (content: Readable) => Promise<Stored>
+  readonly discard: (stored: Stored) => Promise<void>
+}
+
+const receiveFile = async <Stored extends Digested>(
+  request: FastifyRequest,
+  { maxBytes, digests, store, discard }: Reception<Stored>,
+): Promise<FileDescription & { readonly stored: Stored }> => {
+  let received: (FileDescription & { readonly stored: Stored }) | null = null
+  let sha256: string | null = null
+  try {
+    const checkContent = hashContent(request, digests)
+    // One byte more than is taken, so that the storage sees it and refuses, instead of a file cut short.
+    const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
+    for await (const part of request.parts({ limits })) {
+      if (part.fieldname === 'sha256') {
+        if (sha256 !== null) throw problems.invalidField('/sha256', 'must be there once')
+        sha256 = readSha256(part)
+      } else {
+        const file = expectFile(part)
+        if (received !== null) throw problems.invalidField('/file', 'must be there once')
+        received = { ...describeFile(file), stored: await store(file.file) }
       }
-    },
+    }
+    if (received === null) throw problems.invalidField('/file', 'is required')
+    if (sha256 !== null && sha256 !== received.stored.sha256) throw problems.digestMismatch('/sha256')
+    await checkContent()
+    return received
+  } catch (error) {
+    drainBriefly(request)
+    if (received !== null) await discard(received.stored)
+    throw isForeseen(error)
+      ? error
+      : problems.invalidRequest('The form ends early or is not multipart/form-data.')
   }
 }
 
@@ -91,7 +105,7 @@ const readContentDigest = ({ headers }: FastifyRequest): readonly Digest[] => {
   if (digests === null) {
     throw problems.invalidField(
       '/Content-Digest',
-      'must have a digest of the form sha-256=:base64: or sha-512',
+      'must have sha-256=:...: or sha-512=:...: with base64 in it',
     )
   }
   return digests

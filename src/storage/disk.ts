@@ -3,6 +3,7 @@ import { lstat, mkdir, open, opendir, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { expectKey, isKey, newKey } from './keys.ts'
+import { removeOld } from './remove-old.ts'
 import { destroy, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { Storage, StoredFile } from './storage.ts'
@@ -58,15 +59,24 @@ export async function diskStorage(folder: string): Promise<Storage> {
       }
     },
 
-    async removeAbandoned(before) {
-      let removed = 0
-      for await (const { name, modifiedAt } of filesIn(incoming)) {
-        if (modifiedAt >= before) continue
-        await onDisk(() => rm(join(incoming, name), { force: true }))
-        removed += 1
+    async missing(keys) {
+      const missing: string[] = []
+      for (const key of keys) {
+        const path = pathOf(root, key)
+        if (!(await onDisk(() => isStored(path)))) missing.push(key)
       }
-      return removed
+      return missing
     },
+
+    async *listUnfinished() {
+      for await (const { name, modifiedAt } of filesIn(incoming)) yield { key: name, modifiedAt }
+    },
+
+    removeAbandoned: (before) =>
+      removeOld(filesIn(incoming), before, async ({ name }) => {
+        await onDisk(() => rm(join(incoming, name), { force: true }))
+        return true
+      }),
 
     async check() {
       const probe = join(incoming, newKey())
@@ -171,6 +181,13 @@ async function* filesIn(folder: string): AsyncGenerator<{ name: string; modified
   } finally {
     await entries.close()
   }
+}
+
+/** Fails when there is no folder for it, which says nothing about the file. */
+async function isStored(path: string): Promise<boolean> {
+  if ((await modificationTime(path)) !== null) return true
+  await lstat(dirname(path))
+  return false
 }
 
 /** Null for what is not a file, or was removed after its folder was read. */

@@ -19,9 +19,10 @@ import { createHash } from 'node:crypto'
 import { PassThrough, pipeline, Readable } from 'node:stream'
 import type { S3Location } from '../config.ts'
 import { expectKey, isKey, newKey } from './keys.ts'
+import { removeOld } from './remove-old.ts'
 import { destroy, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
-import type { Storage, StoredFile } from './storage.ts'
+import type { ListedFile, Storage, StoredFile } from './storage.ts'
 
 /** How long the server may take, in milliseconds. What is not said to be of one attempt includes all of them. */
 export interface S3Limits {
@@ -147,6 +148,35 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     }
   }
 
+  /** The objects below the prefix, or those of them that come after a name, in the order of their names. */
+  async function* objects(after?: string): AsyncGenerator<{ name: string; modifiedAt: Date }> {
+    const StartAfter = after && `${prefix}${after}`
+    let ContinuationToken: string | undefined
+    do {
+      const list = new ListObjectsV2Command({ Bucket, Prefix: prefix, StartAfter, ContinuationToken })
+      const page = await ask(limits.answer, (options) => client.send(list, options))
+      for (const { Key = '', LastModified } of page.Contents ?? []) {
+        if (LastModified !== undefined) yield { name: Key.slice(prefix.length), modifiedAt: LastModified }
+      }
+      ContinuationToken = page.NextContinuationToken
+    } while (ContinuationToken !== undefined)
+  }
+
+  async function* uploads(): AsyncGenerator<ListedFile & { uploadId: string | undefined }> {
+    let markers: { readonly KeyMarker?: string | undefined; readonly UploadIdMarker?: string | undefined } =
+      {}
+    for (let isTruncated = true; isTruncated;) {
+      const list = new ListMultipartUploadsCommand({ Bucket, Prefix: prefix, ...markers })
+      const page = await ask(limits.answer, (options) => client.send(list, options))
+      for (const { Key = '', UploadId, Initiated } of page.Uploads ?? []) {
+        const key = Key.slice(prefix.length)
+        if (isKey(key) && Initiated !== undefined) yield { key, modifiedAt: Initiated, uploadId: UploadId }
+      }
+      markers = { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker }
+      isTruncated = page.IsTruncated === true
+    }
+  }
+
   return {
     async put(source, { maxBytes }) {
       const key = newKey()
@@ -172,35 +202,30 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     },
 
     async *list() {
-      let ContinuationToken: string | undefined
-      do {
-        const list = new ListObjectsV2Command({ Bucket, Prefix: prefix, ContinuationToken })
-        const page = await ask(limits.answer, (options) => client.send(list, options))
-        for (const { Key = '', LastModified } of page.Contents ?? []) {
-          const key = Key.slice(prefix.length)
-          if (isKey(key) && LastModified !== undefined) yield { key, modifiedAt: LastModified }
-        }
-        ContinuationToken = page.NextContinuationToken
-      } while (ContinuationToken !== undefined)
+      for await (const { name, modifiedAt } of objects()) if (isKey(name)) yield { key: name, modifiedAt }
     },
 
-    async removeAbandoned(before) {
-      let removed = 0
-      let markers: { readonly KeyMarker?: string | undefined; readonly UploadIdMarker?: string | undefined } =
-        {}
-      for (let isTruncated = true; isTruncated;) {
-        const list = new ListMultipartUploadsCommand({ Bucket, Prefix: prefix, ...markers })
-        const page = await ask(limits.answer, (options) => client.send(list, options))
-        for (const { Key = '', UploadId, Initiated } of page.Uploads ?? []) {
-          const key = Key.slice(prefix.length)
-          if (!isKey(key) || Initiated === undefined || Initiated >= before) continue
-          if (await abortIfThere(() => abortUpload(objectOf(key), UploadId))) removed += 1
-        }
-        markers = { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker }
-        isTruncated = page.IsTruncated === true
+    // Lists are in the order of their names: for keys that are neighbours this asks for little more than them.
+    async missing(keys) {
+      const [first, ...others] = keys.map(expectKey).toSorted()
+      if (first === undefined) return []
+      const last = others.at(-1) ?? first
+      const missing = new Set(keys)
+      for await (const { name } of objects(first.slice(0, -1))) {
+        missing.delete(name)
+        if (name >= last) break
       }
-      return removed
+      return [...missing]
     },
+
+    async *listUnfinished() {
+      for await (const { key, modifiedAt } of uploads()) yield { key, modifiedAt }
+    },
+
+    removeAbandoned: (before) =>
+      removeOld(uploads(), before, ({ key, uploadId }) =>
+        abortIfThere(() => abortUpload(objectOf(key), uploadId)),
+      ),
 
     async check() {
       await ask(limits.check, (options) => client.send(new HeadBucketCommand({ Bucket }), options))

@@ -13,6 +13,9 @@ export type StoredFile = {
 /** The first and the last byte to read, both inclusive and counted from 0. */
 export type ByteRange = { start: number; end: number }
 
+/** A file, or what is there of one, as a list shows it. */
+export type ListedFile = { key: string; modifiedAt: Date }
+
 /** Where the bytes of attachments are kept. What every backend promises is written here, once. */
 export type Storage = {
   /**
@@ -49,11 +52,26 @@ export type Storage = {
    *
    * @throws StorageUnavailable when the backend fails
    */
-  list(): AsyncIterable<{ key: string; modifiedAt: Date }>
+  list(): AsyncIterable<ListedFile>
+
+  /**
+   * Those of the keys that no file has. Cheapest when the keys are neighbours in their order.
+   *
+   * @throws StorageUnavailable when the backend fails
+   * @throws TypeError when one of the keys is not one that this backend makes
+   */
+  missing(keys: readonly string[]): Promise<string[]>
+
+  /**
+   * Every unfinished file, be its upload running or interrupted, in no particular order.
+   *
+   * @throws StorageUnavailable when the backend fails
+   */
+  listUnfinished(): AsyncIterable<ListedFile>
 
   /**
    * Removes what interrupted uploads have left behind: temporary files last written to before `before`.
-   * Resolves to how many there were.
+   * Resolves to how many there were. One that cannot be removed does not keep the others.
    *
    * @throws StorageUnavailable when the backend fails
    */

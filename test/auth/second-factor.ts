@@ -12,6 +12,7 @@ const newSecret = Buffer.from('the secret that comes in its place')
 
 const service = await startService(t, { secrets: [oldSecret] })
 const { db, storage } = service.deps
+const { log } = service.app
 const { registerGuarded } = secondFactorActions(service)
 
 type Instance = Pick<Service, 'call' | 'expect' | 'register' | 'deps'>
@@ -29,7 +30,7 @@ const actionsOf = (instance: Instance) => ({
 })
 
 const reseal = (...secrets: Secrets): Promise<void> =>
-  sweep({ db, storage, secondFactorKeys: deriveKeys(secrets, 'second-factor'), auditDays: 365 })
+  sweep({ db, storage, secondFactorKeys: deriveKeys(secrets, 'second-factor'), auditDays: 365, log })
 
 const sealsOf = async (): Promise<readonly string[]> =>
   (await db.run(`select encode(secret, 'hex') as seal from second_factors order by user_id`, [])).map(
@@ -94,7 +95,7 @@ t.test('a secret that was replaced while it was sealed anew stays replaced', asy
     },
   }
   const secondFactorKeys = deriveKeys([newSecret, oldSecret], 'second-factor')
-  await sweep({ db: interrupted, storage, secondFactorKeys, auditDays: 365 })
+  await sweep({ db: interrupted, storage, secondFactorKeys, auditDays: 365, log })
   t.not(secret, '')
   await service.expect('confirmSecondFactor', 200, {
     token: ada.token,

@@ -366,7 +366,7 @@ t.test('listAuditEvents', async (t) => {
     await age(expired, 30)
     await age(old, 29)
     const secondFactorKeys = deriveKeys(secrets, 'second-factor')
-    await sweep({ db, storage, secondFactorKeys, auditDays: 30 })
+    await sweep({ db, storage, secondFactorKeys, auditDays: 30, log: service.app.log })
     t.strictSame((await idsOf({ limit: 200 })).toSorted(), before.filter((id) => id !== expired).toSorted())
   })
 })

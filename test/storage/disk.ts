@@ -49,6 +49,23 @@ t.test('abandoned temporary files are removed, current ones and stored ones are 
   t.same(listed.map((file) => file.key).toSorted(), [stored.key, key].toSorted())
 })
 
+t.test('a temporary file that cannot be removed does not keep the others', async (t) => {
+  const { folder } = await diskTestStorage(t)
+  const names = ['1', '2', '3'].map((digit) => `0190c2a0-0000-7000-8000-00000000000${digit}`)
+  for (const name of names) {
+    await fs.writeFile(join(folder, 'incoming', name), 'abandoned')
+    await fs.utimes(join(folder, 'incoming', name), new Date(0), new Date(0))
+  }
+  const [stuck = ''] = names
+  const rm: typeof fs.rm = async (path, options) => {
+    if (String(path).endsWith(stuck)) throw failure('EACCES')
+    await fs.rm(path, options)
+  }
+  const storage = await storageWith(t, folder, { rm })
+  await t.rejects(storage.removeAbandoned(new Date()), StorageUnavailable, 'it is said')
+  t.same(await fs.readdir(join(folder, 'incoming')), [stuck])
+})
+
 t.test('a folder that is gone makes the storage unavailable, not empty', async (t) => {
   const { folder, storage } = await diskTestStorage(t)
   const { key } = await storage.put(chunks(Buffer.from('x')), { maxBytes })
@@ -61,6 +78,8 @@ t.test('a folder that is gone makes the storage unavailable, not empty', async (
   await t.rejects(storage.check(), StorageUnavailable)
   await t.rejects(storage.open(key), StorageUnavailable)
   await t.rejects(Array.fromAsync(storage.list()), StorageUnavailable)
+  await t.rejects(storage.missing([key]), StorageUnavailable)
+  await t.rejects(Array.fromAsync(storage.listUnfinished()), StorageUnavailable)
   await t.rejects(storage.removeAbandoned(new Date()), StorageUnavailable)
   await t.rejects(diskStorage(folder), StorageUnavailable)
 })

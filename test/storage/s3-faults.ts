@@ -117,6 +117,7 @@ t.test('a server that answers only what the test says', async (t) => {
       ['open', limits.answer, () => storage.open(key)],
       ['remove', limits.answer, () => storage.remove(key)],
       ['list', limits.answer, () => Array.fromAsync(storage.list())],
+      ['missing', limits.answer, () => storage.missing([key])],
       ['removeAbandoned', limits.answer, () => storage.removeAbandoned(new Date())],
       ['put', 2 * limits.answer, () => storage.put(chunks(small), { maxBytes })],
       ['put a large file', 2 * limits.answer, () => storage.put(chunks(large), { maxBytes })],

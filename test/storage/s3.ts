@@ -70,6 +70,8 @@ t.test('a bucket', { skip: noS3 }, async (t) => {
     await t.rejects(storage.check(), StorageUnavailable)
     await t.rejects(storage.open(key), StorageUnavailable)
     await t.rejects(Array.fromAsync(storage.list()), StorageUnavailable)
+    await t.rejects(storage.missing([key]), StorageUnavailable)
+    await t.rejects(Array.fromAsync(storage.listUnfinished()), StorageUnavailable)
     await t.rejects(storage.removeAbandoned(new Date()), StorageUnavailable)
   })
 })

@@ -89,11 +89,12 @@ public final class Main {
     var file = File.createTempFile("random-", ".bin");
     file.deleteOnExit();
     Files.write(file.toPath(), sent);
-    var attachment = attachments.addTaskAttachment(task.getId(), file);
-    var received = Files.readAllBytes(attachments.downloadAttachment(attachment.getId(), null, null, null).toPath());
+    var attachment = attachments.addTaskAttachment(task.getId(), file, null, null, sha256(sent));
+    var download = attachments.downloadAttachment(attachment.getId(), null, null, null, null, null);
+    var received = Files.readAllBytes(download.toPath());
     equal("file name", attachment.getFileName(), file.getName());
     equal("same bytes", Arrays.equals(received, sent), true);
-    equal("sha256", sha256(received), attachment.getSha256());
+    equal("sha256", attachment.getSha256(), sha256(sent));
     ok("file");
 
     var created = new HashMap<UUID, Integer>(Map.of(task.getId(), 1));

@@ -1,0 +1,129 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Config, readConfig } from '../src/config.ts'
+import { type Database, openDatabase } from '../src/db/client.ts'
+import type { ConnectionOptions } from '../src/db/connection.ts'
+import { FolderInUse, startEmbedded } from '../src/db/embedded.ts'
+import { countFileDeletions } from '../src/db/files.ts'
+import { attachmentsWithoutFiles, filesWithoutRows } from '../src/inventory.ts'
+import { filesFolder, openStorage } from '../src/storage/open.ts'
+import type { Storage } from '../src/storage/storage.ts'
+import { sweepTimes } from '../src/sweeper.ts'
+import { runToEnd, type Teardown } from './run-to-end.ts'
+
+/**
+ * Compares the rows of attachments with the files of the storage, as the service is configured, and changes nothing:
+ *
+ *     npm run storage:check
+ *
+ * Exits with 0 when all is well, with 1 when an attachment has lost its file or something is left over that the sweeper
+ * should have removed, and with 2 when it could not look.
+ */
+
+const deadline = 24 * 3_600_000
+
+/** How old what is left over may get before something is wrong: as long as the sweeper leaves it alone. */
+const graceSeconds = sweepTimes.grace / 1_000
+
+const secondsSince = (time: Date): number => Math.max(0, Math.floor((Date.now() - time.getTime()) / 1_000))
+
+const ageText = (seconds: number): string => {
+  if (seconds < 120) return `${seconds} s`
+  return seconds < 7_200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3_600)} h`
+}
+
+/** Says what was found of one kind, and how much of it is wrong. */
+const summarize = (what: string, found: number, wrong: number): number => {
+  console.log(`${what}: ${found}${found > wrong ? ` (${found - wrong} of them may be all right)` : ''}`)
+  return wrong
+}
+
+const checkRows = async (db: Database, storage: Storage): Promise<number> => {
+  let lost = 0
+  for await (const ids of attachmentsWithoutFiles(db, storage)) {
+    for (const id of ids) console.log(`  attachment ${id}: its file is missing; its download answers 410`)
+    lost += ids.length
+  }
+  return summarize('attachments without their file', lost, lost)
+}
+
+const checkFiles = async (db: Database, storage: Storage): Promise<number> => {
+  let [found, wrong] = [0, 0]
+  for await (const files of filesWithoutRows(db, storage)) {
+    for (const { key, modifiedAt } of files) {
+      const age = secondsSince(modifiedAt)
+      const isOld = age > graceSeconds
+      found += 1
+      if (isOld) wrong += 1
+      const fate = isOld ? 'the sweeper will remove it' : 'its upload may be running'
+      console.log(`  file ${key}: no attachment has it, ${ageText(age)} old; ${fate}`)
+    }
+  }
+  return summarize('files without an attachment', found, wrong)
+}
+
+const checkUnfinished = async (storage: Storage): Promise<number> => {
+  let [found, wrong] = [0, 0]
+  for await (const { key, modifiedAt } of storage.listUnfinished()) {
+    const age = secondsSince(modifiedAt)
+    const isOld = age > graceSeconds
+    found += 1
+    if (isOld) wrong += 1
+    const fate = isOld ? 'abandoned; the sweeper will remove it' : 'its upload may be running'
+    console.log(`  unfinished file ${key}: last written to ${ageText(age)} ago; ${fate}`)
+  }
+  return summarize('unfinished files', found, wrong)
+}
+
+const checkOutbox = async (db: Database): Promise<number> => {
+  const { count, seconds } = await countFileDeletions(db)
+  if (count > 0)
+    console.log(`  the first of them has waited for ${ageText(seconds)}; the sweeper will remove it`)
+  return summarize('files of deleted attachments', count, seconds > graceSeconds ? count : 0)
+}
+
+/** The configured database, which has to be there already. */
+const openConnection = async (t: Teardown, { databaseUrl, dataDir }: Config): Promise<ConnectionOptions> => {
+  if (databaseUrl !== null) return { kind: 'server', url: databaseUrl }
+  if (!existsSync(join(dataDir, 'postgres'))) throw new Error(`there is no database in DATA_DIR ${dataDir}`)
+  const log = { info: console.error, warn: console.error }
+  const embedded = await startEmbedded({ dataDir, log, onFailure: fail })
+  t.teardown(() => embedded.close())
+  return embedded.connection
+}
+
+const check = async (t: Teardown): Promise<number> => {
+  const config = readConfig()
+  const { storageUrl, databaseUrl, dataDir } = config
+  const folder = filesFolder(config)
+  if (storageUrl === null && !existsSync(folder)) throw new Error(`there is no folder ${folder}`)
+  const db = openDatabase(await openConnection(t, config))
+  t.teardown(() => db.close())
+  const storage = await openStorage(config)
+  t.teardown(() => storage.close())
+  console.log(`rows:  ${databaseUrl === null ? `the embedded database in ${dataDir}` : 'DATABASE_URL'}`)
+  console.log(`files: ${storageUrl === null ? folder : `the bucket ${storageUrl.bucket} of STORAGE_URL`}`)
+  return (
+    (await checkRows(db, storage)) +
+    (await checkFiles(db, storage)) +
+    (await checkUnfinished(storage)) +
+    (await checkOutbox(db))
+  )
+}
+
+const fail = (error: unknown): void => {
+  const advice =
+    error instanceof FolderInUse ? '; stop the service first, or look while it uses DATABASE_URL' : ''
+  console.error(`storage:check: ${error instanceof Error ? error.message : String(error)}${advice}`)
+  process.exitCode = 2
+}
+
+await runToEnd('storage:check', deadline, async (t) => {
+  try {
+    const wrong = await check(t)
+    console.log(wrong === 0 ? 'All is well.' : `Something is wrong: ${wrong}`)
+    process.exitCode = wrong === 0 ? 0 : 1
+  } catch (error) {
+    fail(error)
+  }
+})

@@ -1,0 +1,152 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
+import { startProcess, temporaryFolder } from './fixture/process.ts'
+import { createClient, fileForm } from './fixture/service.ts'
+import { filesBelow, keysIn, noS3, openTestClient, testLocation } from './fixture/storage.ts'
+
+/**
+ * kill -9 at each step of uploads and of a deletion. Each process starts on what the one before left, and every time no
+ * row is without its file, no file without its row, what was answered 201 is there to the byte, and what was answered 204
+ * is gone. `npm run test:s3` does it with a bucket.
+ */
+
+const program = fileURLToPath(new URL('fixture/dying-service.ts', import.meta.url))
+const serverUrl = process.env.DATABASE_URL
+const isOnDisk = noS3 !== false
+
+const small = 1_000
+/** More than one part of an upload to S3. */
+const large = 6_000_000
+
+/** The steps of uploads, and the sizes of as many uploads as can be held at them. The last step makes the attachment. */
+const uploadSteps = isOnDisk
+  ? [
+      'make the file',
+      'write the file',
+      'sync the file',
+      'rename the file',
+      'sync the folder',
+      'insert the row',
+    ]
+  : ['PutObject', 'CreateMultipartUpload', 'UploadPart', 'CompleteMultipartUpload', 'insert the row']
+const uploadSizes = isOnDisk ? uploadSteps.map(() => small) : [small, large, large, large, large]
+
+/** The steps of a deletion. The sweeper does all but the first, one deletion at a time: a process dies at one of them. */
+const deletionSteps = [
+  ['delete the row', 'claim the file'],
+  [isOnDisk ? 'remove the file' : 'DeleteObject'],
+  ['empty the outbox'],
+]
+
+const prepare = async (t: Test) => {
+  const DATA_DIR = await temporaryFolder(t)
+  const environment: Record<string, string> = { DATA_DIR }
+  if (serverUrl === undefined) await copyTemplate(DATA_DIR)
+  else environment.DATABASE_URL = (await createEmptyDatabase(t, serverUrl)).options.url
+  if (isOnDisk) {
+    return {
+      DATA_DIR,
+      environment,
+      countFiles: async () => (await filesBelow(join(DATA_DIR, 'attachments'))).length,
+    }
+  }
+  const location = testLocation()
+  const url = new URL(process.env.TEST_STORAGE_URL ?? '')
+  url.pathname = location.prefix
+  environment.STORAGE_URL = url.href
+  for (const name of ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY'])
+    environment[name] = process.env[name] ?? ''
+  const client = openTestClient(t, location)
+  return { DATA_DIR, environment, countFiles: async () => (await keysIn(client, location)).length }
+}
+
+const digestOf = (content: Uint8Array): string => createHash('sha256').update(content).digest('hex')
+
+t.test('rows and files agree whenever the process is killed', async (t) => {
+  const { DATA_DIR, environment, countFiles } = await prepare(t)
+
+  const start = async (steps: readonly string[]) => {
+    // The lock of a process that is known to be dead; others wait until it has expired.
+    await rm(join(DATA_DIR, 'lock'), { recursive: true, force: true })
+    const service = await startProcess(t, { ...environment, DIE_AFTER: steps.join(',') }, { program })
+    return { ...service, ...createClient(service.url) }
+  }
+  type Running = Awaited<ReturnType<typeof start>>
+
+  /** What was answered: the digests of attachments by their ids. */
+  const acknowledged = new Map<string, string>()
+  const deleted = new Set<string>()
+
+  const upload = async (service: Running, size: number): Promise<string> => {
+    const content = randomBytes(size)
+    const { body } = await service.expect('addTaskAttachment', 201, { ...ofTask, body: fileForm(content) })
+    acknowledged.set(body.id, digestOf(content))
+    return body.id
+  }
+
+  const remove = async (service: Running, id: string): Promise<void> => {
+    acknowledged.delete(id)
+    deleted.add(id)
+    await service.expect('deleteAttachment', 204, { token, params: { attach_id: id } })
+  }
+
+  /** Holds what is there against what was answered, and what was asked of the process that died. */
+  const verify = async (service: Running, count: number): Promise<void> => {
+    const { body } = await service.expect('listTaskAttachments', 200, ofTask)
+    for (const { id, sha256 } of body.items) {
+      const { body } = await service.expect('downloadAttachment', 200, { token, params: { attach_id: id } })
+      const digest = digestOf(body as unknown as Uint8Array)
+      t.equal(digest, acknowledged.get(id) ?? sha256, 'each row has its file')
+    }
+    t.equal(await countFiles(), body.items.length, 'each file has its row')
+    t.equal(body.items.length, count)
+    const ids = body.items.map(({ id }) => id)
+    t.same(
+      [...acknowledged.keys()].filter((id) => !ids.includes(id)),
+      [],
+      'what was acknowledged is there',
+    )
+    t.same(
+      ids.filter((id) => deleted.has(id)),
+      [],
+      'what was deleted is gone',
+    )
+  }
+
+  const first = await start([])
+  const { token } = await first.register('ada')
+  const { body: task } = await first.expect('createTask', 201, { token, body: { title: 'With files' } })
+  const ofTask = { token, params: { task_id: task.id } }
+  const ids = [
+    await upload(first, small),
+    await upload(first, small),
+    await upload(first, small),
+    await upload(first, large),
+  ]
+  await remove(first, ids.pop() ?? '')
+  await first.end('SIGKILL')
+
+  let count = ids.length
+  for (const steps of deletionSteps) {
+    const service = await start([...uploadSteps, ...steps])
+    await verify(service, count)
+    const uploads = [...uploadSizes, small].map((size) => upload(service, size))
+    // Each step holds one of them.
+    await Promise.any(uploads)
+    const removal = remove(service, ids.pop() ?? '')
+    await Promise.allSettled([...uploads, removal])
+    const code = await Promise.race([service.exited, pause(10_000, 'alive', { ref: false })])
+    t.equal(code, null, `killed after ${steps.join(' and ')}`)
+    // One was answered, and the one that was held behind its row may as well have been; one was deleted.
+    count += 2 - 1
+  }
+
+  const last = await start([])
+  await verify(last, count)
+  await last.end('SIGKILL')
+})
