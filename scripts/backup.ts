@@ -19,8 +19,8 @@ import { runToEnd } from './run-to-end.ts'
 
 const deadline = 24 * 3_600_000
 
-/** What a running process leaves, and uploads that were never finished. */
-const leftOut = new Set(['lock', 'postgres.sock', 'postgres.new', join('attachments', 'incoming')])
+/** What a running process leaves. */
+const leftOut = new Set(['lock', 'postgres.sock', 'postgres.new'])
 
 await runToEnd('backup', deadline, async (t) => {
   const [name, ...more] = process.argv.slice(2)

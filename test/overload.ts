@@ -12,9 +12,9 @@ const requestLimit = 3
 const service = await startService(t, {
   db: {
     ...db,
-    async run(text, values) {
+    async run(...parameters) {
       await held?.promise
-      return db.run(text, values)
+      return db.run(...parameters)
     },
   },
   requestLimit,

@@ -97,6 +97,8 @@ t.test('a second factor outlives the secret that it was enrolled under', async (
   const sealOf = async () =>
     String((await service.deps.db.run('select secret from second_factors', []))[0]?.secret)
   const before = await sealOf()
+  const isFree = async () => (await service.deps.db.run('select from leases', [])).length === 0
+  await eventually('the sweeps of the instances before are over', isFree)
   const both = await startInstance([newSecret, oldSecret])
   await eventually('the sweep of its start has sealed it anew', async () => (await sealOf()) !== before)
   await both.stop()

@@ -70,13 +70,13 @@ app.get('/raw/tags', async () => ({
 }))
 app.post<{ Body: { title: string } }>('/raw/tasks', async ({ body }, reply) => {
   const [row] = await sql`
-    insert into tasks (id, title, title_folded, description, status, priority, owner_id)
-    values (gen_random_uuid(), ${body.title}, ${body.title}, '', 'todo', 'none', ${USER_ID}) returning *`
+    insert into tasks (id, title, description, status, priority, owner_id)
+    values (gen_random_uuid(), ${body.title}, '', 'todo', 'none', ${USER_ID}) returning *`
   return reply.code(201).send(row)
 })
 app.patch<ById & { Body: { title: string } }>('/raw/tasks/:id', async ({ params, body }) => {
   const [row] = await sql`
-    update tasks set title = ${body.title}, title_folded = ${body.title} where id = ${params.id} returning *`
+    update tasks set title = ${body.title} where id = ${params.id} returning *`
   return row
 })
 

@@ -1,9 +1,11 @@
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { open, readFile } from 'node:fs/promises'
+import { open, readFile, writeFile } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { isInstalled } from '../commands.ts'
 import type { Teardown } from '../run-to-end.ts'
 
 /** A server under measurement. */
@@ -86,6 +88,21 @@ const firstMatch = async (log: string): Promise<string | null> => {
   }
 }
 
+/**
+ * Keeps this process, and so the load generator and PostgreSQL that it starts, to the second processor; resolves to the
+ * one for servers. Null when there is but one.
+ */
+export const shareProcessors = async (): Promise<number | null> => {
+  if (availableParallelism() < 2 || !(await isInstalled('taskset'))) {
+    console.log('There is no second processor to keep apart: the load takes time from what it measures.')
+    return null
+  }
+  execFileSync('taskset', ['--all-tasks', '--cpu-list', '--pid', '1', String(process.pid)], {
+    stdio: 'ignore',
+  })
+  return 0
+}
+
 /** CPU time that a process has used so far, all of its threads, in milliseconds. */
 export const cpuTime = async (pid: number): Promise<number> => {
   const text = await readFile(`/proc/${pid}/stat`, 'utf8')
@@ -98,7 +115,15 @@ export const cpuTime = async (pid: number): Promise<number> => {
 const clockTicks = 100
 
 /** Resident memory of a process, in bytes. */
-export const residentMemory = async (pid: number): Promise<number> => {
+export const residentMemory = (pid: number): Promise<number> => readStatus(pid, 'VmRSS')
+
+/** The most that `residentMemory` has been since the process began, or since `forgetPeakMemory`. */
+export const peakMemory = (pid: number): Promise<number> => readStatus(pid, 'VmHWM')
+
+/** Has the peak begin again with what it is now (proc_pid_clear_refs(5)). */
+export const forgetPeakMemory = (pid: number): Promise<void> => writeFile(`/proc/${pid}/clear_refs`, '5')
+
+const readStatus = async (pid: number, name: string): Promise<number> => {
   const text = await readFile(`/proc/${pid}/status`, 'utf8')
-  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(text)?.[1] ?? Number.NaN) * 1_024
+  return Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(text)?.[1] ?? Number.NaN) * 1_024
 }

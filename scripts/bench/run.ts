@@ -1,7 +1,6 @@
-import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { availableParallelism, tmpdir } from 'node:os'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -12,7 +11,7 @@ import { isInstalled } from '../commands.ts'
 import { withPostgres } from '../postgres.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
 import { type Load, type Measured, type Pressure, putUnderLoad } from './load.ts'
-import { cpuTime, residentMemory, type Server, startServer } from './processes.ts'
+import { cpuTime, residentMemory, type Server, shareProcessors, startServer } from './processes.ts'
 import { type Scenario, scenarios } from './scenarios.ts'
 import { type Seed, seedDatabase } from './seed.ts'
 
@@ -76,21 +75,6 @@ const main = async (t: Teardown): Promise<void> => {
   await mkdir(join(results, '..'), { recursive: true })
   await writeFile(results, JSON.stringify({ plan, server, embedded }, null, 2))
   console.log(`\nAll of it is in ${results}`)
-}
-
-/**
- * Keeps this process, and so the load generator and PostgreSQL that it starts, to the second processor; resolves to the
- * one for servers. Null when there is but one.
- */
-const shareProcessors = async (): Promise<number | null> => {
-  if (availableParallelism() < 2 || !(await isInstalled('taskset'))) {
-    console.log('There is no second processor to keep apart: the load takes time from what it measures.')
-    return null
-  }
-  execFileSync('taskset', ['--all-tasks', '--cpu-list', '--pid', '1', String(process.pid)], {
-    stdio: 'ignore',
-  })
-  return 0
 }
 
 /** Where servers run: on a processor, with their files in a folder. */

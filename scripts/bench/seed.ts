@@ -31,8 +31,8 @@ export const seedDatabase = async (sql: Sql, tasks: number): Promise<Seed> => {
     select ${idOf(sql, 2)}, 'tag ' || n, 'tag ' || n, '#00aa88', users.id
     from generate_series(0, ${users * 5 - 1}::int) n join users on users.username = 'user' || n % ${users}::int`
   await sql`
-    insert into tasks (id, title, title_folded, description, status, priority, due_at, owner_id, created_at)
-    select ${idOf(sql, 3)}, 'Task ' || n, 'task ' || n, repeat('What is to be done. ', 10),
+    insert into tasks (id, title, description, status, priority, due_at, owner_id, created_at)
+    select ${idOf(sql, 3)}, 'Task ' || n, repeat('What is to be done. ', 10),
       (array['todo', 'in_progress', 'cancelled'])[n % 3 + 1], (array['none', 'low', 'high'])[n % 3 + 1],
       now() + n * interval '1 minute', users.id, now() - (${tasks}::int - n) * interval '1 second'
     from generate_series(0, ${tasks - 1}::int) n join users on users.username = 'user' || n % ${users}::int`

@@ -7,7 +7,7 @@ import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditVal
 import type { Database } from './client.ts'
 import { newId } from './ids.ts'
 import { apiTokenJson } from './json.ts'
-import { type Page, type PageRequest, selectPage } from './list.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './list.ts'
 import { allowsOwn, callerOf, callerParameters } from './permissions.ts'
 import { lastUsedPrecision, parseRole } from './sessions.ts'
 import { onlyRow, statement } from './statement.ts'
@@ -63,11 +63,12 @@ export const selectApiTokens = (db: Database, principal: Principal, page: PageRe
   selectPage(
     db,
     {
-      shape: 'api_tokens',
-      parameters: {},
-      values: {},
+      name: 'api_tokens',
       from: sql`api_tokens item`,
-      where: (_p, caller) => [allowsOwn('api_token.see', caller, sql`item`)],
+      seenBecause: (caller) => [allowsOwn('api_token.see', caller, sql`item`)],
+      filters: [],
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
       json: (row) => apiTokenJson(row),
     },
     principal,

@@ -4,7 +4,16 @@ import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { newId } from './ids.ts'
 import { auditEventJson } from './json.ts'
-import { type Page, type PageRequest, selectPage } from './list.ts'
+import {
+  conditionsOf,
+  createdAt,
+  filterBy,
+  filterOneOf,
+  newestFirst,
+  type Page,
+  type PageRequest,
+  selectPage,
+} from './list.ts'
 import { allowsAudit } from './permissions.ts'
 import { type Placeholders, statement } from './statement.ts'
 
@@ -99,28 +108,13 @@ export interface AuditFilter {
   readonly created_before?: string
 }
 
-const filterParameters = {
-  actor_id: 'uuid[]',
-  user_id: 'uuid[]',
-  action: 'text[]',
-  created_after: 'instant',
-  created_before: 'instant',
+const filterFields = {
+  actor_id: filterOneOf('uuid', sql`item.actor_id`),
+  user_id: filterOneOf('uuid', sql`item.user_id`),
+  action: filterOneOf('text', sql`item.action`),
+  created_after: filterBy('instant', (value) => sql`item.created_at > ${value}`),
+  created_before: filterBy('instant', (value) => sql`item.created_at < ${value}`),
 } as const
-
-const filterConditions: Readonly<
-  Record<keyof AuditFilter, (p: Placeholders<typeof filterParameters>) => SQL>
-> = {
-  actor_id: (p) => sql`item.actor_id = any(${p.actor_id})`,
-  user_id: (p) => sql`item.user_id = any(${p.user_id})`,
-  action: (p) => sql`item.action = any(${p.action})`,
-  created_after: (p) => sql`item.created_at > ${p.created_after}`,
-  created_before: (p) => sql`item.created_at < ${p.created_before}`,
-}
-
-const isFilter = (name: string): name is keyof AuditFilter => Object.hasOwn(filterConditions, name)
-
-/** Takes the place of a time that is not asked for, and is compared with nothing. */
-const noTime = '1970-01-01T00:00:00.000Z'
 
 /** A page of the audit trail, as far as the principal may see it. */
 export const selectAuditEvents = (
@@ -128,31 +122,21 @@ export const selectAuditEvents = (
   principal: Principal,
   filter: AuditFilter,
   page: PageRequest,
-): Promise<Page> => {
-  const filters = Object.keys(filter).filter(isFilter).toSorted()
-  return selectPage(
+): Promise<Page> =>
+  selectPage(
     db,
     {
-      shape: `audit_events ${filters.join()}`,
-      parameters: filterParameters,
-      values: {
-        actor_id: filter.actor_id ?? [],
-        user_id: filter.user_id ?? [],
-        action: filter.action ?? [],
-        created_after: filter.created_after ?? noTime,
-        created_before: filter.created_before ?? noTime,
-      },
+      name: 'audit_events',
       from: sql`audit_events item`,
-      where: (p, caller) => [
-        allowsAudit('audit.see', caller),
-        ...filters.map((name) => filterConditions[name](p)),
-      ],
+      seenBecause: (caller) => [allowsAudit('audit.see', caller)],
+      filters: conditionsOf(filterFields, filter),
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
       json: (row) => auditEventJson(row),
     },
     principal,
     page,
   )
-}
 
 /** Forgets events that are older than the trail is kept. */
 export const removeOldAuditEvents = statement(

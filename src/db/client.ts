@@ -6,13 +6,17 @@ import { DatabaseUnavailable, isTransient, translateError } from './errors.ts'
 /** A connected database, as the statements of this folder use it. */
 export interface Database {
   /**
-   * Runs one prepared statement, again if it lost a deadlock.
+   * Runs one statement, again if it lost a deadlock. A prepared one is kept by the connection for its next use.
    *
    * @throws ConstraintViolation when it broke a constraint
    * @throws DatabaseUnavailable when the database cannot be reached, does not answer in time, or too many statements wait
    *   for it
    */
-  run(text: string, values: readonly unknown[]): Promise<readonly Readonly<Record<string, unknown>>[]>
+  run(
+    text: string,
+    values: readonly unknown[],
+    isPrepared?: boolean,
+  ): Promise<readonly Readonly<Record<string, unknown>>[]>
   /** Is told of audit events that are committed: a JSON array of them. */
   readonly audited?: (events: string) => void
   /** How many statements run or wait for a connection. */
@@ -47,13 +51,13 @@ export const openDatabase = (connection: ConnectionOptions, deadline: number = a
     void silent.end({ timeout: 2 })
   }
 
-  const runOnce = async (text: string, values: readonly unknown[]) => {
+  const runOnce = async (text: string, values: readonly unknown[], prepare: boolean) => {
     if (pending >= mostPending)
       throw new DatabaseUnavailable({ cause: new Error('too many statements wait') })
     pending += 1
     const used = client
     const rows = used
-      .unsafe<Record<string, unknown>[]>(text, values as never[], { prepare: true })
+      .unsafe<Record<string, unknown>[]>(text, values as never[], { prepare })
       .finally(() => (pending -= 1))
     return within(deadline, rows, () => {
       replace(used)
@@ -62,10 +66,10 @@ export const openDatabase = (connection: ConnectionOptions, deadline: number = a
   }
 
   return {
-    async run(text, values) {
+    async run(text, values, isPrepared = true) {
       for (let attempt = 1; ; attempt += 1) {
         try {
-          return await runOnce(text, values)
+          return await runOnce(text, values, isPrepared)
         } catch (error) {
           if (attempt >= attempts || !isTransient(error)) throw translateError(error)
         }

@@ -1,5 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { type Permission, permissions, type Principal } from '../domain/permissions.ts'
+import { type Permission, permissions, type Principal, type Role } from '../domain/permissions.ts'
 import type { Placeholders } from './statement.ts'
 
 /** The parameters that every statement with a permission in it takes. */
@@ -16,15 +16,37 @@ export const callerOf = (principal: Principal) => ({
 
 type Relations = Readonly<Record<string, SQL>>
 
+const conditionOf = (permission: Permission, relation: string, relations: Relations): SQL => {
+  const condition = relations[relation]
+  if (condition === undefined) throw new Error(`${permission} has no ${relation} here`)
+  return condition
+}
+
 /** A condition that holds when the caller has one of the permission's relations. */
 const allowed = (permission: Permission, relations: Relations): SQL => {
-  const conditions = permissions[permission].map((relation) => {
-    const condition = relations[relation]
-    if (condition === undefined) throw new Error(`${permission} has no ${relation} here`)
-    return condition
-  })
+  const conditions = permissions[permission].map((relation) => conditionOf(permission, relation, relations))
   return sql`(${sql.join(conditions, sql` or `)})`
 }
+
+/**
+ * The same, taken apart: exactly one of the conditions holds when the caller has one of the permission's relations, so
+ * that each can be read by an index of its own. An administrator has that relation to everything, and nobody else has.
+ */
+const allowedApart = (permission: Permission, role: Role, relations: Relations): SQL[] => {
+  if (role === 'admin' && isAdministrators(permission)) return [sql`true`]
+  return permissions[permission]
+    .filter((relation) => relation !== 'admin')
+    .map((relation) => conditionOf(permission, relation, relations))
+    .map((condition, index, all) =>
+      sql.join(
+        [condition, ...all.slice(0, index).map((earlier) => sql`(${earlier}) is not true`)],
+        sql` and `,
+      ),
+    )
+}
+
+const isAdministrators = (permission: Permission): boolean =>
+  permissions[permission].some((relation) => relation === 'admin')
 
 /** May the caller do this to the user in row `user`? */
 export const allowsUser = (permission: Permission, caller: CallerPlaceholders, user: SQL): SQL =>
@@ -47,11 +69,21 @@ export const allowsAudit = (permission: Permission, caller: CallerPlaceholders):
 
 /** May the caller do this to the task in row `task`? The fragment for "visible tasks" is that of `task.see`. */
 export const allowsTask = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
-  allowed(permission, {
-    owner: sql`${task}.owner_id = ${caller.caller}`,
-    assignee: sql`${task}.assignee_id = ${caller.caller}`,
-    admin: caller.is_admin,
-  })
+  allowed(permission, taskRelations(caller, task))
+
+/** The same as conditions of which exactly one holds. */
+export const allowsTaskApart = (
+  permission: Permission,
+  role: Role,
+  caller: CallerPlaceholders,
+  task: SQL,
+): readonly SQL[] => allowedApart(permission, role, taskRelations(caller, task))
+
+const taskRelations = (caller: CallerPlaceholders, task: SQL): Relations => ({
+  owner: sql`${task}.owner_id = ${caller.caller}`,
+  assignee: sql`${task}.assignee_id = ${caller.caller}`,
+  admin: caller.is_admin,
+})
 
 /** May the caller do this to the attachment in row `attachment` of the task in row `task`? */
 export const allowsAttachment = (
@@ -73,13 +105,23 @@ export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders
 
 /** May the caller do this to the tag in row `tag`? */
 export const allowsTag = (permission: Permission, caller: CallerPlaceholders, tag: SQL): SQL =>
-  allowed(permission, {
-    owner: sql`${tag}.owner_id = ${caller.caller}`,
-    sees_carrier: sql`exists (
-      select from task_tags carried join tasks carrier on carrier.id = carried.task_id
-      where carried.tag_id = ${tag}.id and ${allowsTask('task.see', caller, sql`carrier`)})`,
-    admin: caller.is_admin,
-  })
+  allowed(permission, tagRelations(caller, tag))
+
+/** The same as conditions of which exactly one holds. */
+export const allowsTagApart = (
+  permission: Permission,
+  role: Role,
+  caller: CallerPlaceholders,
+  tag: SQL,
+): readonly SQL[] => allowedApart(permission, role, tagRelations(caller, tag))
+
+const tagRelations = (caller: CallerPlaceholders, tag: SQL): Relations => ({
+  owner: sql`${tag}.owner_id = ${caller.caller}`,
+  sees_carrier: sql`exists (
+    select from task_tags carried join tasks carrier on carrier.id = carried.task_id
+    where carried.tag_id = ${tag}.id and ${allowsTask('task.see', caller, sql`carrier`)})`,
+  admin: caller.is_admin,
+})
 
 const tasksRelations = (caller: CallerPlaceholders, task: SQL): Relations => ({
   sees_task: allowsTask('task.see', caller, task),

@@ -4,6 +4,7 @@ import {
   boolean,
   check,
   customType,
+  type ExtraConfigColumn,
   index,
   integer,
   pgTable,
@@ -13,7 +14,10 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core'
+import type { TaskSortField } from '../domain/task-filter.ts'
+import { priorityRank, statusRank, titleOrder } from './task-order.ts'
 
+const tsvector = customType<{ data: string }>({ dataType: () => 'tsvector' })
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 })
 const createdAt = () => instant('created_at').notNull().defaultNow()
@@ -194,14 +198,30 @@ export const auditEvents = pgTable(
   ],
 )
 
+/** What lists of tasks are sorted by, the newest or greatest first. */
+const taskOrders = (t: Readonly<Record<TaskSortField | 'title_folded', ExtraConfigColumn>>) => ({
+  newest: () => t.created_at.desc(),
+  updated: () => t.updated_at.desc(),
+  due: () => t.due_at.desc(),
+  start: () => t.start_at.desc(),
+  completed: () => t.completed_at.desc(),
+  priority: () => sql`(${priorityRank(sql`${t.priority}`)}) desc nulls last`,
+  status: () => sql`(${statusRank(sql`${t.status}`)}) desc nulls last`,
+  title: () => sql`(${titleOrder(sql`${t.title_folded}`)}) desc nulls last`,
+})
+
 /** A trigger moves `version` and `updated_at` with every change, whichever statement makes it. */
 export const tasks = pgTable(
   'tasks',
   {
     id: uuid('id').primaryKey(),
     title: text('title').notNull(),
-    /** The title as the search compares it. */
-    title_folded: text('title_folded').notNull(),
+    /** The title without case and accents. A trigger keeps this column and `search`. */
+    title_folded: text('title_folded').notNull().default(''),
+    /** The words of the title and the description. */
+    search: tsvector('search')
+      .notNull()
+      .default(sql`''`),
     description: text('description').notNull(),
     status: text('status').notNull(),
     priority: text('priority').notNull(),
@@ -219,9 +239,13 @@ export const tasks = pgTable(
     updated_at: instant('updated_at').notNull().defaultNow(),
   },
   (t) => [
-    index('tasks_newest').on(t.created_at.desc(), t.id.desc()),
-    index('tasks_owner_newest').on(t.owner_id, t.created_at.desc(), t.id.desc()),
-    index('tasks_assignee_newest').on(t.assignee_id, t.created_at.desc(), t.id.desc()),
+    // Each order of lists, for administrators and for each reason why others see a task.
+    ...Object.entries(taskOrders(t)).flatMap(([name, key]) => [
+      index(`tasks_${name}`).on(key(), t.id.desc()),
+      index(`tasks_owner_${name}`).on(t.owner_id, key(), t.id.desc()),
+      index(`tasks_assignee_${name}`).on(t.assignee_id, key(), t.id.desc()),
+    ]),
+    index('tasks_search').using('gin', t.search),
     check('tasks_status_known', sql`${t.status} in ('todo', 'in_progress', 'done', 'cancelled')`),
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
     check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at}`),
@@ -288,6 +312,45 @@ export const attachments = pgTable(
   ],
 )
 
+/** A file that arrives in pieces. Its row outlives the last piece, so that a client that missed the answer learns of it. */
+export const uploads = pgTable(
+  'uploads',
+  {
+    id: uuid('id').primaryKey(),
+    task_id: uuid('task_id')
+      .notNull()
+      .references(() => tasks.id, { onDelete: 'cascade' }),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    file_name: text('file_name').notNull(),
+    content_type: text('content_type').notNull(),
+    /** What the client expects of the whole file; null when it has not said. */
+    sha256: text('sha256'),
+    /** As the client sent it. */
+    upload_metadata: text('upload_metadata').notNull(),
+    upload_length: bigint('upload_length', { mode: 'number' }).notNull(),
+    /** Bytes that are durable. */
+    upload_offset: bigint('upload_offset', { mode: 'number' }).notNull().default(0),
+    storage_key: text('storage_key').notNull(),
+    /** The request that is writing, as long as it renews this in time. */
+    lease_id: uuid('lease_id'),
+    leased_until: instant('leased_until'),
+    /** What it became. */
+    attachment_id: uuid('attachment_id').references(() => attachments.id, { onDelete: 'cascade' }),
+    created_at: createdAt(),
+    expires_at: instant('expires_at').notNull(),
+  },
+  (t) => [
+    uniqueIndex('uploads_storage_key_unique').on(t.storage_key),
+    index('uploads_task').on(t.task_id),
+    index('uploads_user').on(t.user_id),
+    index('uploads_attachment').on(t.attachment_id),
+    index('uploads_expiry').on(t.expires_at),
+    check('uploads_offset_within_length', sql`${t.upload_offset} between 0 and ${t.upload_length}`),
+  ],
+)
+
 /** Smaller copies of images, made when they are first asked for. A row is never changed; its file can be made again. */
 export const thumbnails = pgTable(
   'thumbnails',
@@ -313,6 +376,8 @@ export const fileDeletions = pgTable(
   'file_deletions',
   {
     storage_key: text('storage_key').primaryKey(),
+    /** Whether it was an upload's, and there may be but a part of it. */
+    is_unfinished: boolean('is_unfinished').notNull().default(false),
     created_at: createdAt(),
     /** Whoever removes the file puts this off first. In microseconds: rounded up it would not be due at once. */
     due_at: timestamp('due_at', { withTimezone: true }).notNull().defaultNow(),

@@ -7,9 +7,17 @@ import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditVal
 import type { Database } from './client.ts'
 import { newId } from './ids.ts'
 import { sessionJson, userJson } from './json.ts'
-import { type Page, type PageRequest, selectPage } from './list.ts'
+import {
+  conditionsOf,
+  createdAt,
+  filterFlag,
+  newestFirst,
+  type Page,
+  type PageRequest,
+  selectPage,
+} from './list.ts'
 import { allowsOwn, callerOf, callerParameters } from './permissions.ts'
-import { onlyRow, type Placeholders, statement } from './statement.ts'
+import { onlyRow, parameter, type Placeholders, statement } from './statement.ts'
 import type { NewUser } from './users.ts'
 
 /** A session that has just been started or refreshed. */
@@ -345,23 +353,26 @@ export const selectSessionRole = async (
 
 const session = sql.raw('session')
 
+const flags = {
+  live: filterFlag(sql`item.expires_at > now() and exists (
+    select from refresh_tokens token
+    where token.session_id = item.id and token.spent_at is null and token.expires_at > now())`),
+}
+
 /** A page of the principal's own sessions. */
 export const selectSessions = (db: Database, principal: SessionPrincipal, page: PageRequest): Promise<Page> =>
   selectPage(
     db,
     {
-      shape: 'sessions',
-      parameters: { session_id: 'uuid' },
-      values: { session_id: principal.credential.sessionId },
+      name: 'sessions',
       from: sql`sessions item`,
-      where: (_p, caller) => [
-        allowsOwn('session.see', caller, sql`item`),
-        sql`item.expires_at > now()`,
-        sql`exists (
-          select from refresh_tokens token
-          where token.session_id = item.id and token.spent_at is null and token.expires_at > now())`,
-      ],
-      json: (row, _caller, p) => sessionJson(row, p.session_id),
+      seenBecause: (caller) => [allowsOwn('session.see', caller, sql`item`)],
+      conditions: conditionsOf(flags, { live: true }),
+      filters: [],
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
+      json: (row) => sessionJson(row, parameter('session_id', 'uuid')),
+      values: { session_id: principal.credential.sessionId },
     },
     principal,
     page,

@@ -3,7 +3,7 @@ import { PgDialect } from 'drizzle-orm/pg-core'
 import { fillPlaceholders } from 'drizzle-orm'
 import type { Database } from './client.ts'
 
-interface ParameterTypes {
+export interface ParameterTypes {
   uuid: string
   'uuid?': string | null
   text: string
@@ -11,6 +11,8 @@ interface ParameterTypes {
   int: number
   int8: number
   'int8?': number | null
+  real: string
+  float8: number
   bool: boolean
   instant: string
   'instant?': string | null
@@ -31,7 +33,7 @@ interface ColumnTypes {
   bytes: Buffer
 }
 
-type ParameterType = keyof ParameterTypes
+export type ParameterType = keyof ParameterTypes
 export type Parameters = Readonly<Record<string, ParameterType>>
 export type Columns = Readonly<Record<string, keyof ColumnTypes>>
 
@@ -56,6 +58,8 @@ const postgresTypes: Record<ParameterType, string> = {
   int: 'int',
   int8: 'bigint',
   'int8?': 'bigint',
+  real: 'real',
+  float8: 'float8',
   bool: 'bool',
   instant: 'timestamptz',
   'instant?': 'timestamptz',
@@ -83,30 +87,32 @@ export const statement = <P extends Parameters, C extends Columns>(
   columns: C,
   build: (placeholders: Placeholders<P>) => SQL,
 ): Statement<P, C> => {
-  const compiled = compile(parameters, build)
+  const compiled = compile(build(placeholdersFor(parameters)))
   return (db, values) => runCompiled(db, compiled, columns, values)
 }
 
-/** Compiles a statement whose shape is known at run time only; whoever does so bounds how many there are. */
-export const compile = <P extends Parameters>(
-  parameters: P,
-  build: (placeholders: Placeholders<P>) => SQL,
-): Compiled => {
-  const { sql: text, params } = dialect.sqlToQuery(build(placeholdersFor(parameters)))
+/** Compiles a statement with `parameter`s; whoever does so at run time bounds how many there are. */
+export const compile = (query: SQL): Compiled => {
+  const { sql: text, params } = dialect.sqlToQuery(query)
   return { text, params }
 }
 
+/** A parameter as a piece of SQL, with its cast. */
+export const parameter = (name: string, type: ParameterType): SQL =>
+  sql`${sql.placeholder(name)}::${sql.raw(postgresTypes[type])}`
+
 /**
  * Runs a compiled statement; rows are checked against `columns` on the way out. What a statement put down for the audit
- * trail is its column `audit`, and is reported once it is committed.
+ * trail is its column `audit`, and is reported once it is committed. A connection keeps what is prepared until it ends.
  */
 export const runCompiled = async <C extends Columns>(
   db: Database,
   { text, params }: Compiled,
   columns: C,
   values: Readonly<Record<string, unknown>>,
+  isPrepared = true,
 ): Promise<Row<C>[]> => {
-  const rows = await db.run(text, fillPlaceholders(params, encode(values)))
+  const rows = await db.run(text, fillPlaceholders(params, encode(values)), isPrepared)
   return rows.map((row) => {
     if (typeof row.audit === 'string') db.audited?.(row.audit)
     return parseRow(columns, row)
@@ -117,10 +123,7 @@ export const runCompiled = async <C extends Columns>(
 export const onlyRow = <R>(rows: readonly R[]): R | null => rows[0] ?? null
 
 const placeholdersFor = <P extends Parameters>(parameters: P): Placeholders<P> =>
-  mapRecord(
-    parameters,
-    (type, name) => sql`${sql.placeholder(name)}::${sql.raw(postgresTypes[type])}`,
-  ) as Placeholders<P>
+  mapRecord(parameters, (type, name) => parameter(name, type)) as Placeholders<P>
 
 const encode = (values: Readonly<Record<string, unknown>>): Record<string, unknown> =>
   mapRecord(values, (value, name) => {

@@ -1,7 +1,7 @@
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { found, type Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
-import { foldText } from '../domain/text.ts'
+import type { Principal, Role } from '../domain/permissions.ts'
+import { foldSearch, foldText } from '../domain/text.ts'
 import type { Database } from './client.ts'
 import {
   type Created,
@@ -12,10 +12,18 @@ import {
   keepAnswer,
 } from './idempotency.ts'
 import { newId } from './ids.ts'
-import { tagJson } from './json.ts'
-import { type Page, type PageRequest, selectPage } from './list.ts'
-import { allowsTag, callerOf, callerParameters } from './permissions.ts'
+import { countedTagJson, tagJson } from './json.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './list.ts'
+import {
+  allowsTag,
+  allowsTagApart,
+  allowsTaskApart,
+  callerOf,
+  callerParameters,
+  type CallerPlaceholders,
+} from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
+import { hasPart } from './search.ts'
 import { onlyRow, statement } from './statement.ts'
 
 /** The fields of a new tag. */
@@ -93,18 +101,42 @@ export const deleteTag = prepareRemoval({
   etag: (row) => sql`${row}.id::text`,
 })
 
-/** A page of the tags that the principal sees. */
-export const selectTags = (db: Database, principal: Principal, page: PageRequest): Promise<Page> =>
+/** Which tags a list holds. */
+export interface TagFilter {
+  /** A part of the name. */
+  readonly q?: string
+}
+
+/** A page of the tags that the principal sees and that pass the filter, each with the count of tasks that they see with it. */
+export const selectTags = (
+  db: Database,
+  principal: Principal,
+  { q }: TagFilter,
+  page: PageRequest,
+): Promise<Page> =>
   selectPage(
     db,
     {
-      shape: 'tags',
-      parameters: {},
-      values: {},
+      name: 'tags',
       from: sql`tags item`,
-      where: (_p, caller) => [allowsTag('tag.see', caller, sql`item`)],
-      json: (row) => tagJson(row),
+      seenBecause: (caller) => allowsTagApart('tag.see', principal.role, caller, sql`item`),
+      filters: q === undefined ? [] : [hasPart(sql`fold_text(item.name)`, foldSearch(q))],
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
+      joined: (rows, caller) =>
+        sql`left join (${countTasks(rows, principal.role, caller)}) counted on counted.tag_id = ${rows}.id`,
+      json: (row) => countedTagJson(row, sql`coalesce(counted.tasks, 0)`),
     },
     principal,
     page,
   )
+
+/** How many tasks with each of the tags the caller sees. */
+const countTasks = (rows: SQL, role: Role, caller: CallerPlaceholders): SQL => {
+  const links = allowsTaskApart('task.see', role, caller, sql`task`).map(
+    (reason) => sql`
+      select link.tag_id from tasks task join task_tags link on link.task_id = task.id
+      where link.tag_id in (select id from ${rows}) and ${reason}`,
+  )
+  return sql`select tag_id, count(*) as tasks from (${sql.join(links, sql` union all `)}) links group by tag_id`
+}

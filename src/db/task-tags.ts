@@ -3,7 +3,15 @@ import { missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { tagJson } from './json.ts'
-import { type Page, type PageRequest, selectPage } from './list.ts'
+import {
+  createdAt,
+  filterBy,
+  conditionsOf,
+  newestFirst,
+  type Page,
+  type PageRequest,
+  selectPage,
+} from './list.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsTag, allowsTask, allowsTaskTag, callerOf, callerParameters } from './permissions.ts'
 import { onlyRow, statement } from './statement.ts'
@@ -78,6 +86,8 @@ const seesTask = statement(
   (p) => sql`select from tasks task where id = ${p.task_id} and ${allowsTaskTag('task_tag.see', p, task)}`,
 )
 
+const fields = { task_id: filterBy('uuid', (value) => sql`task.id = ${value}`) }
+
 /** A page of a task's tags, if the principal sees the task. */
 export const selectTaskTags = async (
   db: Database,
@@ -88,11 +98,13 @@ export const selectTaskTags = async (
   const found = await selectPage(
     db,
     {
-      shape: 'task_tags',
-      parameters: { task_id: 'uuid' },
-      values: { task_id: taskId },
+      name: 'task_tags',
       from: sql`tags item join task_tags link on link.tag_id = item.id join tasks task on task.id = link.task_id`,
-      where: (p, caller) => [sql`task.id = ${p.task_id}`, allowsTaskTag('task_tag.see', caller, task)],
+      seenBecause: (caller) => [allowsTaskTag('task_tag.see', caller, task)],
+      conditions: conditionsOf(fields, { task_id: taskId }),
+      filters: [],
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
       json: (row) => tagJson(row),
     },
     principal,

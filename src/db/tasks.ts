@@ -1,8 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
+import type { TaskExpansion } from '../domain/expansions.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
-import type { TaskFilter } from '../domain/task-filter.ts'
-import { escapeLike, foldText } from '../domain/text.ts'
 import type { Database } from './client.ts'
 import {
   type Created,
@@ -13,12 +12,11 @@ import {
   keepAnswer,
 } from './idempotency.ts'
 import { newId } from './ids.ts'
-import { taskJson } from './json.ts'
-import { type Page, type PageRequest, selectPage } from './list.ts'
+import { expandedTaskJson, taskJson } from './json.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsTag, allowsTask, callerOf, callerParameters } from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
-import { onlyRow, type Placeholders, statement } from './statement.ts'
+import { onlyRow, statement } from './statement.ts'
 
 /** A task as it is answered with: its JSON text and the version that this text shows. */
 export interface TaskRow {
@@ -55,13 +53,25 @@ const selectVisible = statement(
     where id = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
 
-/** One task, if the principal sees it. */
+const selectExpanded = statement(
+  { id: 'uuid', expand: 'text[]', ...callerParameters },
+  taskColumns,
+  (p) => sql`
+    select ${expandedTaskJson(task, p.expand, p)} as json, version from tasks task
+    where id = ${p.id} and ${allowsTask('task.see', p, task)}`,
+)
+
+/** One task with what `expand` asks for, if the principal sees it. */
 export const selectTask = async (
   db: Database,
   principal: Principal,
   id: string,
+  expand: readonly TaskExpansion[],
 ): Promise<Outcome<TaskRow>> => {
-  return found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
+  const values = { id, ...callerOf(principal) }
+  const rows =
+    expand.length === 0 ? await selectVisible(db, values) : await selectExpanded(db, { ...values, expand })
+  return found(onlyRow(rows))
 }
 
 const selectUnchecked = statement(
@@ -74,7 +84,6 @@ const insert = statement(
   {
     id: 'uuid',
     fields: 'json',
-    title_folded: 'text',
     owner_id: 'uuid',
     tag_ids: 'uuid[]',
     ...callerParameters,
@@ -97,9 +106,9 @@ const insert = statement(
         (select named.id::text from named where id not in (select id from seen) limit 1) as unknown_tag
     ), task as (
       insert into tasks (
-        id, title, title_folded, description, status, priority, start_at, due_at, completed_at, owner_id, assignee_id)
+        id, title, description, status, priority, start_at, due_at, completed_at, owner_id, assignee_id)
       select
-        ${p.id}, f ->> 'title', ${p.title_folded}, f ->> 'description', f ->> 'status', f ->> 'priority',
+        ${p.id}, f ->> 'title', f ->> 'description', f ->> 'status', f ->> 'priority',
         (f ->> 'start_at')::timestamptz, (f ->> 'due_at')::timestamptz,
         case when f ->> 'status' = 'done' then now() end, ${p.owner_id}, (f ->> 'assignee_id')::uuid
       from checked, (select ${p.fields} as f) fields where checked.outcome = 'done'
@@ -136,7 +145,6 @@ export const insertTask = (
     const rows = await insert(db, {
       id,
       fields,
-      title_folded: foldText(task.title),
       owner_id,
       tag_ids,
       ...callerOf(principal),
@@ -183,7 +191,6 @@ const update = statement(
     ), changed as (
       update tasks task set
         title = ${patched(p.patch, 'title', 'text')},
-        title_folded = ${patched(p.patch, 'title_folded', 'text')},
         description = ${patched(p.patch, 'description', 'text')},
         status = ${patched(p.patch, 'status', 'text')},
         priority = ${patched(p.patch, 'priority', 'text')},
@@ -213,10 +220,8 @@ export const updateTask = async (
   change: TaskChange,
   ifMatch: readonly string[] | null,
 ): Promise<Outcome<TaskRow>> => {
-  const patch = change.title === undefined ? change : { ...change, title_folded: foldText(change.title) }
-  const result = readOutcome(
-    onlyRow(await update(db, { id, patch, ...callerOf(principal), if_match: ifMatch })),
-  )
+  const values = { id, patch: change, ...callerOf(principal), if_match: ifMatch }
+  const result = readOutcome(onlyRow(await update(db, values)))
   if (result.outcome !== 'done') return result
   const { json, version, is_current } = result.value
   if (json === null || version === null) return missing
@@ -232,61 +237,3 @@ export const deleteTask = prepareRemoval({
   allows: allowsTask,
   etag: etagOf,
 })
-
-const filterParameters = {
-  user_id: 'uuid',
-  status: 'text[]',
-  priority: 'text[]',
-  assignee_id: 'uuid[]',
-  tag_id: 'uuid[]',
-  title: 'text',
-} as const
-
-type FilterPlaceholders = Placeholders<typeof filterParameters>
-
-const filterConditions: Record<keyof TaskFilter, (p: FilterPlaceholders) => SQL> = {
-  userId: (p) => sql`(item.owner_id = ${p.user_id} or item.assignee_id = ${p.user_id})`,
-  status: (p) => sql`item.status = any(${p.status})`,
-  priority: (p) => sql`item.priority = any(${p.priority})`,
-  assigneeId: (p) => sql`item.assignee_id = any(${p.assignee_id})`,
-  tagId: (p) =>
-    sql`exists (select from task_tags where task_tags.task_id = item.id and task_tags.tag_id = any(${p.tag_id}))`,
-  title: (p) => sql`item.title_folded like ${p.title} escape '\\'`,
-}
-
-const isFilter = (name: string): name is keyof TaskFilter => Object.hasOwn(filterConditions, name)
-
-const noUser = '00000000-0000-0000-0000-000000000000'
-
-/** A page of the tasks that the principal sees and that pass the filter. */
-export const selectTasks = (
-  db: Database,
-  principal: Principal,
-  filter: TaskFilter,
-  page: PageRequest,
-): Promise<Page> => {
-  const filters = Object.keys(filter).filter(isFilter).toSorted()
-  return selectPage(
-    db,
-    {
-      shape: `tasks ${filters.join()}`,
-      parameters: filterParameters,
-      values: {
-        user_id: filter.userId ?? noUser,
-        status: filter.status ?? [],
-        priority: filter.priority ?? [],
-        assignee_id: filter.assigneeId ?? [],
-        tag_id: filter.tagId ?? [],
-        title: `%${escapeLike(foldText(filter.title ?? ''))}%`,
-      },
-      from: sql`tasks item`,
-      where: (p, caller) => [
-        allowsTask('task.see', caller, sql`item`),
-        ...filters.map((name) => filterConditions[name](p)),
-      ],
-      json: (row) => taskJson(row),
-    },
-    principal,
-    page,
-  )
-}

@@ -2,6 +2,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Client } from '../domain/audit.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
+import { foldSearch } from '../domain/text.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
 import {
@@ -14,9 +15,18 @@ import {
 } from './idempotency.ts'
 import { newId } from './ids.ts'
 import { userJson } from './json.ts'
-import { type Page, type PageRequest, selectPage } from './list.ts'
+import {
+  conditionsOf,
+  createdAt,
+  filterOneOf,
+  newestFirst,
+  type Page,
+  type PageRequest,
+  selectPage,
+} from './list.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsUser, callerOf, callerParameters } from './permissions.ts'
+import { hasPart } from './search.ts'
 import { onlyRow, statement } from './statement.ts'
 
 /** A user as one caller sees it: the JSON text, its version, and whether the address is in it. */
@@ -235,16 +245,35 @@ export const deleteUser = async (
   return readOutcome(onlyRow(await remove(db, values)))
 }
 
-/** A page of the users, as the principal sees them. */
-export const selectUsers = (db: Database, principal: Principal, page: PageRequest): Promise<Page> =>
+/** Which users a list holds. */
+export interface UserFilter {
+  readonly role?: readonly Role[]
+  /** A part of the username or the display name. */
+  readonly q?: string
+}
+
+const filterFields = { role: filterOneOf('text', sql`item.role`) }
+const names = sql`fold_text(item.username || ' ' || item.display_name)`
+
+/** A page of the users that pass the filter, as the principal sees them. */
+export const selectUsers = (
+  db: Database,
+  principal: Principal,
+  { q, ...filter }: UserFilter,
+  page: PageRequest,
+): Promise<Page> =>
   selectPage(
     db,
     {
-      shape: 'users',
-      parameters: {},
-      values: {},
+      name: 'users',
       from: sql`users item`,
-      where: (_p, caller) => [allowsUser('user.see', caller, sql`item`)],
+      seenBecause: (caller) => [allowsUser('user.see', caller, sql`item`)],
+      filters: [
+        ...conditionsOf(filterFields, filter),
+        ...(q === undefined ? [] : [hasPart(names, foldSearch(q))]),
+      ],
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
       json: userJson,
     },
     principal,

@@ -58,16 +58,16 @@ export const untilMigrated = (
   return {
     refusing: {
       ...db,
-      async run(text, values) {
-        if (isMigrated) return db.run(text, values)
+      async run(...parameters) {
+        if (isMigrated) return db.run(...parameters)
         throw new DatabaseUnavailable({ cause: new Error('its schema is not up to date yet') })
       },
     },
     waiting: {
       ...db,
-      async run(text, values) {
+      async run(...parameters) {
         await migrated
-        return db.run(text, values)
+        return db.run(...parameters)
       },
     },
   }

@@ -1,23 +1,31 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
+import { isInstant } from './dates.ts'
 import type { KeyRing } from './key-ring.ts'
 
-/** Where a page ended: the sort key and id of its last item, newest first. */
+/** A place in a list, between two items or at an end, and which way to read on from there. */
 export interface Position {
-  readonly createdAt: string
+  readonly direction: 'after' | 'before'
+  /** The sort keys of the item that it is next to, as text; null where the item has no value. */
+  readonly values: readonly (string | null)[]
   readonly id: string
 }
 
-/** What a cursor belongs to: it is refused for another caller, list or filter. */
+/** How to read on. */
+export interface Cursor {
+  readonly position: Position
+  /** When the first page was asked for, if it depends on the time what the list holds; RFC 3339. */
+  readonly asOf: string | null
+}
+
+/** What a cursor belongs to: it is refused for another caller, list, filter or order. */
 export interface CursorScope {
   readonly principalId: string
   readonly list: string
   readonly filter: unknown
 }
 
-const version = 1
+const version = 2
 const macBytes = 16
-const instant = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 const seal = (key: Buffer, scope: CursorScope, payload: string): Buffer =>
   createHmac('sha256', key)
@@ -25,9 +33,13 @@ const seal = (key: Buffer, scope: CursorScope, payload: string): Buffer =>
     .digest()
     .subarray(0, macBytes)
 
-/** Makes the opaque cursor that continues after `position`: version byte, MAC and position, in base64url. */
-export const encodeCursor = (keys: KeyRing, scope: CursorScope, position: Position): string => {
-  const payload = `${position.createdAt} ${position.id}`
+/** Makes a cursor opaque: version byte, MAC, time and position, in base64url. */
+export const encodeCursor = (
+  keys: KeyRing,
+  scope: CursorScope,
+  { asOf, position: { direction, values, id } }: Cursor,
+): string => {
+  const payload = JSON.stringify([asOf, direction, id, ...values])
   return Buffer.concat([
     Buffer.of(version),
     seal(keys.newest, scope, payload),
@@ -36,14 +48,23 @@ export const encodeCursor = (keys: KeyRing, scope: CursorScope, position: Positi
 }
 
 /** Reads a cursor; null when it was not made by this service for this very scope. */
-export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Position | null => {
+export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Cursor | null => {
   const bytes = Buffer.from(cursor, 'base64url')
   if (bytes.toString('base64url') !== cursor || bytes[0] !== version || bytes.length <= 1 + macBytes)
     return null
   const payload = bytes.subarray(1 + macBytes).toString()
   const mac = bytes.subarray(1, 1 + macBytes)
   if (!keys.all.some((key) => timingSafeEqual(mac, seal(key, scope, payload)))) return null
-  const [createdAt, id] = payload.split(' ')
-  if (createdAt === undefined || id === undefined || !instant.test(createdAt) || !uuid.test(id)) return null
-  return { createdAt, id }
+  return parseCursor(JSON.parse(payload))
+}
+
+const parseCursor = (payload: unknown): Cursor | null => {
+  if (!Array.isArray(payload)) return null
+  const [asOf, direction, id, ...values] = payload as unknown[]
+  if (asOf !== null && (typeof asOf !== 'string' || !isInstant(asOf))) return null
+  if (typeof id !== 'string') return null
+  if (direction !== 'after' && direction !== 'before') return null
+  return values.every((value) => value === null || typeof value === 'string')
+    ? { asOf, position: { direction, values, id } }
+    : null
 }

@@ -1,33 +1,107 @@
-/** The filter parameters of a list of tasks, as the contract names them. */
-export interface TaskFilterQuery {
+import type { TaskExpansion } from './expansions.ts'
+import { parseSearch, type Search } from './search.ts'
+import { parseSort, type SortBy } from './sort.ts'
+import { type FilterContext, readTaskCondition, type TaskCondition } from './task-condition.ts'
+
+/** The parameters of a list of tasks, as the contract names them, beside those of its pages. */
+export interface TaskListQuery {
   readonly status?: readonly string[]
   readonly priority?: readonly string[]
+  readonly owner_id?: readonly string[]
   readonly assignee_id?: readonly string[]
   readonly tag_id?: readonly string[]
+  readonly tag_match?: 'any' | 'all'
+  readonly untagged?: boolean
+  readonly has_attachments?: boolean
+  readonly overdue?: boolean
+  readonly due_after?: string
+  readonly due_before?: string
+  readonly created_after?: string
+  readonly created_before?: string
+  readonly updated_after?: string
+  readonly updated_before?: string
+  readonly completed_after?: string
+  readonly completed_before?: string
   readonly q?: string
+  readonly filter?: string
+  readonly sort?: string
+  readonly expand?: readonly TaskExpansion[]
 }
 
-/** Which tasks a list holds: those with one of the values in each filter that is there. */
-export interface TaskFilter {
+/** Which tasks a list holds: those for which everything that is there holds. */
+export interface TaskFilter extends Omit<
+  TaskListQuery,
+  'tag_id' | 'tag_match' | 'untagged' | 'has_attachments' | 'overdue' | 'q' | 'filter' | 'sort' | 'expand'
+> {
   /** Only tasks that this user owns or is assigned. */
-  readonly userId?: string
-  readonly status?: readonly string[]
-  readonly priority?: readonly string[]
-  readonly assigneeId?: readonly string[]
-  readonly tagId?: readonly string[]
-  /** A part of the title. */
-  readonly title?: string
+  readonly user_id?: string
+  readonly any_tag?: readonly string[]
+  readonly all_tags?: readonly string[]
+  readonly tagged?: boolean
+  readonly attached?: boolean
+  readonly overdue?: boolean
+  readonly search?: Search
+  readonly condition?: TaskCondition
 }
 
-/** The filter that a query asks for; `userId` narrows it to one user's tasks. */
-export const taskFilter = (
-  { status, priority, assignee_id, tag_id, q }: TaskFilterQuery,
-  userId?: string,
-): TaskFilter => ({
-  ...(userId !== undefined && { userId }),
-  ...(status && { status }),
-  ...(priority && { priority }),
-  ...(assignee_id && { assigneeId: assignee_id }),
-  ...(tag_id && { tagId: tag_id }),
-  ...(q !== undefined && { title: q }),
-})
+export const taskSortFields = [
+  'created_at',
+  'updated_at',
+  'due_at',
+  'start_at',
+  'completed_at',
+  'priority',
+  'status',
+  'title',
+] as const
+export type TaskSortField = (typeof taskSortFields)[number]
+
+/** A list of tasks that is asked for. */
+export interface TaskList {
+  readonly filter: TaskFilter
+  /** Null for the usual one: by relevance where there is a search, else the newest first. */
+  readonly order: readonly SortBy<TaskSortField>[] | null
+  /** What to bring along with each task. */
+  readonly expand: readonly TaskExpansion[]
+}
+
+/**
+ * The list that a query asks for, null when it sorts by a field twice; `userId` narrows it to one user's tasks.
+ *
+ * @throws FilterError
+ */
+export const taskList = (query: TaskListQuery, context: FilterContext, userId?: string): TaskList | null => {
+  const {
+    tag_id,
+    tag_match = 'any',
+    untagged,
+    has_attachments,
+    overdue,
+    q,
+    filter = '',
+    sort,
+    expand = [],
+    ...rest
+  } = query
+  const order = sort === undefined ? undefined : parseSort(sort, isTaskSortField)
+  if (order === null) return null
+  const condition = readTaskCondition(filter, context)
+  const tags = tag_id && [...new Set(tag_id.map((id) => id.toLowerCase()))]
+  return {
+    order: order ?? null,
+    expand,
+    filter: {
+      ...rest,
+      ...(userId !== undefined && { user_id: userId.toLowerCase() }),
+      ...(tags && (tag_match === 'all' ? { all_tags: tags } : { any_tag: tags })),
+      ...(untagged !== undefined && { tagged: !untagged }),
+      ...(has_attachments !== undefined && { attached: has_attachments }),
+      ...(overdue !== undefined && { overdue }),
+      ...(q !== undefined && { search: parseSearch(q) }),
+      ...(condition && { condition }),
+    },
+  }
+}
+
+const isTaskSortField = (name: string): name is TaskSortField =>
+  (taskSortFields as readonly string[]).includes(name)

@@ -14,8 +14,8 @@ interface Deps {
 export const tagHandlers = ({ db, paging }: Deps) =>
   ({
     async listTags({ path, principal, query }) {
-      const { request, answer } = paging(path, principal, query)
-      return answer(await selectTags(db, principal, request))
+      const { filter, request, answer } = paging(path, principal, query)
+      return answer(await selectTags(db, principal, filter, request))
     },
 
     async createTag({ body, principal, idempotency }) {

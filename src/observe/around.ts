@@ -8,18 +8,43 @@ export type Around = <T>(name: string, work: () => Promise<T>) => Promise<T>
 /** A database whose statements are looked at; the name of one is its text, which has no values in it. */
 export const databaseAround = (db: Database, around: Around): Database => ({
   ...db,
-  run: (text, values) => around(text, () => db.run(text, values)),
+  run: (...parameters) => around(parameters[0], () => db.run(...parameters)),
 })
 
 /** A storage whose operations are looked at, by their names. */
 export const storageAround = (storage: Storage, around: Around): Storage => ({
   ...storage,
   put: (...parameters) => around('put', () => storage.put(...parameters)),
+  append: (...parameters) => iterationAround(around, 'append', storage.append(...parameters)),
+  complete: (...parameters) => around('complete', () => storage.complete(...parameters)),
   open: (...parameters) => around('open', () => storage.open(...parameters)),
   remove: (...parameters) => around('remove', () => storage.remove(...parameters)),
-  removeAbandoned: (...parameters) => around('removeAbandoned', () => storage.removeAbandoned(...parameters)),
+  removeUnfinished: (...parameters) =>
+    around('removeUnfinished', () => storage.removeUnfinished(...parameters)),
+  list: () => iterationAround(around, 'list', storage.list()),
+  missing: (...parameters) => around('missing', () => storage.missing(...parameters)),
+  listUnfinished: () => iterationAround(around, 'listUnfinished', storage.listUnfinished()),
   check: () => around('check', () => storage.check()),
 })
+
+/** Looks at an iteration as one piece of work, which lasts until its last item has been dealt with. */
+async function* iterationAround<T>(
+  around: Around,
+  name: string,
+  items: AsyncIterable<T>,
+): AsyncGenerator<T, void, undefined> {
+  const { promise: ended, resolve, reject } = Promise.withResolvers<void>()
+  // Whoever iterates learns of a failure below.
+  around(name, () => ended).catch(() => undefined)
+  try {
+    yield* items
+  } catch (error) {
+    reject(error)
+    throw error
+  } finally {
+    resolve()
+  }
+}
 
 /** A hasher whose work is looked at, the time that it waits for its turn included. */
 export const hasherAround = (passwords: PasswordHasher, around: Around): PasswordHasher => ({

@@ -62,7 +62,7 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
   })
   const storageDuration = new Histogram({
     name: 'taskwright_storage_operation_duration_seconds',
-    help: 'Operations on the files of attachments; removeAbandoned is one round of the sweeper',
+    help: 'Operations on the files of attachments; each round of the sweeper does listUnfinished once',
     labelNames: ['operation', 'outcome'] as const,
     buckets: longBuckets,
     registers,

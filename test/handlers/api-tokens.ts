@@ -161,7 +161,7 @@ t.test('listApiTokens', async (t) => {
     const newer = await createApiToken(account, { name: 'newer', scopes: ['tags:write', 'tags:read'] })
     const { body, headers } = await service.expect('listApiTokens', 200, { token: account.token })
     const shown = [newer, older].map(({ token: _token, ...rest }) => rest)
-    t.strictSame(body, { items: shown, next_cursor: null, total: null })
+    t.strictSame(body, { items: shown, next_cursor: null, prev_cursor: null, total: null })
     t.equal(headers.get('cache-control'), 'private, no-cache')
     t.match(headers.get('link'), /^<\/auth\/tokens\?limit=50>; rel="first"$/)
   })

@@ -4,8 +4,11 @@ import { request } from 'node:http'
 import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
+import { openDatabase } from '../../src/db/client.ts'
+import { createClient as createSqlClient } from '../../src/db/connection.ts'
 import { newId } from '../../src/db/ids.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
+import { createTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { head, openRaw, sendRaw } from '../fixture/raw.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
@@ -120,7 +123,7 @@ t.test('listTaskAttachments', async (t) => {
       params,
       query: { include_total: true },
     })
-    t.same(all.body, { items: attachments.toReversed(), next_cursor: null, total: 3 })
+    t.same(all.body, { items: attachments.toReversed(), next_cursor: null, prev_cursor: null, total: 3 })
     const query = { limit: 2 }
     const first = await service.expect('listTaskAttachments', 200, { token, params, query })
     t.same(first.body.items, attachments.toReversed().slice(0, 2))
@@ -131,7 +134,12 @@ t.test('listTaskAttachments', async (t) => {
       params,
       query: { ...query, cursor },
     })
-    t.same(second.body, { items: attachments.toReversed().slice(2), next_cursor: null, total: null })
+    t.same(second.body, {
+      items: attachments.toReversed().slice(2),
+      next_cursor: null,
+      prev_cursor: second.body.prev_cursor,
+      total: null,
+    })
   })
 
   t.test('200: none', async (t) => {
@@ -141,7 +149,7 @@ t.test('listTaskAttachments', async (t) => {
       params: { task_id: task.id },
       query: { include_total: true },
     })
-    t.same(body, { items: [], next_cursor: null, total: 0 })
+    t.same(body, { items: [], next_cursor: null, prev_cursor: null, total: 0 })
   })
 
   t.test('400: a malformed id, a cursor of another list', async (t) => {
@@ -464,6 +472,32 @@ t.test('a digest that is sent along is checked', async (t) => {
     }
   })
 
+  t.test('201: Content-Digest is of all content, whenever the last of it comes', async (t) => {
+    const { owner, task } = await newOwner()
+    const form = rawForm({ head: fileHead, content: 'small' })
+    const epilogue = Buffer.from('an epilogue')
+    const stored = async () => (await Array.fromAsync(files.list())).length
+    const before = await stored()
+    const { socket, answer } = await openRaw(t, service.url)
+    socket.write(
+      head(
+        `POST /tasks/${task.id}/attachments HTTP/1.1`,
+        'Host: x',
+        `Authorization: Bearer ${owner.token}`,
+        `Content-Type: ${formType['content-type']}`,
+        `Content-Length: ${form.length + epilogue.length}`,
+        `Content-Digest: ${digestHeader(Buffer.concat([form, epilogue]))}`,
+      ),
+    )
+    socket.write(form)
+    await eventually('the file is stored', async () => (await stored()) > before)
+    const params = { task_id: task.id }
+    const { body } = await service.expect('listTaskAttachments', 200, { token: owner.token, params })
+    t.same(body.items, [], 'nothing is kept before all of it has come')
+    socket.write(epilogue)
+    t.equal((await answer()).status, 201)
+  })
+
   t.test('422: another one, and nothing is stored', async (t) => {
     const other = randomBytes(maxBytes)
     const form = rawForm(file)
@@ -632,11 +666,10 @@ t.test('the files that a user attached take no more than the quota together', as
 
   t.test('uploads in parallel cannot pass it', async (t) => {
     const { owner, task } = await newOwner()
-    const second = await newTask(owner)
+    // Each to a task of its own, whose lock would make them wait for each other.
+    const tasks = await Promise.all(Array.from({ length: 10 }, () => newTask(owner)))
     const before = (await keys()).length
-    const uploads = Array.from({ length: 10 }, (_, index) =>
-      service.call('addTaskAttachment', upload(owner, index % 2 === 0 ? task : second, maxBytes)),
-    )
+    const uploads = tasks.map((one) => service.call('addTaskAttachment', upload(owner, one, maxBytes)))
     const statuses = (await Promise.all(uploads)).map(({ status }) => status)
     t.same(
       statuses.filter((status) => status !== 413),
@@ -645,6 +678,37 @@ t.test('the files that a user attached take no more than the quota together', as
     await service.expect('addTaskAttachment', 201, upload(owner, task, quota - 2 * maxBytes))
     await isFull(t, owner, task)
     t.equal((await keys()).length, before + 3, 'no file is left of what was refused')
+  })
+
+  // The embedded database has one connection, on which nothing waits for a lock.
+  const skip = process.env.DATABASE_URL === undefined
+  t.test('one that waited for another sees what that one took', { skip }, async (t) => {
+    const { options } = await createTestDatabase(t)
+    const db = openDatabase(options)
+    const sql = createSqlClient(options)
+    const other = await startService(t, { db, config: { attachmentQuotaBytes: quota } })
+    t.teardown(() => sql.end())
+    const owner = await other.register('waits')
+    const body = { title: 'With files' }
+    const tasks = await Promise.all(
+      Array.from({ length: 4 }, () => other.expect('createTask', 201, { token: owner.token, body })),
+    )
+    const allWait = async () => {
+      const waiting = await sql`
+        select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+      return waiting.length === tasks.length
+    }
+    const { uploads } = await sql.begin(async (transaction) => {
+      await transaction`select from users where id = ${owner.id} for update`
+      const begun = tasks.map((task) => other.call('addTaskAttachment', upload(owner, task.body, maxBytes)))
+      await eventually('all wait for the uploader', allWait)
+      return { uploads: begun }
+    })
+    const statuses = (await Promise.all(uploads)).map(({ status }) => status)
+    t.same(
+      statuses.filter((status) => status !== 413),
+      [201, 201],
+    )
   })
 
   t.test('it counts for the uploader, and not for the owner of the task', async (t) => {
@@ -1289,6 +1353,18 @@ t.test('what is deleted during an upload stays deleted', async (t) => {
     })
   })
 
+  t.test('the owner of the task', async (t) => {
+    const { owner, task } = await newOwner()
+    const before = await keys()
+    const { answer, finish } = await beginUpload(t, admin, task, 1_000, 500)
+    await service.expect('deleteUser', 204, { token: owner.token, params: { user_id: owner.id } })
+    finish()
+    t.equal((await answer()).status, 404)
+    await eventually('no file is left', async () => String(await keys()) === String(before))
+    const left = await service.deps.db.run('select from attachments where task_id = $1', [task.id])
+    t.same(left, [], 'no row is left')
+  })
+
   t.test('the uploader’s right to it', async (t) => {
     const owner = await register()
     const assignee = await register()
@@ -1306,23 +1382,30 @@ t.test('what is deleted during an upload stays deleted', async (t) => {
   })
 })
 
-t.test('a download that has begun is finished when its attachment is deleted', async (t) => {
-  const { owner, task } = await newOwner()
-  const content = randomBytes(maxBytes)
-  const { result, key } = await fileMadeBy(() => attach(owner, task, fileForm(content)))
-  const { id } = result.body
-  const received = await new Promise<Buffer>((resolve, reject) => {
-    const sent = request(
-      `${service.url}/attachments/${id}`,
-      { headers: { authorization: `Bearer ${owner.token}` } },
-      async (response) => {
-        await service.expect('deleteAttachment', 204, { token: owner.token, params: { attach_id: id } })
-        await eventually('the file is gone', isGone(key))
-        resolve(Buffer.concat(await response.toArray()))
-      },
-    )
-    sent.on('error', reject)
-    sent.end()
-  })
-  t.ok(content.equals(received))
+t.test('a download that has begun is finished when what it is of is deleted', async (t) => {
+  for (const what of ['the attachment', 'the owner of its task']) {
+    await t.test(what, async (t) => {
+      const { owner, task } = await newOwner()
+      const content = randomBytes(maxBytes)
+      const { result, key } = await fileMadeBy(() => attach(owner, task, fileForm(content)))
+      const { id } = result.body
+      const { token } = owner
+      const received = await new Promise<Buffer>((resolve, reject) => {
+        const sent = request(
+          `${service.url}/attachments/${id}`,
+          { headers: { authorization: `Bearer ${token}` } },
+          async (response) => {
+            if (what === 'the attachment')
+              await service.expect('deleteAttachment', 204, { token, params: { attach_id: id } })
+            else await service.expect('deleteUser', 204, { token, params: { user_id: owner.id } })
+            await eventually('the file is gone', isGone(key))
+            resolve(Buffer.concat(await response.toArray()))
+          },
+        )
+        sent.on('error', reject)
+        sent.end()
+      })
+      t.ok(content.equals(received))
+    })
+  }
 })

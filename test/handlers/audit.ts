@@ -322,7 +322,7 @@ t.test('listAuditEvents', async (t) => {
 
   t.test('200: an empty time between two', async (t) => {
     const query = { created_after: '2999-01-01T00:00:00Z', include_total: true }
-    t.strictSame(await list(query), { items: [], next_cursor: null, total: 0 })
+    t.strictSame(await list(query), { items: [], next_cursor: null, prev_cursor: null, total: 0 })
   })
 
   t.test('400', async (t) => {

@@ -19,7 +19,7 @@ t.test('listSessions', async (t) => {
     const account = await service.register('traveller')
     const phone = await signIn(account, { 'user-agent': 'Phone/1.0 (\u00fc)', ...from('2001:db8::17') })
     const { body, headers } = await service.expect('listSessions', 200, { token: account.token })
-    t.match(body, { next_cursor: null, total: null })
+    t.match(body, { next_cursor: null, prev_cursor: null, total: null })
     t.match(headers.get('link'), /^<\/auth\/sessions\?limit=50>; rel="first"$/)
     t.equal(headers.get('cache-control'), 'private, no-cache')
     const times = body.items.map((session) => ({

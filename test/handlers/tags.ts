@@ -220,7 +220,15 @@ t.test('listTags', async (t) => {
 
   t.test('200: own tags and those on tasks that the caller sees, newest first', async (t) => {
     const { body, headers } = await service.expect('listTags', 200, { token: owner.token })
-    t.strictSame(body, { items: [hidden, carried], next_cursor: null, total: null })
+    t.strictSame(body, {
+      items: [
+        { ...hidden, task_count: 0 },
+        { ...carried, task_count: 1 },
+      ],
+      next_cursor: null,
+      prev_cursor: null,
+      total: null,
+    })
     t.equal(headers.get('link'), '</tags?limit=50>; rel="first"')
     t.strictSame(await namesSeenBy(assignee), ['theirs', 'carried'])
     t.strictSame(await namesSeenBy(stranger), [])
@@ -233,9 +241,25 @@ t.test('listTags', async (t) => {
       token: assignee.token,
       query: { include_total: true },
     })
-    t.strictSame(body.items, [theirs, carried])
+    t.strictSame(body.items, [
+      { ...theirs, task_count: 0 },
+      { ...carried, task_count: 2 },
+    ])
     t.equal(body.total, 2)
     t.equal(await countTags(stranger), 0)
+  })
+
+  t.test('200: each counts the tasks that the caller sees', async (t) => {
+    const countsSeenBy = async ({ token }: Account) => {
+      const { body } = await service.expect('listTags', 200, { token, query: { q: 'ARR' } })
+      return body.items.map(({ name, task_count }) => [name, task_count])
+    }
+    await createTask(owner, { tag_ids: [carried.id] })
+    await createTask(owner, { assignee_id: owner.id, tag_ids: [carried.id, hidden.id] })
+    t.strictSame(await countsSeenBy(owner), [['carried', 4]])
+    t.strictSame(await countsSeenBy(assignee), [['carried', 2]])
+    t.strictSame(await countsSeenBy(admin), [['carried', 4]])
+    t.strictSame(await countsSeenBy(stranger), [])
   })
 
   t.test('200: what the caller no longer sees is gone', async (t) => {
@@ -259,7 +283,7 @@ t.test('listTags', async (t) => {
   })
 
   t.test('400', async (t) => {
-    for (const query of ['limit=0', 'offset=-1', 'status=todo', 'q=x', 'cursor=x']) {
+    for (const query of ['limit=0', 'offset=-1', 'status=todo', 'q=', 'cursor=x']) {
       const { body } = await service.expect('listTags', 400, { token: owner.token, query })
       t.strictSame(pointersOf(body), [`/${query.split('=')[0]}`])
     }

@@ -226,7 +226,7 @@ t.test('listTaskTags', async (t) => {
   t.test('200: newest first, for everybody who sees the task', async (t) => {
     for (const { token } of [owner, assignee, admin]) {
       const { body, headers } = await service.expect('listTaskTags', 200, { token, params })
-      t.strictSame(body, { items: tags.toReversed(), next_cursor: null, total: null })
+      t.strictSame(body, { items: tags.toReversed(), next_cursor: null, prev_cursor: null, total: null })
       t.equal(headers.get('link'), `</tasks/${task.id}/tags?limit=50>; rel="first"`)
     }
   })
@@ -237,13 +237,13 @@ t.test('listTaskTags', async (t) => {
       params: { task_id: bare.id },
       query: { include_total: true },
     })
-    t.strictSame(body, { items: [], next_cursor: null, total: 0 })
+    t.strictSame(body, { items: [], next_cursor: null, prev_cursor: null, total: 0 })
   })
 
   t.test('200: past the end', async (t) => {
     const query = { offset: 3, include_total: true }
     const { body } = await service.expect('listTaskTags', 200, { token: owner.token, params, query })
-    t.strictSame(body, { items: [], next_cursor: null, total: 3 })
+    t.strictSame(body, { items: [], next_cursor: null, prev_cursor: null, total: 3 })
   })
 
   t.test('200: HEAD', async (t) => {

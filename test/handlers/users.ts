@@ -217,6 +217,29 @@ t.test('listUsers', async (t) => {
     t.equal(all.next_cursor, null)
   })
 
+  t.test('200 by role and by a part of a name', async (t) => {
+    const namesOf = async (query: NonNullable<Call['query']>) =>
+      (await list(ada.token, query)).body.items.map(({ username }) => username)
+    await service.expect('createUser', 201, {
+      token: admin.token,
+      body: {
+        username: 'zoe',
+        email: 'zoe@example.com',
+        password: 'a long password',
+        display_name: 'Zoë Ångström',
+      },
+    })
+    t.strictSame(await namesOf({ role: 'admin' }), ['admin'])
+    t.notOk((await namesOf({ role: ['member'] })).includes('admin'))
+    t.strictSame(await namesOf({ q: 'ZOE a' }), ['zoe'], 'whatever its case and accents')
+    t.strictSame(await namesOf({ q: 'ångs' }), ['zoe'])
+    t.strictSame(await namesOf({ q: 'dmi', role: ['admin', 'member'] }), ['admin'])
+    t.strictSame(await namesOf({ q: '%' }), [])
+    t.strictSame(await namesOf({ q: 'zoe@' }), [], 'addresses are not searched')
+    const { body } = await list(ada.token, { q: 'z', include_total: true })
+    t.equal(body.total, 1)
+  })
+
   t.test('200 page by page, by cursor and by offset', async (t) => {
     const all = (await list(ada.token, { limit: 200, include_total: true })).body
     t.equal(all.total, all.items.length)
@@ -236,6 +259,7 @@ t.test('listUsers', async (t) => {
     t.strictSame((await list(ada.token, { offset: 100_000 })).body, {
       items: [],
       next_cursor: null,
+      prev_cursor: null,
       total: null,
     })
   })
@@ -256,7 +280,7 @@ t.test('listUsers', async (t) => {
       ['cursor', { cursor: '' }],
       ['cursor', { cursor: `${cursor}A` }],
       ['offset', { cursor: String(cursor), offset: 0 }],
-      ['role', { role: 'admin' }],
+      ['role/0', { role: 'owner' }],
       ['Limit', { Limit: 1 }],
     ] as [string, NonNullable<Call['query']>][]) {
       t.match(
@@ -1024,7 +1048,12 @@ t.test('listUserTasks', async (t) => {
     t.strictSame((await list(admin, owner)).items, [helped, ownHelped, own])
     t.strictSame((await list(helper, owner)).items, [helped, ownHelped])
     t.strictSame((await list(helper, helper)).items, [helpersOwn, helped, ownHelped])
-    t.strictSame(await list(ada, owner, { include_total: true }), { items: [], next_cursor: null, total: 0 })
+    t.strictSame(await list(ada, owner, { include_total: true }), {
+      items: [],
+      next_cursor: null,
+      prev_cursor: null,
+      total: 0,
+    })
   })
 
   t.test('200 with filters, limit, offset and cursor', async (t) => {
@@ -1035,7 +1064,11 @@ t.test('listUserTasks', async (t) => {
       ownHelped,
     ])
     t.strictSame((await list(owner, owner, { tag_id: tag.id })).items, [ownHelped])
-    t.strictSame((await list(owner, owner, { q: 'OWN' })).items, [helped, ownHelped, own])
+    t.strictSame((await list(owner, owner, { q: 'OWN', sort: '-created_at' })).items, [
+      helped,
+      ownHelped,
+      own,
+    ])
     t.strictSame((await list(owner, owner, { q: 'own,', status: 'done' })).items, [ownHelped])
     t.strictSame((await list(owner, owner, { q: '%' })).items, [])
     t.strictSame((await list(owner, owner, { limit: 1, offset: 1 })).items, [ownHelped])
@@ -1059,7 +1092,7 @@ t.test('listUserTasks', async (t) => {
       ['offset', { offset: -1 }],
       ['cursor', { cursor: String(foreign.next_cursor) }],
       ['cursor', { cursor: String(cursor), status: 'todo' }],
-      ['owner_id', { owner_id: owner.id }],
+      ['owner_id/0', { owner_id: 'me' }],
       ['sort', { sort: 'id";--' }],
     ] as const) {
       t.match(

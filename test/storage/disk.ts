@@ -1,5 +1,5 @@
 import * as fs from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import t from 'tap'
 import type { Test } from 'tap'
@@ -7,6 +7,7 @@ import { diskStorage } from '../../src/storage/disk.ts'
 import type * as disk from '../../src/storage/disk.ts'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { chunks, failure, maxBytes, testStorage } from '../fixture/storage-suite.ts'
+import { fileForm, startService } from '../fixture/service.ts'
 import { diskTestStorage, filesBelow } from '../fixture/storage.ts'
 
 testStorage(t, diskTestStorage)
@@ -30,7 +31,7 @@ t.test('only the owner of the process can read', { skip: process.platform === 'w
   t.same(await modes(await filesBelow(folder)), new Set(['600']))
 })
 
-t.test('abandoned temporary files are removed, current ones and stored ones are not', async (t) => {
+t.test('temporary files are told as unfinished, and can be removed', async (t) => {
   const { folder, storage } = await diskTestStorage(t)
   const stored = await storage.put(chunks(Buffer.from('stored')), { maxBytes })
   const source = new PassThrough()
@@ -41,29 +42,19 @@ t.test('abandoned temporary files are removed, current ones and stored ones are 
   await fs.writeFile(abandoned, 'abandoned')
   await fs.utimes(abandoned, new Date(0), new Date(0))
 
-  t.equal(await storage.removeAbandoned(new Date(Date.now() - 3_600_000)), 1)
-  t.equal(await storage.removeAbandoned(new Date(Date.now() - 3_600_000)), 0)
+  const unfinished = async () => Array.fromAsync(storage.listUnfinished())
+  const old = (await unfinished()).filter(({ modifiedAt }) => modifiedAt.getTime() === 0)
+  t.same(
+    old.map((file) => file.key),
+    [basename(abandoned)],
+  )
+  t.equal((await unfinished()).length, 2)
+  await storage.removeUnfinished(basename(abandoned))
+  t.equal((await unfinished()).length, 1)
   source.end()
   const { key } = await put
   const listed = await Array.fromAsync(storage.list())
   t.same(listed.map((file) => file.key).toSorted(), [stored.key, key].toSorted())
-})
-
-t.test('a temporary file that cannot be removed does not keep the others', async (t) => {
-  const { folder } = await diskTestStorage(t)
-  const names = ['1', '2', '3'].map((digit) => `0190c2a0-0000-7000-8000-00000000000${digit}`)
-  for (const name of names) {
-    await fs.writeFile(join(folder, 'incoming', name), 'abandoned')
-    await fs.utimes(join(folder, 'incoming', name), new Date(0), new Date(0))
-  }
-  const [stuck = ''] = names
-  const rm: typeof fs.rm = async (path, options) => {
-    if (String(path).endsWith(stuck)) throw failure('EACCES')
-    await fs.rm(path, options)
-  }
-  const storage = await storageWith(t, folder, { rm })
-  await t.rejects(storage.removeAbandoned(new Date()), StorageUnavailable, 'it is said')
-  t.same(await fs.readdir(join(folder, 'incoming')), [stuck])
 })
 
 t.test('a folder that is gone makes the storage unavailable, not empty', async (t) => {
@@ -80,38 +71,51 @@ t.test('a folder that is gone makes the storage unavailable, not empty', async (
   await t.rejects(Array.fromAsync(storage.list()), StorageUnavailable)
   await t.rejects(storage.missing([key]), StorageUnavailable)
   await t.rejects(Array.fromAsync(storage.listUnfinished()), StorageUnavailable)
-  await t.rejects(storage.removeAbandoned(new Date()), StorageUnavailable)
+  await t.rejects(storage.removeUnfinished(key), StorageUnavailable)
   await t.rejects(diskStorage(folder), StorageUnavailable)
 })
 
+/** A storage whose disk fails with `code` at a step of a file, as long as one is set; `write on` is in the middle of it. */
+const brokenStorage = async (t: Test, folder: string) => {
+  const broken = { step: '', code: '' }
+  const failAt = async <T>(step: string, otherwise: () => Promise<T>) => {
+    if (broken.step === step) throw failure(broken.code)
+    return otherwise()
+  }
+  const open: typeof fs.open = async (path, flags, mode) => {
+    const isFolder = flags === 'r'
+    const handle = await failAt('open', () => fs.open(path, flags, mode))
+    const [write, sync] = [handle.writeFile.bind(handle), handle.sync.bind(handle)]
+    let isFirst = true
+    handle.writeFile = (...input) => {
+      const step = isFirst ? 'write' : 'write on'
+      isFirst = false
+      return failAt(step, () => write(...input))
+    }
+    handle.sync = () => failAt(isFolder ? 'sync folder' : 'sync', sync)
+    return handle
+  }
+  const rename: typeof fs.rename = (from, to) => failAt('rename', () => fs.rename(from, to))
+  return { storage: await storageWith(t, folder, { open, rename }), broken }
+}
+
+const steps = ['open', 'write', 'write on', 'sync', 'rename', 'sync folder']
 const faults = [
-  { code: 'ENOSPC', expected: StorageFull },
-  { code: 'EDQUOT', expected: StorageFull },
-  { code: 'EIO', expected: StorageUnavailable },
-  { code: 'EROFS', expected: StorageUnavailable },
-]
+  { code: 'ENOSPC', expected: StorageFull, status: 507 },
+  { code: 'EDQUOT', expected: StorageFull, status: 507 },
+  { code: 'EIO', expected: StorageUnavailable, status: 503 },
+  { code: 'EROFS', expected: StorageUnavailable, status: 503 },
+  { code: 'EACCES', expected: StorageUnavailable, status: 503 },
+] as const
 for (const { code, expected } of faults) {
   t.test(`${code} while writing, syncing or renaming leaves nothing, and a retry works`, async (t) => {
     const folder = t.testdir()
-    const broken = { step: '' }
-    const failAt = async <T>(step: string, otherwise: () => Promise<T>) => {
-      if (broken.step === step) throw failure(code)
-      return otherwise()
-    }
-    const open: typeof fs.open = async (path, flags, mode) => {
-      const isFolder = flags === 'r'
-      const handle = await failAt('open', () => fs.open(path, flags, mode))
-      const [write, sync] = [handle.writeFile.bind(handle), handle.sync.bind(handle)]
-      handle.writeFile = (...input) => failAt('write', () => write(...input))
-      handle.sync = () => failAt(isFolder ? 'sync folder' : 'sync', sync)
-      return handle
-    }
-    const rename: typeof fs.rename = (from, to) => failAt('rename', () => fs.rename(from, to))
-    const storage = await storageWith(t, folder, { open, rename })
-
-    for (const step of ['open', 'write', 'sync', 'rename', 'sync folder']) {
+    const { storage, broken } = await brokenStorage(t, folder)
+    const put = () => storage.put(chunks(Buffer.from('x'), Buffer.from('y')), { maxBytes })
+    broken.code = code
+    for (const step of steps) {
       broken.step = step
-      await t.rejects(storage.put(chunks(Buffer.from('x')), { maxBytes }), expected, step)
+      await t.rejects(put(), expected, step)
       t.same(await filesBelow(folder), [], `nothing is left after ${step}`)
     }
     for (const step of ['open', 'write']) {
@@ -120,6 +124,32 @@ for (const { code, expected } of faults) {
     }
 
     broken.step = ''
-    t.equal((await storage.put(chunks(Buffer.from('x')), { maxBytes })).size, 1)
+    t.equal((await put()).size, 2)
   })
 }
+
+t.test('a client is told what a disk fails with, and can try again', async (t) => {
+  const folder = t.testdir()
+  const { storage, broken } = await brokenStorage(t, folder)
+  const service = await startService(t, { storage })
+  const { token } = await service.register('ada')
+  const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With files' } })
+  const ofTask = { token, params: { task_id: task.id } }
+  const content = Buffer.alloc(300_000, 'x')
+  const upload = () => ({ ...ofTask, body: fileForm(content) })
+  for (const { code, status } of faults) {
+    broken.code = code
+    for (const step of steps) {
+      broken.step = step
+      const { body } = await service.expect('addTaskAttachment', status, upload())
+      t.notMatch(JSON.stringify(body), code, `${code} at ${step}`)
+      t.same(await filesBelow(folder), [], 'no file is left')
+    }
+  }
+  broken.step = ''
+  const { body: list } = await service.expect('listTaskAttachments', 200, ofTask)
+  t.same(list.items, [], 'no row is left')
+  const { body } = await service.expect('addTaskAttachment', 201, upload())
+  const file = await service.expect('downloadAttachment', 200, { token, params: { attach_id: body.id } })
+  t.ok(content.equals(file.body as unknown as Uint8Array))
+})

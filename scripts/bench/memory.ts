@@ -1,0 +1,77 @@
+import { mkdtemp, rm, statfs } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { withPostgres } from '../postgres.ts'
+import { runToEnd, type Teardown } from '../run-to-end.ts'
+import { forgetPeakMemory, peakMemory, residentMemory } from './processes.ts'
+import { startService } from './service.ts'
+import { download, inParallel, upload } from './transfer.ts'
+
+/**
+ * `npm run bench:memory`: by how much the service grows while ten files are uploaded at once, and then downloaded. They
+ * are kept on the disk, or in the bucket that TEST_STORAGE_URL names (`node scripts/s3.ts -- npm run bench:memory`).
+ */
+
+const { values: given } = parseArgs({ options: { quick: { type: 'boolean', default: false } } })
+
+/** Milliseconds for all of it. */
+const deadline = 1_800_000
+
+const mebibyte = 1_048_576
+const parallel = 10
+
+/** Of each file, in bytes. */
+const size = (given.quick ? 100 : 1_024) * mebibyte
+
+/** The most that it may grow by, in bytes. */
+const target = 96 * mebibyte
+
+const main = async (t: Teardown): Promise<void> => {
+  const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
+  t.teardown(() => rm(folder, { recursive: true }))
+  await expectSpace(folder)
+  await withPostgres(async (databaseUrl) => {
+    const { TEST_STORAGE_URL, AWS_ACCESS_KEY_ID = '', AWS_SECRET_ACCESS_KEY = '' } = process.env
+    const bucket = TEST_STORAGE_URL && {
+      STORAGE_URL: TEST_STORAGE_URL,
+      AWS_ACCESS_KEY_ID,
+      AWS_SECRET_ACCESS_KEY,
+    }
+    const environment = { DATABASE_URL: databaseUrl, ...bucket }
+    const { server, target, uploads } = await startService(t, { core: null, folder }, environment)
+    const idle = await residentMemory(server.pid)
+    console.log(`idle: ${mebibytes(idle)} MiB`)
+    const measure = async <T>(what: string, action: () => Promise<T>): Promise<T> => {
+      await forgetPeakMemory(server.pid)
+      const begun = performance.now()
+      const result = await action()
+      const rate = (parallel * size) / 1e3 / (performance.now() - begun)
+      tell(
+        `${parallel} ${what} of ${mebibytes(size)} MiB at once`,
+        (await peakMemory(server.pid)) - idle,
+        rate,
+      )
+      return result
+    }
+    const paths = await measure('uploads', () => inParallel(parallel, () => upload(target, uploads, size)))
+    await measure('downloads', () => Promise.all(paths.map((path) => download(target, path))))
+  })
+}
+
+/** A full disk would tell nothing of memory. */
+const expectSpace = async (folder: string): Promise<void> => {
+  const { bavail, bsize } = await statfs(folder)
+  const needed = 2 * parallel * size
+  if (bavail * bsize < needed)
+    throw new Error(`This needs ${mebibytes(needed)} MiB of free space in ${folder}`)
+}
+
+const mebibytes = (bytes: number): number => Math.round(bytes / mebibyte)
+
+const tell = (what: string, growth: number, rate: number): void =>
+  console.log(
+    `${what}: +${mebibytes(growth)} MiB of ${mebibytes(target)}, ${growth < target ? 'met' : 'not met'}; ${Math.round(rate)} MB/s`,
+  )
+
+await runToEnd('bench:memory', deadline, main)

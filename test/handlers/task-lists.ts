@@ -1,0 +1,506 @@
+import t from 'tap'
+import { type Account, type Call, startService } from '../fixture/service.ts'
+import { pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
+
+const service = await startService(t)
+const { attachFile, createTag, createTask } = taskActions(service)
+const admin = await service.register('admin')
+
+type Query = Readonly<Record<string, string | number | boolean | readonly string[]>>
+
+const listTasks = async ({ token }: Account, query: Call['query'] = {}) =>
+  (await service.expect('listTasks', 200, { token, query })).body
+
+const titlesOf = async (account: Account, query: Call['query']): Promise<string[]> =>
+  (await listTasks(account, query)).items.map(({ title }) => title)
+
+/** A sequence of numbers from 0 to 1 that is the same in every run (mulberry32). */
+const randomFrom = (seed: number): (() => number) => {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}
+
+const statuses = ['todo', 'in_progress', 'done', 'cancelled'] as const
+const priorities = ['none', 'low', 'medium', 'high', 'urgent'] as const
+
+const fold = (text: string): string =>
+  text
+    .normalize('NFKD')
+    .replaceAll(/[\u0300-\u036f]/g, '')
+    .toLowerCase()
+
+t.test('every filter and order, held against a naive reading of all tasks', async (t) => {
+  const random = randomFrom(7)
+  const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)] as T
+  const sometimes = <T>(share: number, value: T): T | null => (random() < share ? value : null)
+
+  const people = [
+    await service.register('mixed-a'),
+    await service.register('mixed-b'),
+    await service.register('mixed-c'),
+  ]
+  const [reader] = people as [Account, ...Account[]]
+  const tags = [
+    await createTag(admin, 'mixed one'),
+    await createTag(admin, 'mixed two'),
+    await createTag(admin, 'mixed three'),
+  ]
+  const days = ['2026-01-01', '2026-02-01', '2026-02-02', '2030-01-01', '2031-01-01'].map(
+    (day) => `${day}T00:00:00.000Z`,
+  )
+  const words = ['Release', 'notes', 'Éclair', 'review', 'zebra', 'Anchor', 'ångström']
+
+  for (let n = 0; n < 90; n += 1) {
+    const start_at = sometimes(0.3, pick(days))
+    const task = await createTask(admin, {
+      title: `${pick(words)} ${pick(words)}${random() < 0.5 ? '' : ` ${n}`}`,
+      description: random() < 0.3 ? pick(words) : '',
+      status: pick(statuses),
+      priority: pick(priorities),
+      start_at,
+      due_at: start_at === null ? sometimes(0.6, pick(days)) : null,
+      owner_id: pick(people).id,
+      assignee_id: sometimes(0.5, pick(people).id),
+      tag_ids: tags.filter(() => random() < 0.35).map(({ id }) => id),
+    })
+    if (random() < 0.15) await attachFile(admin, task.id)
+  }
+  const all = (await listTasks(admin, { limit: 200 })).items
+  t.equal(all.length, 90)
+
+  const now = new Date().toISOString()
+  const isOverdue = ({ due_at, status }: Task): boolean =>
+    due_at !== null && due_at < now && (status === 'todo' || status === 'in_progress')
+  const finds = (q: string, { title, description }: Task): boolean =>
+    fold(title).includes(fold(q)) ||
+    fold(`${title} ${description}`)
+      .split(/[^\p{L}\p{Nd}]+/u)
+      .some((word) => word.startsWith(fold(q)))
+  const instants = [...days, ...all.slice(0, 90).map(({ created_at }) => created_at)]
+
+  /** Each filter: a value for it, and what it means. */
+  const filters: Readonly<Record<string, () => readonly [Query[string], (task: Task) => boolean]>> = {
+    status: () => {
+      const values = [pick(statuses), pick(statuses)]
+      return [values, ({ status }) => values.includes(status)]
+    },
+    priority: () => {
+      const value = pick(priorities)
+      return [value, ({ priority }) => priority === value]
+    },
+    owner_id: () => {
+      const { id } = pick(people)
+      return [id, ({ owner_id }) => owner_id === id]
+    },
+    assignee_id: () => {
+      const values = [pick(people).id, pick(people).id]
+      return [values, ({ assignee_id }) => assignee_id !== null && values.includes(assignee_id)]
+    },
+    untagged: () => {
+      const value = random() < 0.5
+      return [value, (task) => (task.tags.length === 0) === value]
+    },
+    has_attachments: () => {
+      const value = random() < 0.5
+      return [value, (task) => task.attachment_count > 0 === value]
+    },
+    overdue: () => {
+      const value = random() < 0.5
+      return [value, (task) => isOverdue(task) === value]
+    },
+    q: () => {
+      const value = pick(['rel', 'NOTES', 'eclair', 'angstro', 'lease n', 'zebra', 'ew', 'x'])
+      return [value, (task) => finds(value, task)]
+    },
+    ...Object.fromEntries(
+      (['due', 'created', 'updated', 'completed'] as const).flatMap((field) => [
+        [
+          `${field}_after`,
+          () => {
+            const value = pick(instants)
+            return [value, (task: Task) => (task[`${field}_at`] ?? '') > value] as const
+          },
+        ],
+        [
+          `${field}_before`,
+          () => {
+            const value = pick(instants)
+            return [value, (task: Task) => (task[`${field}_at`] ?? '9') < value] as const
+          },
+        ],
+      ]),
+    ),
+  }
+
+  type Key = string | number | null
+  const keys: Readonly<Record<string, (task: Task) => Key>> = {
+    created_at: ({ created_at }) => created_at,
+    updated_at: ({ updated_at }) => updated_at,
+    due_at: ({ due_at }) => due_at,
+    start_at: ({ start_at }) => start_at,
+    completed_at: ({ completed_at }) => completed_at,
+    priority: ({ priority }) => priorities.indexOf(priority),
+    status: ({ status }) => statuses.indexOf(status),
+    title: ({ title }) => fold(title),
+  }
+  const compare = (a: Key, b: Key, descending: boolean): number => {
+    if (a === b) return 0
+    if (a === null) return 1
+    if (b === null) return -1
+    return a < b === descending ? 1 : -1
+  }
+  const inOrder = (sort: string) => {
+    const fields = sort
+      .split(',')
+      .map((name) => ({ key: keys[name.replace('-', '')] ?? (() => null), descending: name.startsWith('-') }))
+    const last = fields.at(-1)?.descending ?? true
+    return (a: Task, b: Task): number => {
+      for (const { key, descending } of fields) {
+        const difference = compare(key(a), key(b), descending)
+        if (difference !== 0) return difference
+      }
+      return compare(a.id, b.id, last)
+    }
+  }
+
+  const prepared = async (): Promise<number> => {
+    const [row] = await service.deps.db.run('select count(*)::int as count from pg_prepared_statements', [])
+    return Number(row?.count)
+  }
+  let preparedBefore = 0
+
+  for (let n = 0; n < 160; n += 1) {
+    const names = Object.keys(filters).filter(() => random() < (n % 4) * 0.06)
+    const chosen = names.map((name) => [name, filters[name]?.() ?? (['', () => true] as const)] as const)
+    const order = Object.keys(keys)
+      .filter(() => random() < 0.25)
+      .slice(0, 3)
+    const sort = (order.length === 0 ? ['created_at'] : order)
+      .map((name) => (random() < 0.5 ? name : `-${name}`))
+      .join(',')
+    const wanted = tags.filter(() => random() < 0.3).map(({ id }) => id)
+    const tag_match = pick(['any', 'all'])
+    const query: Query = {
+      ...Object.fromEntries(chosen.map(([name, [value]]) => [name, value])),
+      ...(wanted.length > 0 && { tag_id: wanted, tag_match }),
+      sort,
+    }
+    const carries = (task: Task): boolean => {
+      const has = (id: string): boolean => task.tags.some((tag) => tag.id === id)
+      return wanted.length === 0 || (tag_match === 'all' ? wanted.every(has) : wanted.some(has))
+    }
+    const account = pick([admin, reader])
+    const expected = all
+      .filter((task) => account === admin || task.owner_id === reader.id || task.assignee_id === reader.id)
+      .filter((task) => chosen.every(([, [, holds]]) => holds(task)) && carries(task))
+      .toSorted(inOrder(sort))
+      .map(({ id }) => id)
+
+    const limit = 1 + Math.floor(random() * 30)
+    const pages: string[][] = []
+    let page = await listTasks(account, { ...query, limit, include_total: true })
+    const label = `${n} ${JSON.stringify(query)} ${limit}`
+    if (page.total !== expected.length) t.equal(page.total, expected.length, label)
+    for (;;) {
+      pages.push(page.items.map(({ id }) => id))
+      if (page.next_cursor === null) break
+      page = await listTasks(account, { ...query, limit, cursor: page.next_cursor })
+    }
+    t.strictSame(pages.flat(), expected, `forwards: ${label}`)
+
+    const back: string[][] = [page.items.map(({ id }) => id)]
+    while (page.prev_cursor !== null) {
+      page = await listTasks(account, { ...query, limit, cursor: page.prev_cursor })
+      back.unshift(page.items.map(({ id }) => id))
+    }
+    t.strictSame(back, pages, `backwards: ${label}`)
+    if (n === 100) preparedBefore = await prepared()
+  }
+  t.ok((await prepared()) - preparedBefore < 60, 'filters leave no statements behind on the connection')
+})
+
+t.test('q', async (t) => {
+  const searcher = await service.register('searcher')
+  const texts: Readonly<Record<string, string>> = {
+    'Release notes': 'What a client notices',
+    'Notes of the meeting': 'release plan, draft',
+    'Überprüfung der Straße': '',
+    東京タワーの写真: '',
+    'Photos 2026': '京都の写真を撮る',
+    'snake_case 100% (a) <b>': "it's done: foo-bar",
+    ΟΔΟΣ: '',
+    'ﬁne print': '',
+    'Thai ภาษาไทย': '',
+  }
+  for (const [title, description] of Object.entries(texts)) await createTask(searcher, { title, description })
+  const found = async (q: string) => titlesOf(searcher, { q })
+
+  const cases: readonly (readonly [string, readonly string[]])[] = [
+    ['release', ['Release notes', 'Notes of the meeting']],
+    ['RELEASE notes', ['Release notes', 'Notes of the meeting']],
+    ['notes -plan', ['Release notes']],
+    ['"release notes"', ['Release notes']],
+    ['"notes release"', []],
+    ['client or draft', ['Notes of the meeting', 'Release notes']],
+    ['rel', ['Release notes', 'Notes of the meeting']],
+    ['"rel"', []],
+    ['ease n', ['Release notes']],
+    ['eeting', ['Notes of the meeting']],
+    ['client', ['Release notes']],
+    ['lient', []],
+    ['uberprufung', ['Überprüfung der Straße']],
+    ['ÜBERPRÜFUNG', ['Überprüfung der Straße']],
+    ['prüfung', ['Überprüfung der Straße']],
+    ['東京', ['東京タワーの写真']],
+    ['タワー', ['東京タワーの写真']],
+    ['写真', ['東京タワーの写真', 'Photos 2026']],
+    ['撮', ['Photos 2026']],
+    ['京写', []],
+    ['ภาษา', ['Thai ภาษาไทย']],
+    ['ไทย', ['Thai ภาษาไทย']],
+    ['οδος', ['ΟΔΟΣ']],
+    ['fine', ['ﬁne print']],
+    ['foo-bar', ['snake_case 100% (a) <b>']],
+    ['100% (', ['snake_case 100% (a) <b>']],
+    ['_', ['snake_case 100% (a) <b>']],
+    ['%_', []],
+    ['\\', []],
+    ["it's", ['snake_case 100% (a) <b>']],
+    ["'a' | !(b) & <-> :*", ['snake_case 100% (a) <b>']],
+    ['-', []],
+    ['"', []],
+    ['nothing of this', []],
+  ]
+  for (const [q, expected] of cases) {
+    const titles = await found(q)
+    t.strictSame(titles.toSorted(), expected.toSorted(), q)
+  }
+
+  t.test('what fits best comes first, unless there is an order', async (t) => {
+    t.strictSame(await found('release'), ['Release notes', 'Notes of the meeting'], 'the title counts most')
+    t.strictSame(await found('meeting or eeting or plan'), ['Notes of the meeting'])
+    t.strictSame(await titlesOf(searcher, { q: 'release', sort: 'created_at' }), [
+      'Release notes',
+      'Notes of the meeting',
+    ])
+    t.strictSame(await titlesOf(searcher, { q: 'release', sort: '-created_at' }), [
+      'Notes of the meeting',
+      'Release notes',
+    ])
+    const first = await listTasks(searcher, { q: 'notes or photos or fine', limit: 2 })
+    const second = await listTasks(searcher, {
+      q: 'notes or photos or fine',
+      limit: 2,
+      cursor: first.next_cursor ?? '',
+    })
+    t.equal(new Set([...first.items, ...second.items].map(({ id }) => id)).size, 4)
+    const again = await listTasks(searcher, {
+      q: 'notes or photos or fine',
+      limit: 2,
+      cursor: second.prev_cursor ?? '',
+    })
+    t.strictSame(again.items, first.items)
+  })
+
+  t.test('a change is found at once, and is a change of nothing else', async (t) => {
+    const task = await createTask(searcher, { title: 'Before', description: 'quokka' })
+    const params = { task_id: task.id }
+    const { body } = await service.expect('updateTask', 200, {
+      token: searcher.token,
+      params,
+      body: { description: 'wombat' },
+    })
+    t.equal(body.version, 2)
+    t.strictSame(await found('quokka'), [])
+    t.strictSame(await found('wombat'), ['Before'])
+  })
+
+  t.test('long texts', async (t) => {
+    const long = { title: '\ufdfa'.repeat(500), description: '写'.repeat(65_536) }
+    await createTask(searcher, long)
+    await createTask(searcher, { title: 'w'.repeat(500), description: 'many words '.repeat(5_957) })
+    t.strictSame(await titlesOf(searcher, { q: 'w'.repeat(200) }), ['w'.repeat(500)])
+    const [one] = (await listTasks(searcher, { sort: '-title', limit: 1 })).items
+    t.ok(one, 'sorted by')
+    const { next_cursor } = await listTasks(searcher, { sort: '-title,due_at,start_at', limit: 1 })
+    t.equal(
+      (await listTasks(searcher, { sort: '-title,due_at,start_at', limit: 1, cursor: next_cursor ?? '' }))
+        .items.length,
+      1,
+    )
+  })
+})
+
+t.test('sort', async (t) => {
+  const sorter = await service.register('sorter')
+  const { token } = sorter
+  await createTask(sorter, { title: 'b', priority: 'urgent', due_at: '2026-01-02T00:00:00.000Z' })
+  await createTask(sorter, { title: 'A', priority: 'low', status: 'cancelled' })
+  await createTask(sorter, { title: 'Ä2', priority: 'high', status: 'done' })
+  await createTask(sorter, { title: 'a1', due_at: '2026-01-01T00:00:00.000Z', status: 'in_progress' })
+
+  const cases = [
+    ['priority', ['a1', 'A', 'Ä2', 'b']],
+    ['-priority', ['b', 'Ä2', 'A', 'a1']],
+    ['status', ['b', 'a1', 'Ä2', 'A']],
+    ['title', ['A', 'a1', 'Ä2', 'b']],
+    ['due_at', ['a1', 'b', 'A', 'Ä2']],
+    ['-due_at', ['b', 'a1', 'Ä2', 'A']],
+    ['due_at,-priority', ['a1', 'b', 'Ä2', 'A']],
+    ['completed_at,title', ['Ä2', 'A', 'a1', 'b']],
+  ] as const
+  for (const [sort, expected] of cases) t.strictSame(await titlesOf(sorter, { sort }), expected, sort)
+
+  t.test('400', async (t) => {
+    const bad = [
+      'name',
+      'Title',
+      '',
+      '-',
+      '--title',
+      '+title',
+      'title,',
+      'title;due_at',
+      'title due_at',
+      'title,due_at,status,priority',
+      'title,-title',
+      'relevance',
+      'id";--',
+      'constructor',
+    ]
+    for (const sort of bad) {
+      const { body } = await service.expect('listTasks', 400, { token, query: { sort } })
+      t.strictSame(pointersOf(body), ['/sort'], sort)
+      await service.expect('listUserTasks', 400, { token, params: { user_id: sorter.id }, query: { sort } })
+    }
+    for (const [query, pointer] of [
+      ['untagged=yes', '/untagged'],
+      ['overdue=1', '/overdue'],
+      ['has_attachments=', '/has_attachments'],
+      ['tag_match=some', '/tag_match'],
+      ['due_before=2026-01-01', '/due_before'],
+      ['updated_after=now', '/updated_after'],
+      ['completed_after=x&completed_after=y', '/completed_after'],
+      ['q=a%00', ''],
+    ] as const) {
+      const { body } = await service.expect('listTasks', 400, { token, query })
+      if (pointer !== '') t.strictSame(pointersOf(body), [pointer], query)
+    }
+  })
+
+  t.test('a cursor goes with one order', async (t) => {
+    const { next_cursor } = await listTasks(sorter, { sort: 'title', limit: 1 })
+    for (const sort of ['-title', 'title,due_at', 'created_at']) {
+      const query = { sort, cursor: next_cursor ?? '' }
+      t.strictSame(
+        pointersOf((await service.expect('listTasks', 400, { token, query })).body),
+        ['/cursor'],
+        sort,
+      )
+    }
+    await service.expect('listTasks', 400, { token, query: { cursor: next_cursor ?? '' } })
+  })
+})
+
+t.test('foreign tasks are not seen by any filter, order or count', async (t) => {
+  const owner = await service.register('foreign-owner')
+  const stranger = await service.register('foreign-stranger')
+  const tag = await createTag(owner, 'foreign tag')
+  const task = await createTask(owner, {
+    title: 'Foreign secret',
+    description: 'hidden words',
+    due_at: '2026-01-01T00:00:00.000Z',
+    priority: 'urgent',
+    tag_ids: [tag.id],
+  })
+  await attachFile(owner, task.id)
+  const own = await createTask(stranger, { title: 'own' })
+  const queries: readonly Query[] = [
+    { owner_id: owner.id },
+    { owner_id: [owner.id, unknownId] },
+    { tag_id: tag.id },
+    { tag_id: tag.id, tag_match: 'all' },
+    { untagged: false },
+    { has_attachments: true },
+    { overdue: true },
+    { due_before: '2030-01-01T00:00:00Z' },
+    { priority: 'urgent' },
+    { q: 'secret' },
+    { q: 'hidden' },
+    { q: 'ecre' },
+  ]
+  for (const query of queries) {
+    for (const sort of [undefined, '-due_at', 'title']) {
+      const asked = { ...query, ...(sort !== undefined && { sort }), include_total: true }
+      const page = await listTasks(stranger, asked)
+      t.strictSame(page, { items: [], next_cursor: null, prev_cursor: null, total: 0 }, JSON.stringify(asked))
+      t.strictSame((await listTasks(owner, asked)).items.length, 1, 'its owner finds it')
+      const theirs = await service.expect('listUserTasks', 200, {
+        token: stranger.token,
+        params: { user_id: owner.id },
+        query: asked,
+      })
+      t.equal(theirs.body.total, 0)
+    }
+  }
+  for (const sort of ['title', '-priority', 'due_at', '-updated_at']) {
+    const page = await listTasks(stranger, { sort, include_total: true })
+    t.strictSame([page.items, page.total], [[own], 1], sort)
+  }
+  const { body } = await service.expect('listTags', 200, { token: stranger.token, query: { q: 'foreign' } })
+  t.strictSame(body.items, [])
+})
+
+t.test('a list that changes while it is read, in both directions', async (t) => {
+  for (const sort of ['title', '-due_at,title', 'priority']) {
+    const reader = await service.register(`walker-${sort.length}`)
+    const { token } = reader
+    const random = randomFrom(sort.length)
+    const newTask = () =>
+      createTask(reader, {
+        title: `t ${Math.floor(random() * 1_000)}`,
+        priority: priorities[Math.floor(random() * 5)],
+        ...(random() < 0.5 && { due_at: `2026-01-0${1 + Math.floor(random() * 9)}T00:00:00.000Z` }),
+      })
+    for (let n = 0; n < 40; n += 1) await newTask()
+    const before = (await listTasks(reader, { sort, limit: 200 })).items.map(({ id }) => id)
+    const doomed = before.filter((_, n) => n % 3 === 0)
+    const stay = before.filter((id) => !doomed.includes(id))
+
+    const reading = new AbortController()
+    const writer = (async () => {
+      for (const task_id of doomed) {
+        await newTask()
+        await service.expect('deleteTask', 204, { token, params: { task_id } })
+      }
+      for (let n = 0; n < 200 && !reading.signal.aborted; n += 1) await newTask()
+    })()
+    const forwards: string[] = []
+    let page = await listTasks(reader, { sort, limit: 3 })
+    for (;;) {
+      forwards.push(...page.items.map(({ id }) => id))
+      if (page.next_cursor === null) break
+      page = await listTasks(reader, { sort, limit: 3, cursor: page.next_cursor })
+    }
+    const backwards: string[] = page.items.map(({ id }) => id)
+    while (page.prev_cursor !== null) {
+      page = await listTasks(reader, { sort, limit: 3, cursor: page.prev_cursor })
+      backwards.unshift(...page.items.map(({ id }) => id))
+    }
+    reading.abort()
+    await writer
+    for (const [way, ids] of Object.entries({ forwards, backwards })) {
+      t.equal(new Set(ids).size, ids.length, `${sort}, ${way}: none is there twice`)
+      t.strictSame(
+        ids.filter((id) => stay.includes(id)),
+        stay,
+        `${sort}, ${way}: none is missing, and the order holds`,
+      )
+    }
+  }
+})
