@@ -41,6 +41,50 @@ export async function withPostgres<T>(
   }
 }
 
+/** A server that can be taken away and brought back, at the same address and with the same data. */
+export interface FragileServer {
+  readonly url: string
+  readonly port: number
+  start(): Promise<void>
+  stop(): Promise<void>
+  /** Stops every process of it in its tracks, with connections open, or lets them go on. */
+  signal(signal: 'SIGSTOP' | 'SIGCONT'): void
+}
+
+/** Runs `use` with a server of its own, like `withPostgres`; it has to be started first. */
+export async function withFragilePostgres<T>(use: (server: FragileServer) => Promise<T>): Promise<T> {
+  const cluster = await prepareFolder()
+  const port = await freePort()
+  let running: ChildProcess | null = null
+  const server: FragileServer = {
+    url: `postgres://postgres:${cluster.password}@127.0.0.1:${port}/postgres`,
+    port,
+    async start() {
+      running = startServer(cluster, port, { fast: true })
+      await untilReady(running)
+    },
+    async stop() {
+      if (running !== null) await stop(running)
+    },
+    signal(signal) {
+      if (running?.pid === undefined) return
+      // Each backend has a process group of its own.
+      const children = execFileSync('pgrep', ['-P', String(running.pid)])
+        .toString()
+        .trim()
+        .split('\n')
+      for (const pid of [running.pid, ...children.map(Number)]) process.kill(pid, signal)
+    },
+  }
+  try {
+    await initialize(cluster)
+    return await use(server)
+  } finally {
+    await server.stop()
+    await rm(cluster.folder, { recursive: true, force: true })
+  }
+}
+
 async function prepareFolder(): Promise<Cluster> {
   const binaries = findBinaries()
   const identity = findIdentity()

@@ -1,14 +1,13 @@
 import { existsSync } from 'node:fs'
-import { join } from 'node:path'
-import { type Config, readConfig } from '../src/config.ts'
+import { readConfig } from '../src/config.ts'
 import { type Database, openDatabase } from '../src/db/client.ts'
-import type { ConnectionOptions } from '../src/db/connection.ts'
-import { FolderInUse, startEmbedded } from '../src/db/embedded.ts'
+import { FolderInUse } from '../src/db/embedded.ts'
 import { countFileDeletions } from '../src/db/files.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from '../src/inventory.ts'
 import { filesFolder, openStorage } from '../src/storage/open.ts'
 import type { Storage } from '../src/storage/storage.ts'
 import { sweepTimes } from '../src/sweeper.ts'
+import { openConfigured } from './configured-database.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
@@ -84,22 +83,12 @@ const checkOutbox = async (db: Database): Promise<number> => {
   return summarize('files of deleted attachments', count, seconds > graceSeconds ? count : 0)
 }
 
-/** The configured database, which has to be there already. */
-const openConnection = async (t: Teardown, { databaseUrl, dataDir }: Config): Promise<ConnectionOptions> => {
-  if (databaseUrl !== null) return { kind: 'server', url: databaseUrl }
-  if (!existsSync(join(dataDir, 'postgres'))) throw new Error(`there is no database in DATA_DIR ${dataDir}`)
-  const log = { info: console.error, warn: console.error }
-  const embedded = await startEmbedded({ dataDir, log, onFailure: fail })
-  t.teardown(() => embedded.close())
-  return embedded.connection
-}
-
 const check = async (t: Teardown): Promise<number> => {
   const config = readConfig()
   const { storageUrl, databaseUrl, dataDir } = config
   const folder = filesFolder(config)
   if (storageUrl === null && !existsSync(folder)) throw new Error(`there is no folder ${folder}`)
-  const db = openDatabase(await openConnection(t, config))
+  const db = openDatabase(await openConfigured(t, config))
   t.teardown(() => db.close())
   const storage = await openStorage(config)
   t.teardown(() => storage.close())

@@ -1,5 +1,5 @@
 import fastifyMultipart from '@fastify/multipart'
-import Fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
+import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import { createAccessTokens } from './auth/access-tokens.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
 import { createAuthenticate } from './auth/authenticate.ts'
@@ -10,7 +10,6 @@ import type { PasswordHasher } from './auth/passwords.ts'
 import type { Config } from './config.ts'
 import { loadContract } from './contract.ts'
 import type { Database } from './db/client.ts'
-import { newId } from './db/ids.ts'
 import { apiTokenHandlers } from './handlers/api-tokens.ts'
 import { attachmentHandlers } from './handlers/attachments.ts'
 import { auditHandlers } from './handlers/audit.ts'
@@ -29,12 +28,19 @@ import { uploadHandlers } from './handlers/uploads.ts'
 import { userHandlers } from './handlers/users.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
-import { refuseExpectations, refuseWhileClosing, requireHost } from './http/connections.ts'
+import {
+  mostRequests,
+  refuseExpectations,
+  refuseWhileClosing,
+  requireHost,
+  shedLoad,
+} from './http/connections.ts'
 import { corsHeaders, openToOrigins } from './http/cors.ts'
 import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
 import { registerPasswordResetPage } from './http/password-reset-page.ts'
 import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
+import { logRequests, requestIdOf } from './http/request-log.ts'
 import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
 import { answerUnknownRoutes, collectMethods, readBodies, registerOperations } from './http/routes.ts'
 import { setSecurityHeaders } from './http/security-headers.ts'
@@ -65,28 +71,41 @@ export interface AppDeps {
     | 'rateLimitUpload'
     | 'rateLimitAnonymous'
     | 'redisUrl'
+    | 'shutdownSeconds'
   >
   readonly secrets: Secrets
   readonly db: Database
+  /** For the work that no request waits for, if that is to wait for the database. */
+  readonly backgroundDb?: Database
   readonly storage: Storage
   readonly passwords: PasswordHasher
   readonly thumbnailer: Thumbnailer
   readonly openMailer: OpenMailer
   /** The usual ones, unless a test has less time. */
   readonly timeLimits?: TimeLimits
+  /** How many requests may run at a time; the usual number, unless a test has fewer. */
+  readonly requestLimit?: number
+  /** Add hooks in front of all others, to see each request whole. */
+  readonly observers?: readonly ((app: FastifyInstance) => void)[]
   readonly sweepTimes?: SweepTimes
 }
+
+/** What is left of a stop for all the rest, when the requests have had their time. */
+const closingSeconds = 4
 
 /** Builds the service, ready to listen or to be asked by `inject`. Closing it leaves the database open. */
 export const buildApp = async ({
   config,
   secrets,
   db: silentDb,
+  backgroundDb = silentDb,
   storage,
   passwords,
   thumbnailer,
   openMailer,
   timeLimits = usualLimits,
+  requestLimit = mostRequests,
+  observers = [],
   sweepTimes,
 }: AppDeps): Promise<FastifyInstance> => {
   const contract = loadContract()
@@ -95,6 +114,7 @@ export const buildApp = async ({
 
   const app = Fastify({
     logger: { level: config.logLevel },
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     bodyLimit: largestBody,
     requestTimeout: uploadTimeout,
     connectionTimeout: timeLimits.stall,
@@ -108,7 +128,7 @@ export const buildApp = async ({
       connectionsCheckingInterval: timeLimits.checkEvery,
     },
     trustProxy: config.trustProxy.length > 0 ? [...config.trustProxy] : false,
-    genReqId: newId,
+    genReqId: requestIdOf,
     // Ours is a problem, like every other refusal.
     return503OnClosing: false,
     rewriteUrl: ({ url = '/' }) => withoutBase(url, base),
@@ -124,12 +144,15 @@ export const buildApp = async ({
   app.setErrorHandler((error, request, reply) => sendProblem(problemOf(error), publicUrl, request, reply))
   const db: Database = { ...silentDb, audited: (events) => logAudit(app.log, events) }
 
+  for (const observe of observers) observe(app)
+  logRequests(app)
   const methodsOf = collectMethods(app)
   setSecurityHeaders(app, publicUrl)
   openToOrigins(app, config.corsOrigins, methodsOf)
   requireHost(app)
   refuseExpectations(app)
-  refuseWhileClosing(app)
+  refuseWhileClosing(app, (config.shutdownSeconds - closingSeconds) * 1_000)
+  shedLoad(app, requestLimit)
   limitBodyTime(app, timeLimits.body)
   const limit = await createLimit(app, { limits: limitsOf(config), redisUrl: config.redisUrl })
   limitOtherRoutes(app, limit)
@@ -149,7 +172,7 @@ export const buildApp = async ({
   app.addHook('onClose', () => storage.close())
   const { auditDays, trashDays } = config
   const sweeper = startSweeper({
-    db,
+    db: backgroundDb,
     storage,
     secondFactorKeys,
     auditDays,
@@ -195,6 +218,7 @@ export const buildApp = async ({
     fingerprintKeys: deriveKeys(secrets, 'idempotency'),
     publicUrl,
     attachmentMaxBytes,
+    deadline: timeLimits.answer,
   })
   await app.register(registerPages, { base, publicUrl })
   await registerPasswordResetPage(app, { base })

@@ -100,16 +100,33 @@ export interface Config {
   /** redis:// or rediss:// URL of the server that instances count requests in; null when each counts its own. Holds a password. */
   readonly redisUrl: string | null
   readonly mail: MailConfig
+  /** TCP port for Prometheus, 0 for one that the system chooses; null for no metrics. */
+  readonly metricsPort: number | null
+  readonly metricsHost: string
+  /** Needed to read the metrics; null when whoever reaches their port may. */
+  readonly metricsToken: string | null
+  /** Whether traces are sent; where to and how is read by OpenTelemetry itself. */
+  readonly traces: boolean
+  /** Seconds that a stop may take; requests that have begun get all of it but the last few. */
+  readonly shutdownSeconds: number
 }
 
 /** What one variable alone decides. */
-type Settings = Omit<Config, 'mail'> & MailSettings
+type Settings = Omit<Config, 'mail' | 'traces'> & MailSettings & TraceSettings
 
 /** What `mail` is made of, besides others. */
 interface MailSettings {
   readonly smtpUrl: SmtpServer | null
   readonly mailFrom: MailAddress | null
   readonly isProduction: boolean
+}
+
+/** What `traces` is made of. */
+interface TraceSettings {
+  readonly tracesExporter: 'otlp' | 'none' | null
+  readonly otlpEndpoint: string | null
+  readonly otlpTracesEndpoint: string | null
+  readonly isOtelDisabled: boolean
 }
 
 /** Thrown for an environment with bad values; its message has a line for each of them and shows no secret. */
@@ -212,6 +229,44 @@ const variables: Variables = {
     parse: parseMailAddress,
     example: 'Taskwright <tasks@example.com>',
   },
+  metricsPort: { name: 'METRICS_PORT', fallback: null, parse: parsePort, example: '9464' },
+  metricsHost: { name: 'METRICS_HOST', fallback: 'localhost', parse: parseHost, example: '0.0.0.0' },
+  metricsToken: {
+    name: 'METRICS_TOKEN',
+    fallback: null,
+    parse: parseMetricsToken,
+    example: 'the output of `openssl rand -hex 24`',
+  },
+  tracesExporter: {
+    name: 'OTEL_TRACES_EXPORTER',
+    fallback: null,
+    parse: oneOf(['otlp', 'none']),
+    example: 'otlp',
+  },
+  otlpEndpoint: {
+    name: 'OTEL_EXPORTER_OTLP_ENDPOINT',
+    fallback: null,
+    parse: parseEndpoint,
+    example: 'http://localhost:4318',
+  },
+  otlpTracesEndpoint: {
+    name: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+    fallback: null,
+    parse: parseEndpoint,
+    example: 'http://localhost:4318/v1/traces',
+  },
+  isOtelDisabled: {
+    name: 'OTEL_SDK_DISABLED',
+    fallback: false,
+    parse: (text) => ({ value: text.toLowerCase() === 'true' }),
+    example: 'true',
+  },
+  shutdownSeconds: {
+    name: 'SHUTDOWN_SECONDS',
+    fallback: 30,
+    parse: parseShutdownSeconds,
+    example: '30',
+  },
   isProduction: {
     name: 'NODE_ENV',
     fallback: false,
@@ -259,19 +314,40 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     redisUrl: read('redisUrl'),
     smtpUrl: read('smtpUrl'),
     mailFrom: read('mailFrom'),
+    metricsPort: read('metricsPort'),
+    metricsHost: read('metricsHost'),
+    metricsToken: read('metricsToken'),
+    tracesExporter: read('tracesExporter'),
+    otlpEndpoint: read('otlpEndpoint'),
+    otlpTracesEndpoint: read('otlpTracesEndpoint'),
+    isOtelDisabled: read('isOtelDisabled'),
+    shutdownSeconds: read('shutdownSeconds'),
     isProduction: read('isProduction'),
   }
-  const { smtpUrl, mailFrom, isProduction, ...config } = settings
+  const {
+    smtpUrl,
+    mailFrom,
+    isProduction,
+    tracesExporter,
+    otlpEndpoint,
+    otlpTracesEndpoint,
+    isOtelDisabled,
+    ...config
+  } = settings
   if (smtpUrl !== null && !env[variables.publicUrl.name]) {
     const { name, example } = variables.publicUrl
     faults.push(`${variables.smtpUrl.name} needs ${name}, where links in mails lead (example: ${example})`)
   }
   if (faults.length > 0) throw new ConfigError(`Bad configuration:\n${faults.join('\n')}`)
-  return { ...config, mail: mailConfig(config, { smtpUrl, mailFrom, isProduction }) }
+  return {
+    ...config,
+    mail: mailConfig(config, { smtpUrl, mailFrom, isProduction }),
+    traces: wantsTraces({ tracesExporter, otlpEndpoint, otlpTracesEndpoint, isOtelDisabled }),
+  }
 }
 
 function mailConfig(
-  { host, publicUrl, trustProxy }: Omit<Config, 'mail'>,
+  { host, publicUrl, trustProxy }: Pick<Config, 'host' | 'publicUrl' | 'trustProxy'>,
   { smtpUrl, mailFrom, isProduction }: MailSettings,
 ): MailConfig {
   if (smtpUrl !== null && publicUrl !== null) {
@@ -281,6 +357,16 @@ function mailConfig(
   // Whoever reaches such a service is at this machine, and may read its log.
   const isDevelopment = !isProduction && publicUrl === null && trustProxy.length === 0 && isLoopback(host)
   return { kind: isDevelopment ? 'log' : 'none' }
+}
+
+function wantsTraces({
+  tracesExporter,
+  otlpEndpoint,
+  otlpTracesEndpoint,
+  isOtelDisabled,
+}: TraceSettings): boolean {
+  if (isOtelDisabled || tracesExporter === 'none') return false
+  return tracesExporter === 'otlp' || otlpEndpoint !== null || otlpTracesEndpoint !== null
 }
 
 function isLoopback(host: string): boolean {
@@ -376,6 +462,18 @@ function parsePublicUrl(text: string): Parsed<string> {
   return { value: url.href.replace(/\/+$/, '') }
 }
 
+function parseEndpoint(text: string): Parsed<string> {
+  return /^https?:\/\//.test(text) && URL.canParse(text)
+    ? { value: text }
+    : { fault: 'must be an http:// or https:// URL' }
+}
+
+function parseMetricsToken(text: string): Parsed<string> {
+  return /^[\w.~+/=-]{16,}$/.test(text)
+    ? { value: text }
+    : { fault: 'must be at least 16 characters that a Bearer token may have' }
+}
+
 function parseSmtpUrl(text: string): Parsed<SmtpServer> {
   const url = URL.parse(text)
   if (url === null || !/^smtps?:$/.test(url.protocol) || url.hostname === '') {
@@ -438,6 +536,14 @@ function parseDayCount(text: string): Parsed<number> {
   return count !== null && count > 0 && count <= 36_500
     ? { value: count }
     : { fault: 'must be a whole number of days from 1 to 36500' }
+}
+
+// An hour is longer than anything that could be waited for.
+function parseShutdownSeconds(text: string): Parsed<number> {
+  const count = decimal(text)
+  return count !== null && count >= 5 && count <= 3_600
+    ? { value: count }
+    : { fault: 'must be a whole number of seconds from 5 to 3600' }
 }
 
 function parseOrigins(text: string): Parsed<'*' | readonly string[]> {

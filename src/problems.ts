@@ -249,7 +249,7 @@ export const problemTypes = {
     status: 503,
     title: 'The service is not available right now',
     explanation:
-      'The database or the file storage cannot be used right now, or the service is stopping. Nothing was done; try again after the seconds in Retry-After.',
+      'The database or the file storage cannot be used right now, or the service is stopping. Try again after the seconds in Retry-After. What was asked for was not done, unless the answer of the database was lost: send a request that creates something again with its Idempotency-Key.',
   },
   insufficient_storage: {
     status: 507,

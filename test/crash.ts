@@ -73,7 +73,7 @@ t.test('rows and files agree whenever the process is killed', async (t) => {
   const start = async (steps: readonly string[]) => {
     // The lock of a process that is known to be dead; others wait until it has expired.
     await rm(join(DATA_DIR, 'lock'), { recursive: true, force: true })
-    const service = await startProcess(t, { ...environment, DIE_AFTER: steps.join(',') }, program)
+    const service = await startProcess(t, { ...environment, DIE_AFTER: steps.join(',') }, { program })
     return { ...service, ...createClient(service.url) }
   }
   type Running = Awaited<ReturnType<typeof start>>

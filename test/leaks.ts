@@ -5,6 +5,7 @@ import { createClient as createSqlClient } from '../src/db/connection.ts'
 import { startEmbedded } from '../src/db/embedded.ts'
 import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
+import { readMetrics, startCollector } from './fixture/observe.ts'
 import { startProcess, temporaryFolder } from './fixture/process.ts'
 import { authenticator } from './fixture/second-factor.ts'
 import { createClient } from './fixture/service.ts'
@@ -18,8 +19,13 @@ const DATA_DIR = await temporaryFolder(t)
 if (serverUrl === undefined) await copyTemplate(DATA_DIR)
 const server = serverUrl === undefined ? null : await createEmptyDatabase(t, serverUrl)
 const mail = await startMailServer(t)
+const collector = await startCollector(t)
+const METRICS_TOKEN = 'planted-metrics-token-4711'
 const service = await startProcess(t, {
   DATA_DIR,
+  METRICS_PORT: '0',
+  METRICS_TOKEN,
+  OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
   ...(server && { DATABASE_URL: server.options.url }),
   LOG_LEVEL: 'trace',
   SMTP_URL: `smtp://127.0.0.1:${mail.port}`,
@@ -116,8 +122,11 @@ const run = async () => {
 }
 
 const { trail, hashed } = await run()
+plant('the token of the metrics', METRICS_TOKEN)
+const metrics = await readMetrics(service, METRICS_TOKEN)
 await service.end('SIGTERM')
 const log = service.output()
+const traces = collector.received().toString('latin1')
 
 /** Every row of every table, as text. */
 const dump = async (): Promise<string> => {
@@ -150,11 +159,15 @@ const isIn = (text: string, secret: string): boolean =>
   /^\d{6}$/.test(secret) ? new RegExp(`(?<![\\d.])${secret}(?!\\d)`).test(text) : text.includes(secret)
 
 t.test('secrets are neither in the log nor in the database', async (t) => {
-  t.ok(log.split('\n').length > 50, 'there is a log')
+  t.ok(log.split('\n').length > 30, 'there is a log')
+  t.match(metrics, 'taskwright_http_request_duration_seconds')
+  t.match(traces, 'POST /auth/login', 'there are traces')
   t.ok(secrets.size > 40)
   for (const [kind, secret] of secrets) {
     t.not(secret, '', kind)
     t.notOk(isIn(log, secret), `${kind} in the log`)
+    t.notOk(isIn(metrics, secret), `${kind} in the metrics`)
+    t.notOk(isIn(traces, secret), `${kind} in the traces`)
     t.notOk(isIn(database, secret), `${kind} in the database`)
     t.notOk(database.includes(Buffer.from(secret, 'latin1').toString('hex')), `the bytes of ${kind}`)
     t.notOk(log.includes(Buffer.from(secret, 'latin1').toString('base64')), `${kind} in Base64`)

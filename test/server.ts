@@ -4,9 +4,11 @@ import { readFile, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
+import { eventually } from './fixture/eventually.ts'
 import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 import { filesBelow } from './fixture/storage.ts'
+import { createClient as createSqlClient } from '../src/db/connection.ts'
 import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
 
 const serverUrl = process.env.DATABASE_URL
@@ -112,12 +114,19 @@ t.test('bad configuration stops the start and says what would be right', async (
   t.notMatch(output, /short-secret/, 'a secret is not printed')
 })
 
-t.test('a server that is not there stops the start with a message', async (t) => {
-  const DATABASE_URL = 'postgres://nobody:hidden@127.0.0.1:1/none'
-  const { code, output } = await runProcess({ DATA_DIR: await temporaryFolder(t), DATABASE_URL })
-  t.equal(code, 1)
-  t.match(output, /database/i)
-  t.notMatch(output, /hidden/, 'the password is not printed')
+t.test('a database that is not there is waited for', async (t) => {
+  const url = 'postgres://nobody:hidden@127.0.0.1:1/none'
+  const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url, LOG_LEVEL: 'info' }
+  const service = await startProcess(t, environment, { until: 'listening' })
+  const { call, expect } = createClient(service.url)
+  await expect('getLiveness', 200)
+  await expect('getReadiness', 503)
+  const { status, headers } = await call('login', { body: { email: 'ada@example.com', password: 'x' } })
+  t.equal(status, 503)
+  t.ok(Number(headers.get('retry-after')) >= 1)
+  await eventually('it says what it waits for', async () => /ECONNREFUSED.*waiting/.test(service.output()))
+  t.notMatch(service.output(), /hidden/, 'the password is not printed')
+  t.equal(await service.end('SIGTERM'), 0, 'and can be stopped meanwhile')
 })
 
 t.test('one process for one folder of the embedded database', async (t) => {
@@ -132,14 +141,21 @@ t.test('one process for one folder of the embedded database', async (t) => {
 
 const skip = serverUrl === undefined && 'the embedded database has one process by nature'
 
-t.test('several instances migrate one server together', { skip }, async (t) => {
+t.test('several instances wait for one database and migrate it together', { skip }, async (t) => {
   const { options } = await createEmptyDatabase(t, serverUrl ?? '')
   const JWT_SECRET = 'one secret for all instances of this service'
-  const instances = await Promise.all(
-    Array.from({ length: 5 }, async () =>
-      startProcess(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: options.url, JWT_SECRET }),
-    ),
+  const later = `${new URL(options.url).pathname.slice(1)}_later`
+  const url = options.url.replace(/[^/]+$/, later)
+  const starting = Array.from({ length: 5 }, async () =>
+    startProcess(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url, JWT_SECRET }),
   )
+  const sql = createSqlClient(options, { max: 1 })
+  await sql.unsafe(`create database ${later}`)
+  t.teardown(async () => {
+    await sql.unsafe(`drop database ${later} with (force)`)
+    await sql.end()
+  })
+  const instances = await Promise.all(starting)
   const [one, other] = instances
   if (one === undefined || other === undefined) throw new Error('Five were started')
   const ada = await createClient(one.url).register('ada')

@@ -1,4 +1,5 @@
 import postgres from 'postgres'
+import { socketsAtBoundedRate } from './sockets.ts'
 
 /** The embedded database's socket: a Unix socket, or a TCP port where there are none. */
 export type EmbeddedConnection =
@@ -13,7 +14,16 @@ export interface ServerConnection {
 
 export type ConnectionOptions = EmbeddedConnection | ServerConnection
 
-type DriverOptions = postgres.Options<Record<string, postgres.PostgresType>>
+/** `socket` is missing from the driver's own types. */
+type DriverOptions = postgres.Options<Record<string, postgres.PostgresType>> & {
+  readonly socket?: ReturnType<typeof socketsAtBoundedRate>
+}
+
+/** Seconds to the end of the server's greeting. */
+const connectSeconds = 5
+
+/** Milliseconds after which a server gives up a statement. */
+const statementTimeout = 8_000
 
 const common = {
   fetch_types: false,
@@ -40,10 +50,11 @@ export function createClient(connection: ConnectionOptions, overrides: DriverOpt
 function serverOptions(): DriverOptions {
   return {
     ...common,
+    socket: socketsAtBoundedRate(),
     max: 10,
-    connect_timeout: 10,
+    connect_timeout: connectSeconds,
     idle_timeout: 300,
-    connection: { application_name: 'taskwright', statement_timeout: 10_000, timezone: 'UTC' },
+    connection: { application_name: 'taskwright', statement_timeout: statementTimeout, timezone: 'UTC' },
   }
 }
 
@@ -58,7 +69,7 @@ function embeddedOptions(connection: EmbeddedConnection): DriverOptions {
     database: 'postgres',
     ssl: false,
     max: 1,
-    connect_timeout: 10,
+    connect_timeout: connectSeconds,
     idle_timeout: 0,
     max_lifetime: null,
   }

@@ -94,7 +94,12 @@ function failOnce(onFailure: (error: Error) => void): Failure {
   return { report, disarm }
 }
 
-async function lockFolder(
+/**
+ * Keeps other processes out of dataDir until what it resolves to is called.
+ *
+ * @throws FolderInUse
+ */
+export async function lockFolder(
   dataDir: string,
   log: EmbeddedOptions['log'],
   onCompromised: (error: Error) => void,

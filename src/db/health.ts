@@ -1,8 +1,13 @@
 import { sql } from 'drizzle-orm'
+import { within } from '../domain/deadline.ts'
 import type { Database } from './client.ts'
+import { DatabaseUnavailable } from './errors.ts'
 import { statement } from './statement.ts'
 
 const probe = statement({}, {}, () => sql`select`)
+
+/** Milliseconds: whoever asks for readiness does not wait for long either. */
+const deadline = 2_000
 
 /**
  * Resolves when the database answers.
@@ -10,5 +15,5 @@ const probe = statement({}, {}, () => sql`select`)
  * @throws DatabaseUnavailable
  */
 export const checkConnection = async (db: Database): Promise<void> => {
-  await probe(db, {})
+  await within(deadline, probe(db, {}), () => new DatabaseUnavailable())
 }

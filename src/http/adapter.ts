@@ -5,6 +5,7 @@ import type { ContractOperation } from '../contract.ts'
 import type { Idempotency } from '../db/idempotency.ts'
 import { type Client, longestUserAgent } from '../domain/audit.ts'
 import { matchesWeakly, parseETagList, parseHttpDate } from '../domain/conditional.ts'
+import { within } from '../domain/deadline.ts'
 import type { JsonText } from '../domain/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
@@ -30,6 +31,8 @@ export interface AdapterDeps {
   /** In front of every Location; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
   readonly attachmentMaxBytes: number
+  /** Milliseconds that a handler has, unless it receives a file. */
+  readonly deadline: number
 }
 
 /**
@@ -50,10 +53,13 @@ interface PlainAnswer {
   readonly contentLocation?: string
 }
 
+const principals = new WeakMap<FastifyRequest, Principal>()
+
+/** Who asks, once that is known; nobody does where no token is needed. */
+export const principalOf = (request: FastifyRequest): Principal | null => principals.get(request) ?? null
+
 /** The options of an operation's route: its hooks in the order of the checks, and its handler. */
 export const adaptOperation = (operation: ContractOperation, handle: AnyHandler, deps: AdapterDeps) => {
-  const principals = new WeakMap<FastifyRequest, Principal>()
-
   return {
     async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
       if (operation.takesTusVersion) reply.header('tus-resumable', tusVersion)
@@ -69,10 +75,10 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
     },
 
     async handler(request, reply) {
-      const principal = principals.get(request) ?? null
+      const principal = principalOf(request)
       const ifMatch = operation.takesIfMatch ? readIfMatch(request.headers['if-match']) : null
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
-      const answer = await handle({
+      const answering = handle({
         params: request.params,
         query: request.query,
         body: bodyOf(operation, request, deps.attachmentMaxBytes),
@@ -83,6 +89,9 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         ifMatch,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
       } as never)
+      const answer = await (takesFile(operation)
+        ? answering
+        : within(deps.deadline, answering, () => problems.serviceUnavailable('The answer took too long.')))
 
       const notModified = isNotModified(answer, request)
       // Before any header is set: a problem is not to be described like the file that could not be opened.
@@ -132,6 +141,10 @@ const conditionsOf = ({ method, headers }: FastifyRequest): FastifyRequest['head
 }
 
 const isForm = ({ mediaTypes }: ContractOperation): boolean => mediaTypes.includes('multipart/form-data')
+
+/** A file takes as long as its sender, whatever it comes in. */
+const takesFile = ({ mediaTypes }: ContractOperation): boolean =>
+  mediaTypes.some((type) => !type.endsWith('json'))
 
 const bodyOf = (operation: ContractOperation, request: FastifyRequest, maxBytes: number): unknown => {
   if (isForm(operation)) return readFileForm(request, maxBytes)

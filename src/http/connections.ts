@@ -20,14 +20,26 @@ export const refuseExpectations = (app: FastifyInstance): void => {
   })
 }
 
-/** How long a stop waits for the requests that have begun, in milliseconds. */
-const drainTime = 20_000
+/** Requests that run at a time; more would only wait for each other, and fill the memory meanwhile. */
+export const mostRequests = 1_000
+
+/** Refuses what comes while too much runs, before its body is read. What has no limit of its own (health) is answered. */
+export const shedLoad = (app: FastifyInstance, limit: number): void => {
+  let running = 0
+  app.addHook('onRequest', async ({ routeOptions }, reply) => {
+    if (routeOptions.config.operation?.rateLimit === 'none') return
+    if (running >= limit)
+      throw problems.serviceUnavailable('The service is busy. Try again in a few seconds.')
+    running += 1
+    reply.raw.once('close', () => (running -= 1))
+  })
+}
 
 /**
- * Lets a stop finish: what has begun is answered, what comes after is refused, and every connection ends with the last
- * answer.
+ * Lets a stop finish: what has begun is answered, if that takes no longer than `drainTime` (in milliseconds), what comes
+ * after is refused, and every connection ends with the last answer.
  */
-export const refuseWhileClosing = (app: FastifyInstance): void => {
+export const refuseWhileClosing = (app: FastifyInstance, drainTime: number): void => {
   let isClosing = false
   let begun = 0
   // A browser opens spare connections, and Node waits for them as long as nothing was ever sent on them.

@@ -2,11 +2,16 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { newId } from '../db/ids.ts'
-import { type Problem, problemDocument, problems } from '../problems.ts'
+import { type Problem, type ProblemCode, problemDocument, problems } from '../problems.ts'
 import { securityHeaders } from './security-headers.ts'
 import { pathOf } from './url.ts'
 
 const mediaType = 'application/problem+json; charset=utf-8'
+
+const problemCodes = new WeakMap<FastifyRequest, ProblemCode>()
+
+/** The problem that a request was answered with, if it was. */
+export const problemCodeOf = (request: FastifyRequest): ProblemCode | undefined => problemCodes.get(request)
 
 /** Answers with a problem (RFC 9457). A fault of the service, or of its storage, goes to the log with its cause. */
 export const sendProblem = (
@@ -17,11 +22,16 @@ export const sendProblem = (
 ): FastifyReply => {
   if (problem.status >= 500 || problem.code === 'file_lost')
     request.log.error({ err: problem.cause ?? problem }, problem.message)
+  problemCodes.set(request, problem.code)
   // Again: no hook has set them when it is the URL that cannot be read, and a page may have set its own.
   return reply
     .code(problem.status)
     .removeHeader('content-length')
-    .headers({ ...securityHeaders(request.protocol, publicUrl), ...problem.headers })
+    .headers({
+      ...securityHeaders(request.protocol, publicUrl),
+      ...problem.headers,
+      'x-request-id': request.id,
+    })
     .type(mediaType)
     .send(JSON.stringify(problemDocument(problem, publicUrl, pathOf(request.url), request.id)))
 }

@@ -2,12 +2,14 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { problems } from '../problems.ts'
 import { hasBody, pieceType } from './body.ts'
 
-/** How long a client may take, in milliseconds. */
+/** How long a client may take, and we, in milliseconds. */
 export interface TimeLimits {
   /** From the first byte of a request, or from connecting, to the end of its head. */
   readonly head: number
   /** From the head to the end of a body that is not a file. */
   readonly body: number
+  /** From there to the answer, unless the body is a file. */
+  readonly answer: number
   /** While a request runs, without a byte in either direction. */
   readonly stall: number
   /** Between two requests of a connection. */
@@ -19,6 +21,7 @@ export interface TimeLimits {
 export const timeLimits: TimeLimits = {
   head: 30_000,
   body: 30_000,
+  answer: 20_000,
   stall: 60_000,
   keepAlive: 72_000,
   checkEvery: 5_000,

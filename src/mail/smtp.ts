@@ -53,6 +53,16 @@ export const smtpMailer =
     }
   }
 
+/** Rejects when the server cannot be reached, or lets nobody in with these credentials. */
+export const verifySmtp = async (server: SmtpServer): Promise<void> => {
+  const transport = createTransport(transportTo(server))
+  try {
+    await transport.verify()
+  } finally {
+    transport.close()
+  }
+}
+
 const transportTo = ({ host, port, tls, auth }: SmtpServer) => ({
   host,
   port,

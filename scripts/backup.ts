@@ -1,0 +1,55 @@
+import { existsSync } from 'node:fs'
+import { mkdtemp, rename, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join, relative, resolve, sep } from 'node:path'
+import { readConfig } from '../src/config.ts'
+import { lockFolder } from '../src/db/embedded.ts'
+import { syncFolder, unfinishedName, writeArchive } from './archive.ts'
+import { hasEmbedded } from './configured-database.ts'
+import { runToEnd } from './run-to-end.ts'
+
+/**
+ * Puts the embedded database, the attachments and the generated secret of DATA_DIR into one file, which `npm run restore`
+ * reads:
+ *
+ *     npm run backup -- /backups/taskwright.tar
+ *
+ * The service has to be stopped, and is kept from starting meanwhile.
+ */
+
+const deadline = 24 * 3_600_000
+
+/** What a running process leaves. */
+const leftOut = new Set(['lock', 'postgres.sock', 'postgres.new'])
+
+await runToEnd('backup', deadline, async (t) => {
+  const [name, ...more] = process.argv.slice(2)
+  if (name === undefined || more.length > 0) throw new Error('Usage: npm run backup -- <file>')
+  const { dataDir, databaseUrl, storageUrl } = readConfig()
+  if (databaseUrl !== null)
+    throw new Error('DATABASE_URL is set: back that server up with pg_dump, and DATA_DIR as a folder')
+  if (!hasEmbedded({ dataDir })) throw new Error(`there is no database in DATA_DIR ${dataDir}`)
+  const file = resolve(name)
+  if (existsSync(file)) throw new Error(`${file} exists already`)
+  if (!relative(dataDir, file).startsWith(`..${sep}`)) throw new Error(`${file} is in DATA_DIR itself`)
+
+  t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, endWith))
+  const scratch = await mkdtemp(join(tmpdir(), 'taskwright-backup-'))
+  t.teardown(() => rm(scratch, { recursive: true, force: true }))
+  const unfinished = unfinishedName(file)
+  await rm(unfinished, { force: true })
+  t.teardown(() => rm(unfinished, { force: true }))
+
+  const { files, bytes } = await writeArchive(unfinished, dataDir, (path) => leftOut.has(path), scratch)
+  await rename(unfinished, file)
+  await syncFolder(dirname(file))
+  console.log(`${file}: ${files} files, ${bytes} bytes`)
+  if (storageUrl !== null)
+    console.log(`It does not have the attachments, which are in the bucket ${storageUrl.bucket}.`)
+})
+
+/** Somebody else has taken the folder: what was copied may not fit together. */
+function endWith(error: Error): never {
+  console.error(`backup: ${error.message}`)
+  process.exit(1)
+}

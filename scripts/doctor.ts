@@ -1,0 +1,185 @@
+import { Redis } from 'ioredis'
+import { randomBytes } from 'node:crypto'
+import { mkdir, rm, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
+import { type Config, ConfigError, readConfig } from '../src/config.ts'
+import { diagnose } from '../src/db/diagnosis.ts'
+import { FolderInUse } from '../src/db/embedded.ts'
+import { readMigrationState } from '../src/db/migrate.ts'
+import { verifySmtp } from '../src/mail/smtp.ts'
+import { openStorage } from '../src/storage/open.ts'
+import { hasEmbedded, openConfigured } from './configured-database.ts'
+import { runToEnd, type Teardown } from './run-to-end.ts'
+
+/**
+ * Looks at everything that the service needs, as it is configured, and says what is wrong and what to do about it:
+ *
+ *     npm run doctor
+ *
+ * It leaves everything as it was. Exits with 0 when the service could start and work, else with 1.
+ */
+
+const deadline = 120_000
+
+/** The oldest PostgreSQL that the tests run on. */
+const oldestVersion = 150_000
+
+/** Access tokens allow 30 s of skew, and rows have times that people see. */
+const mostSkew = 5_000
+
+/** Something that an operator has to do something about. */
+class Fault extends Error {}
+
+/** What is to be said about something that is all right, or null when it is not used. */
+type Check = (config: Config, t: Teardown) => Promise<string | null>
+
+const checkFolder: Check = async ({ dataDir, jwtSecrets }) => {
+  const probe = join(dataDir, `doctor-${randomBytes(8).toString('hex')}`)
+  try {
+    await mkdir(dataDir, { recursive: true, mode: 0o700 })
+    await writeFile(probe, 'x', { mode: 0o600 })
+  } catch (error) {
+    throw new Fault(`${messageOf(error)}. Give the user of the service DATA_DIR, or name another folder.`)
+  } finally {
+    await rm(probe, { force: true })
+  }
+  const secret = jwtSecrets === null ? await stat(join(dataDir, 'jwt-secret')).catch(() => null) : null
+  if (secret !== null && process.platform !== 'win32' && (secret.mode & 0o077) !== 0)
+    throw new Fault(`Others may read ${join(dataDir, 'jwt-secret')}. Take it from them: chmod 600.`)
+  return `${dataDir} can be written to`
+}
+
+const checkDatabase: Check = async (config, t) => {
+  const isEmbedded = config.databaseUrl === null
+  if (isEmbedded && !hasEmbedded(config))
+    return 'there is none yet; the first start makes an embedded one in DATA_DIR'
+  try {
+    const connection = await openConfigured(t, config)
+    const { version, mayMigrate, clockAhead } = await diagnose(connection)
+    const { applied, pending, unknown } = await readMigrationState(connection)
+    const name = `PostgreSQL ${Math.floor(version / 10_000)}.${version % 10_000}`
+    if (version < oldestVersion) throw new Fault(`It is ${name}. Upgrade it to PostgreSQL 15 or newer.`)
+    if (unknown > 0)
+      throw new Fault(
+        `It has ${unknown} migrations of a newer Taskwright. Run that version, or restore a backup from before.`,
+      )
+    if (pending > 0 && !mayMigrate)
+      throw new Fault(
+        'The schema is to be brought up to date, and the user may not. Make the user the owner of the database: ALTER DATABASE … OWNER TO ….',
+      )
+    if (Math.abs(clockAhead) > mostSkew)
+      throw new Fault(
+        `Its clock is ${Math.round(clockAhead / 1_000)} s ahead of this machine's. Have both follow a time server (NTP).`,
+      )
+    const todo = pending > 0 ? `; the next start applies ${pending} migrations` : ''
+    return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${todo}`
+  } catch (error) {
+    if (error instanceof FolderInUse) return 'the service runs on it; ask GET /health/ready'
+    if (error instanceof Fault || isEmbedded) throw error
+    throw new Fault(
+      `${messageOf(error)}. Check DATABASE_URL, and that the server runs and lets this user in.`,
+    )
+  }
+}
+
+const checkStorage: Check = async (config, t) => {
+  const content = randomBytes(1_024)
+  try {
+    const storage = await openStorage(config)
+    t.teardown(() => storage.close())
+    const { key } = await storage.put(Readable.from([content]), { maxBytes: content.length })
+    try {
+      const read = await buffer(await storage.open(key))
+      if (!read.equals(content)) throw new Error('It gives back other bytes than it was given')
+    } finally {
+      await storage.remove(key)
+    }
+  } catch (error) {
+    const advice =
+      config.storageUrl === null
+        ? 'Give the user of the service the folder, and make room on its disk.'
+        : 'Check STORAGE_URL, the credentials, and that they have the permissions that README lists.'
+    throw new Fault(`${messageOf(error)}. ${advice}`)
+  }
+  return config.storageUrl === null
+    ? 'a file was written, read and removed in DATA_DIR'
+    : `a file was written, read and removed in the bucket ${config.storageUrl.bucket}`
+}
+
+const checkRedis: Check = async ({ redisUrl }) => {
+  if (redisUrl === null) return null
+  const client = new Redis(redisUrl, {
+    lazyConnect: true,
+    connectTimeout: 5_000,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => null,
+  })
+  // Without a listener it would be printed, with its stack.
+  let reason = ''
+  client.on('error', (error) => (reason = error.message))
+  try {
+    await client.connect()
+    await client.ping()
+    return 'it answers'
+  } catch (error) {
+    throw new Fault(`${reason || messageOf(error)}. Check REDIS_URL; until then nothing is rate limited.`)
+  } finally {
+    client.disconnect()
+  }
+}
+
+const checkMail: Check = async ({ mail }) => {
+  if (mail.kind !== 'smtp') return null
+  try {
+    await verifySmtp(mail.server)
+    return `${mail.server.host} takes mail`
+  } catch (error) {
+    throw new Fault(`${messageOf(error)}. Check SMTP_URL; until then forgotten passwords stay forgotten.`)
+  }
+}
+
+const checks: Readonly<Record<string, Check>> = {
+  folder: checkFolder,
+  database: checkDatabase,
+  storage: checkStorage,
+  redis: checkRedis,
+  mail: checkMail,
+}
+
+/** With its causes, which say what the system said. */
+const messageOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  const { message, cause } = error
+  return cause instanceof Error && !message.includes(cause.message)
+    ? `${message}: ${messageOf(cause)}`
+    : message
+}
+
+const runCheck = async (name: string, check: Check, config: Config, t: Teardown): Promise<boolean> => {
+  try {
+    const note = await check(config, t)
+    if (note !== null) console.log(`ok     ${name}: ${note}`)
+    return true
+  } catch (error) {
+    console.log(`WRONG  ${name}: ${messageOf(error)}`)
+    return false
+  }
+}
+
+await runToEnd('doctor', deadline, async (t) => {
+  let isWell = true
+  try {
+    const config = readConfig()
+    console.log('ok     configuration')
+    for (const [name, check] of Object.entries(checks))
+      isWell = (await runCheck(name, check, config, t)) && isWell
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    console.log(`WRONG  ${error.message}`)
+    isWell = false
+  }
+  console.log(isWell ? 'All is well.' : 'Something is wrong; see above.')
+  process.exitCode = isWell ? 0 : 1
+})

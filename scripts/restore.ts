@@ -1,0 +1,51 @@
+import { mkdir, mkdtemp, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { readConfig } from '../src/config.ts'
+import { lockFolder } from '../src/db/embedded.ts'
+import { readArchive, syncFolder } from './archive.ts'
+import { runToEnd } from './run-to-end.ts'
+
+/**
+ * Makes DATA_DIR, which has to be empty or missing, what it was when `npm run backup` wrote the file:
+ *
+ *     DATA_DIR=./data npm run restore -- /backups/taskwright.tar
+ *
+ * Nothing is in its place before all of it has been checked.
+ */
+
+const deadline = 24 * 3_600_000
+
+await runToEnd('restore', deadline, async (t) => {
+  const [file, ...more] = process.argv.slice(2)
+  if (file === undefined || more.length > 0) throw new Error('Usage: npm run restore -- <file>')
+  const { dataDir, databaseUrl } = readConfig()
+  if (databaseUrl !== null) throw new Error('DATABASE_URL is set: a backup is of the embedded database')
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, endWith))
+  const found = (await readdir(dataDir)).filter((name) => name !== 'lock')
+  if (found.length > 0) throw new Error(`DATA_DIR ${dataDir} is not empty: it has ${found.join(', ')}`)
+
+  const scratch = await mkdtemp(join(tmpdir(), 'taskwright-restore-'))
+  t.teardown(() => rm(scratch, { recursive: true, force: true }))
+  // Inside, so that it is on the same disk, whatever is mounted where.
+  const unfinished = join(dataDir, 'restoring')
+  await mkdir(unfinished, { mode: 0o700 })
+  t.teardown(() => rm(unfinished, { recursive: true, force: true }))
+
+  const files = await readArchive(file, unfinished, scratch)
+  const version = await readFile(join(unfinished, 'postgres', 'PG_VERSION'), 'utf8')
+  // The database comes last: without it there is nothing that a start would take for one.
+  const names = (await readdir(unfinished)).toSorted(
+    (a, b) => Number(a === 'postgres') - Number(b === 'postgres'),
+  )
+  for (const name of names) await rename(join(unfinished, name), join(dataDir, name))
+  await syncFolder(dataDir)
+  console.log(`${dataDir}: ${files} files, PostgreSQL ${version.trim()}; start the service with it`)
+})
+
+/** Somebody else has taken the folder. */
+function endWith(error: Error): never {
+  console.error(`restore: ${error.message}`)
+  process.exit(1)
+}

@@ -1,0 +1,43 @@
+import { within } from '../domain/deadline.ts'
+import { type ConnectionOptions, createClient } from './connection.ts'
+import { DatabaseUnavailable, translateError } from './errors.ts'
+
+/** What an operator can get wrong about a database that answers. */
+export interface Diagnosis {
+  /** As `server_version_num`: 150004 is 15.4. */
+  readonly version: number
+  /** Whether the user may make what a migration makes. */
+  readonly mayMigrate: boolean
+  /** How far the database's clock is ahead of this process's, in milliseconds. */
+  readonly clockAhead: number
+}
+
+const deadline = 10_000
+
+/**
+ * Looks at a database without changing it.
+ *
+ * @throws DatabaseUnavailable
+ */
+export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis> => {
+  const client = createClient(connection, { max: 1 })
+  const ask = async (): Promise<Diagnosis> => {
+    const [row] = await client<{ version: number; may_migrate: boolean; now: string }[]>`
+      select current_setting('server_version_num')::int as version,
+        has_schema_privilege('public', 'create') and has_database_privilege(current_database(), 'create') as may_migrate,
+        (extract(epoch from clock_timestamp()) * 1000)::bigint as now`
+    if (row === undefined) throw new Error('A statement without FROM has a row')
+    return {
+      version: row.version,
+      mayMigrate: row.may_migrate,
+      clockAhead: Number(row.now) - Date.now(),
+    }
+  }
+  try {
+    return await within(deadline, ask(), () => new DatabaseUnavailable({ cause: new Error('no answer') }))
+  } catch (error) {
+    throw translateError(error)
+  } finally {
+    await client.end({ timeout: 1 })
+  }
+}

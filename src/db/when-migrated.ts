@@ -1,0 +1,74 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Database } from './client.ts'
+import type { ConnectionOptions } from './connection.ts'
+import { DatabaseUnavailable } from './errors.ts'
+import { migrate } from './migrate.ts'
+
+interface Waiting {
+  readonly log: { warn(message: string): void }
+  /** Ends the waiting. */
+  readonly signal: AbortSignal
+}
+
+/** Milliseconds between two attempts: the first pause, and the longest. */
+const firstPause = 250
+const longestPause = 5_000
+
+/** The same fault is told again after this many attempts. */
+const tellEvery = 12
+
+/**
+ * Brings the schema up to date as soon as the database can be used, however long that takes: it may start after the
+ * service, and what is wrong with it can be mended meanwhile.
+ *
+ * @throws whatever else goes wrong: a migration that fails would fail again
+ */
+export const migrateWhenPossible = async (
+  connection: ConnectionOptions,
+  { log, signal }: Waiting,
+): Promise<void> => {
+  const { promise: stopped, reject } = Promise.withResolvers<never>()
+  stopped.catch(() => undefined)
+  signal.addEventListener('abort', () => reject(new Error('The service stops')), { once: true })
+  let told = ''
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      await Promise.race([migrate(connection), stopped])
+      return
+    } catch (error) {
+      if (!(error instanceof DatabaseUnavailable)) throw error
+      if (error.message !== told || attempt % tellEvery === 0) log.warn(`${error.message}; waiting for it`)
+      told = error.message
+    }
+    const length = Math.min(firstPause * 2 ** Math.min(attempt, 10), longestPause)
+    await Promise.race([pause(length, undefined, { ref: false }), stopped])
+  }
+}
+
+/** What a database is until it is `migrated`: one that refuses statements, or one that holds them back. */
+export const untilMigrated = (
+  db: Database,
+  migrated: Promise<void>,
+): { readonly refusing: Database; readonly waiting: Database } => {
+  let isMigrated = false
+  migrated.then(
+    () => (isMigrated = true),
+    () => undefined,
+  )
+  return {
+    refusing: {
+      ...db,
+      async run(...parameters) {
+        if (isMigrated) return db.run(...parameters)
+        throw new DatabaseUnavailable({ cause: new Error('its schema is not up to date yet') })
+      },
+    },
+    waiting: {
+      ...db,
+      async run(...parameters) {
+        await migrated
+        return db.run(...parameters)
+      },
+    },
+  }
+}

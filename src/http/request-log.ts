@@ -1,0 +1,44 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { IncomingMessage } from 'node:http'
+import { newId } from '../db/ids.ts'
+import { principalOf } from './adapter.ts'
+import { problemCodeOf } from './problem-answers.ts'
+import { pathOf } from './url.ts'
+
+/** The request's own id, so that its log lines are found by that of a proxy or client, or a new one. */
+export const requestIdOf = ({ headers }: IncomingMessage): string => {
+  const given = headers['x-request-id']
+  return typeof given === 'string' && /^[\w.:-]{1,64}$/.test(given) ? given : newId()
+}
+
+/** The template of the path: few values, whatever is asked for. */
+export const routeOf = ({ routeOptions }: FastifyRequest): string =>
+  routeOptions.config.operation?.path ?? routeOptions.url ?? 'none'
+
+/**
+ * Writes one line for each request, when it has been answered: who, what and how it went. Neither queries nor headers nor
+ * bodies are in it, which may hold what nobody else should read.
+ */
+export const logRequests = (app: FastifyInstance): void => {
+  app.addHook('onRequest', async (request, reply) => {
+    reply.header('x-request-id', request.id)
+  })
+  app.addHook('onResponse', async (request, reply) => {
+    const principal = principalOf(request)
+    request.log.info(
+      {
+        method: request.method,
+        path: pathOf(request.url),
+        route: routeOf(request),
+        operation_id: request.routeOptions.config.operation?.id,
+        status: reply.statusCode,
+        problem: problemCodeOf(request),
+        duration_ms: Math.round(reply.elapsedTime * 10) / 10,
+        remote_address: request.ip,
+        principal_id: principal?.userId,
+        credential: principal?.credential.kind,
+      },
+      'request',
+    )
+  })
+}

@@ -1,0 +1,64 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Registry } from 'prom-client'
+
+interface MetricsServerOptions {
+  readonly host: string
+  /** 0 lets the system choose. */
+  readonly port: number
+  /** Needed to read them; null when whoever reaches the port may. */
+  readonly token: string | null
+}
+
+export interface MetricsServer {
+  readonly port: number
+  close(): Promise<void>
+}
+
+/** Answers GET /metrics on a port of its own, which is not part of the API and mostly not public. */
+export const serveMetrics = async (
+  registry: Registry,
+  { host, port, token }: MetricsServerOptions,
+): Promise<MetricsServer> => {
+  const server = createServer((request, response) => {
+    answer(registry, token, request, response).catch((error: unknown) => response.destroy(error as Error))
+  })
+  server.listen(port, host)
+  await once(server, 'listening')
+  return {
+    port: (server.address() as AddressInfo).port,
+    async close() {
+      server.close()
+      server.closeAllConnections()
+      await once(server, 'close')
+    },
+  }
+}
+
+const answer = async (
+  registry: Registry,
+  token: string | null,
+  { method, url, headers }: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> => {
+  if (url !== '/metrics') return end(response, 404)
+  if (method !== 'GET' && method !== 'HEAD') return end(response, 405, { allow: 'GET, HEAD' })
+  if (token !== null && !isBearer(headers.authorization ?? '', token))
+    return end(response, 401, { 'www-authenticate': 'Bearer realm="taskwright metrics"' })
+  end(response, 200, { 'content-type': registry.contentType }, await registry.metrics())
+}
+
+const end = (
+  response: ServerResponse,
+  status: number,
+  headers: Readonly<Record<string, string>> = {},
+  body = '',
+): void => void response.writeHead(status, { 'cache-control': 'no-store', ...headers }).end(body)
+
+/** Digests are compared, since they have one length whatever was sent. */
+const isBearer = (authorization: string, token: string): boolean =>
+  timingSafeEqual(digest(authorization.replace(/^bearer +/i, 'Bearer ')), digest(`Bearer ${token}`))
+
+const digest = (text: string): Buffer => createHash('sha256').update(text).digest()

@@ -1,0 +1,131 @@
+import type { FastifyInstance } from 'fastify'
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { ConstraintViolation, DatabaseUnavailable } from '../db/errors.ts'
+import { problemCodeOf } from '../http/problem-answers.ts'
+import { routeOf } from '../http/request-log.ts'
+import type { Around } from './around.ts'
+
+/** What Prometheus is told. Every label has few values: a route is its template, and no user, file or text is named. */
+export interface Metrics {
+  readonly registry: Registry
+  /** Counts and times the requests of an app. */
+  readonly ofRequests: (app: FastifyInstance) => void
+  readonly aroundStatements: Around
+  readonly aroundStorage: Around
+  readonly aroundHashes: Around
+}
+
+/** Seconds; the last is the deadline of a statement. */
+const shortBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
+const longBuckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120, 600]
+
+/** `pendingStatements` is asked whenever the metrics are read. */
+export const createMetrics = (pendingStatements: () => number): Metrics => {
+  const registry = new Registry()
+  const registers = [registry]
+  collectDefaultMetrics({ register: registry })
+  registry.registerMetric(
+    new Gauge({
+      name: 'taskwright_database_statements_pending',
+      help: 'Statements that run or wait for a connection',
+      registers: [],
+      collect() {
+        this.set(pendingStatements())
+      },
+    }),
+  )
+
+  const requestDuration = new Histogram({
+    name: 'taskwright_http_request_duration_seconds',
+    help: 'Requests, from the end of their heads to the end of the answers',
+    labelNames: ['method', 'route', 'status'] as const,
+    buckets: longBuckets,
+    registers,
+  })
+  const requestsRunning = new Gauge({
+    name: 'taskwright_http_requests_running',
+    help: 'Requests that have begun and are not answered yet',
+    registers,
+  })
+  const problems = new Counter({
+    name: 'taskwright_problems_total',
+    help: 'Answers that are problems, by their code: rate limits are too_many_requests, failed sign-ins invalid_credentials',
+    labelNames: ['code', 'route'] as const,
+    registers,
+  })
+  const statementDuration = new Histogram({
+    name: 'taskwright_database_statement_duration_seconds',
+    help: 'Statements, from asking for a connection to the last row',
+    labelNames: ['outcome'] as const,
+    buckets: shortBuckets,
+    registers,
+  })
+  const storageDuration = new Histogram({
+    name: 'taskwright_storage_operation_duration_seconds',
+    help: 'Operations on the files of attachments; each round of the sweeper does listUnfinished once',
+    labelNames: ['operation', 'outcome'] as const,
+    buckets: longBuckets,
+    registers,
+  })
+  const hashesPending = new Gauge({
+    name: 'taskwright_password_hashes_pending',
+    help: 'Passwords that are being hashed or wait for it',
+    registers,
+  })
+
+  return {
+    registry,
+
+    ofRequests(app) {
+      app.addHook('onRequest', async (_request, reply) => {
+        requestsRunning.inc()
+        reply.raw.once('close', () => requestsRunning.dec())
+      })
+      app.addHook('onResponse', async (request, reply) => {
+        const route = routeOf(request)
+        requestDuration.observe(
+          { method: request.method, route, status: reply.statusCode },
+          reply.elapsedTime / 1_000,
+        )
+        const code = problemCodeOf(request)
+        if (code !== undefined) problems.inc({ code, route })
+      })
+    },
+
+    aroundStatements: timed((outcome, seconds) => statementDuration.observe({ outcome }, seconds)),
+    aroundStorage: timed((outcome, seconds, operation) =>
+      storageDuration.observe({ operation, outcome }, seconds),
+    ),
+
+    async aroundHashes(_name, work) {
+      hashesPending.inc()
+      try {
+        return await work()
+      } finally {
+        hashesPending.dec()
+      }
+    },
+  }
+}
+
+type Outcome = 'done' | 'refused' | 'unavailable' | 'failed'
+
+const timed =
+  (observe: (outcome: Outcome, seconds: number, name: string) => void): Around =>
+  async (name, work) => {
+    const begun = performance.now()
+    const end = (outcome: Outcome): void => observe(outcome, (performance.now() - begun) / 1_000, name)
+    try {
+      const result = await work()
+      end('done')
+      return result
+    } catch (error) {
+      end(outcomeOf(error))
+      throw error
+    }
+  }
+
+const outcomeOf = (error: unknown): Outcome => {
+  if (error instanceof ConstraintViolation) return 'refused'
+  return error instanceof DatabaseUnavailable ? 'unavailable' : 'failed'
+}

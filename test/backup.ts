@@ -1,0 +1,134 @@
+import { readdir, readFile, truncate, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
+import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
+import { createClient, fileForm } from './fixture/service.ts'
+
+/** What is moved away from a service is compared through its API, with the tokens of before. */
+
+const program = (name: string): string => fileURLToPath(new URL(`../scripts/${name}.ts`, import.meta.url))
+const serverUrl = process.env.DATABASE_URL
+
+const DATA_DIR = await temporaryFolder(t)
+await copyTemplate(DATA_DIR)
+const first = await startProcess(t, { DATA_DIR })
+const { expect, register } = createClient(first.url)
+const ada = await register('ada')
+const bob = await register('bob')
+const token = ada.token
+const { body: tag } = await expect('createTag', 201, {
+  token,
+  body: { name: 'Keep “this”', color: '#a0b1c2' },
+})
+for (const title of ['First', 'Second, with \\ and "quotes"', 'Third 🗄'])
+  await expect('createTask', 201, {
+    token,
+    body: { title, description: title.repeat(500), assignee_id: bob.id, tag_ids: [tag.id] },
+  })
+const { body: tasks } = await expect('listTasks', 200, { token })
+for (const { id } of tasks.items)
+  await expect('addTaskAttachment', 201, {
+    token,
+    params: { task_id: id },
+    body: fileForm(`${id}\n`.repeat(5_000), `${id}.txt`),
+  })
+
+/** Everything that the API shows. */
+const everything = async (url: string) => {
+  const { expect } = createClient(url)
+  const list = { token, query: { limit: 200 } }
+  const { body: tasks } = await expect('listTasks', 200, list)
+  const files = await Promise.all(
+    tasks.items.map(async ({ id: task_id }) => {
+      const { body } = await expect('listTaskAttachments', 200, { token, params: { task_id } })
+      const contents = await Promise.all(
+        body.items.map(async ({ id: attach_id }) => {
+          const { body } = await expect('downloadAttachment', 200, { token, params: { attach_id } })
+          return Buffer.from(body as unknown as Uint8Array).toString()
+        }),
+      )
+      return { attachments: body, contents }
+    }),
+  )
+  const [tags, users, sessions, audit] = [
+    await expect('listTags', 200, list),
+    await expect('listUsers', 200, list),
+    await expect('listSessions', 200, list),
+    await expect('listAuditEvents', 200, list),
+  ]
+  return { tasks, files, tags: tags.body, users: users.body, sessions: sessions.body, audit: audit.body }
+}
+
+const before = await everything(first.url)
+const backups = await temporaryFolder(t)
+const file = join(backups, 'taskwright.tar')
+
+t.test('while the service runs there is no backup', async (t) => {
+  t.equal(before.files.flatMap(({ contents }) => contents).length, 3)
+  const { code, output } = await runProcess({ DATA_DIR }, program('backup'), [file])
+  t.equal(code, 1)
+  t.match(output, /in use/)
+  t.strictSame(await readdir(backups), [])
+  t.equal(await first.end('SIGTERM'), 0)
+})
+
+t.test('a backup brings everything back', async (t) => {
+  const made = await runProcess({ DATA_DIR }, program('backup'), [file])
+  t.equal(made.code, 0, made.output)
+  t.strictSame(await readdir(backups), ['taskwright.tar'])
+  t.equal((await runProcess({ DATA_DIR }, program('backup'), [file])).code, 1, 'nothing is overwritten')
+  const full = await runProcess({ DATA_DIR }, program('restore'), [file])
+  t.equal(full.code, 1, 'and nothing in a folder that is not empty')
+  t.match(full.output, /not empty/)
+
+  const restored = await temporaryFolder(t)
+  const { code, output } = await runProcess({ DATA_DIR: restored }, program('restore'), [file])
+  t.equal(code, 0, output)
+  t.strictSame(
+    (await readdir(restored)).toSorted(),
+    ['attachments', 'jwt-secret', 'postgres'],
+    'nothing else is left',
+  )
+  const service = await startProcess(t, { DATA_DIR: restored })
+  t.strictSame(await everything(service.url), before)
+  t.equal(await service.end('SIGTERM'), 0)
+})
+
+t.test('a damaged backup is refused, and leaves nothing', async (t) => {
+  const good = await readFile(file)
+  const refuse = async (name: string) => {
+    const folder = await temporaryFolder(t)
+    const { code, output } = await runProcess({ DATA_DIR: folder }, program('restore'), [join(backups, name)])
+    t.equal(code, 1, output)
+    t.strictSame(await readdir(folder), [])
+  }
+  // In the middle of the file of an attachment, which PostgreSQL would not notice.
+  const flipped = Buffer.from(good)
+  const at = good.indexOf(`${tasks.items[0]?.id}\n${tasks.items[0]?.id}\n`)
+  t.ok(at > 0)
+  flipped.writeUInt8(flipped.readUInt8(at) ^ 1, at)
+  await writeFile(join(backups, 'flipped.tar'), flipped)
+  await refuse('flipped.tar')
+  await writeFile(join(backups, 'short.tar'), good)
+  await truncate(join(backups, 'short.tar'), Math.floor(good.length / 1_024) * 512)
+  await refuse('short.tar')
+})
+
+const skip = serverUrl === undefined && 'needs a server'
+
+t.test('a server takes the place of the embedded database', { skip }, async (t) => {
+  const { options } = await createEmptyDatabase(t, serverUrl ?? '')
+  const { code, output } = await runProcess({ DATA_DIR }, program('migrate-to'), [options.url])
+  t.equal(code, 0, output)
+  t.match(output, /^tasks: 3$/m)
+  t.match(output, /^users: 2$/m)
+  const service = await startProcess(t, { DATA_DIR, DATABASE_URL: options.url })
+  t.strictSame(await everything(service.url), before)
+  await createClient(service.url).expect('createTask', 201, { token, body: { title: 'On the server' } })
+  t.equal(await service.end('SIGTERM'), 0)
+  const again = await runProcess({ DATA_DIR }, program('migrate-to'), [options.url])
+  t.equal(again.code, 1)
+  t.match(again.output, /has rows already/)
+})

@@ -1,0 +1,72 @@
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { copyTemplate, createEmptyDatabase, createTestDatabase } from './fixture/database.ts'
+import { runProcess, temporaryFolder } from './fixture/process.ts'
+import { startMailServer } from './fixture/smtp.ts'
+
+const doctor = fileURLToPath(new URL('../scripts/doctor.ts', import.meta.url))
+const serverUrl = process.env.DATABASE_URL
+
+t.test('a service that could start is well, and left as it was', async (t) => {
+  const DATA_DIR = await temporaryFolder(t)
+  if (serverUrl === undefined) await copyTemplate(DATA_DIR)
+  const database = serverUrl === undefined ? null : await createTestDatabase(t)
+  const mail = await startMailServer(t)
+  const { code, output } = await runProcess(
+    {
+      DATA_DIR,
+      ...(database?.options.kind === 'server' && { DATABASE_URL: database.options.url }),
+      SMTP_URL: `smtp://127.0.0.1:${mail.port}`,
+      PUBLIC_URL: 'https://tasks.example.com',
+    },
+    doctor,
+  )
+  t.match(output, /ok +database: .*PostgreSQL \d+\.\d+, [1-9]\d* migrations applied$/m)
+  t.match(output, /ok +storage: /)
+  t.match(output, /ok +mail: /)
+  t.match(output, /All is well\.$/)
+  t.equal(code, 0)
+  t.equal(mail.received.length, 0, 'no mail is sent')
+})
+
+t.test('what is wrong is said, with what to do, and no secret', async (t) => {
+  const { code, output } = await runProcess(
+    {
+      DATA_DIR: await temporaryFolder(t),
+      DATABASE_URL: 'postgres://nobody:hunter2@127.0.0.1:1/none',
+      REDIS_URL: 'redis://:hunter2@127.0.0.1:1',
+      SMTP_URL: 'smtp://user:hunter2@127.0.0.1:1',
+      STORAGE_URL: 's3://bucket?endpoint=http://127.0.0.1:1',
+      PUBLIC_URL: 'https://tasks.example.com',
+      AWS_ACCESS_KEY_ID: 'key',
+      AWS_SECRET_ACCESS_KEY: 'hunter2',
+    },
+    doctor,
+  )
+  t.match(output, /WRONG +database: .*ECONNREFUSED.*Check DATABASE_URL/)
+  t.match(output, /WRONG +redis: .*ECONNREFUSED.*Check REDIS_URL/)
+  t.match(output, /WRONG +mail: .*ECONNREFUSED.*Check SMTP_URL/)
+  t.match(output, /WRONG +storage: .*Check STORAGE_URL/)
+  t.notMatch(output, 'hunter2')
+  t.equal(code, 1)
+})
+
+t.test('a bad configuration is told like at the start', async (t) => {
+  const { code, output } = await runProcess({ PORT: 'eighty' }, doctor)
+  t.match(output, /WRONG +Bad configuration:\nPORT must be/)
+  t.equal(code, 1)
+})
+
+const skip = serverUrl === undefined && 'needs a server'
+
+t.test('a server is told apart from its databases and users', { skip }, async (t) => {
+  const { options } = await createEmptyDatabase(t, serverUrl ?? '')
+  const run = async (change: (url: URL) => void) => {
+    const url = new URL(options.url)
+    change(url)
+    return runProcess({ DATA_DIR: await temporaryFolder(t), DATABASE_URL: url.href }, doctor)
+  }
+  t.match((await run((url) => (url.password = 'wrong'))).output, /password authentication failed/)
+  t.match((await run((url) => (url.pathname = 'nothing'))).output, /"nothing" does not exist/)
+  t.match((await run(() => undefined)).output, /0 migrations applied; the next start applies \d+/)
+})

@@ -1,0 +1,158 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { withFragilePostgres } from '../../scripts/postgres.ts'
+import { startProcess, temporaryFolder } from '../fixture/process.ts'
+import { createClient } from '../fixture/service.ts'
+import { startTcpProxy } from '../fixture/tcp-proxy.ts'
+
+/** Milliseconds: a request has an answer by then, whatever has happened to the database. */
+const answerDeadline = 11_000
+
+/** And the service is itself again, when its database is. */
+const recoveryDeadline = 15_000
+
+t.test('a service whose database server is taken away', async (t) =>
+  withFragilePostgres(async (server) => {
+    const proxy = await startTcpProxy(t, server.port)
+    const url = new URL(server.url)
+    url.port = String(proxy.port)
+    const service = await startProcess(
+      t,
+      { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url.href, LOG_LEVEL: 'info' },
+      { until: 'listening' },
+    )
+    const { call, expect, register } = createClient(service.url)
+
+    /** The status, and how long it took. */
+    const timed = async (ask: () => Promise<{ status: number }>) => {
+      const begun = performance.now()
+      const { status } = await ask()
+      return { status, time: performance.now() - begun }
+    }
+
+    const recovers = async (t: Test): Promise<void> => {
+      const begun = performance.now()
+      while ((await call('getReadiness')).status !== 200) {
+        if (performance.now() - begun > recoveryDeadline) throw new Error('It does not recover')
+        await pause(50)
+      }
+      t.pass(`ready again after ${Math.round(performance.now() - begun)} ms`)
+    }
+
+    await t.test('it waits for a server that is not there yet', async (t) => {
+      await expect('getLiveness', 200)
+      await expect('getReadiness', 503)
+      await server.start()
+      await recovers(t)
+    })
+
+    const { token } = await register('ada')
+    const acknowledged = new Set<string>()
+
+    /** Writes from eight callers until `stop` is done; what is not acknowledged is 503, and nothing takes too long. */
+    const underLoad = async (t: Test, stop: () => Promise<void>): Promise<void> => {
+      const state = { isOver: false, longest: 0, refused: 0, written: 0 }
+      const write = async (): Promise<void> => {
+        while (!state.isOver) {
+          const begun = performance.now()
+          const { status, body } = await call('createTask', { token, body: { title: 'Under load' } })
+          state.longest = Math.max(state.longest, performance.now() - begun)
+          if (status === 201) {
+            acknowledged.add((body as { id: string }).id)
+            state.written += 1
+          } else {
+            if (status !== 503) t.fail(`createTask answered ${status}`)
+            state.refused += 1
+            await pause(20)
+          }
+        }
+      }
+      const writers = Array.from({ length: 8 }, write)
+      await pause(300)
+      await stop()
+      await recovers(t)
+      await pause(300)
+      state.isOver = true
+      await Promise.all(writers)
+      t.ok(
+        state.longest < answerDeadline,
+        `${state.written} written, ${state.refused} refused, longest ${Math.round(state.longest)} ms`,
+      )
+    }
+
+    await t.test('the server restarts under load', async (t) =>
+      underLoad(t, async () => {
+        await server.stop()
+        t.equal((await call('getReadiness')).status, 503)
+        t.equal((await call('getLiveness')).status, 200)
+        await server.start()
+      }),
+    )
+
+    await t.test('the server stands still', async (t) =>
+      underLoad(t, async () => {
+        server.signal('SIGSTOP')
+        const ready = await timed(() => call('getReadiness'))
+        t.equal(ready.status, 503)
+        t.ok(ready.time < 3_000, 'readiness is told soon')
+        const list = await timed(() => call('listTasks', { token }))
+        t.equal(list.status, 503)
+        t.ok(list.time < answerDeadline, `listTasks took ${Math.round(list.time)} ms`)
+        server.signal('SIGCONT')
+      }),
+    )
+
+    await t.test('connections are cut, again and again', async (t) =>
+      underLoad(t, async () => {
+        for (let round = 0; round < 10; round += 1) {
+          proxy.cut()
+          await pause(100)
+        }
+      }),
+    )
+
+    await t.test('the network swallows everything', async (t) =>
+      underLoad(t, async () => {
+        proxy.passage = 'swallow'
+        const list = await timed(() => call('listTasks', { token }))
+        t.equal(list.status, 503)
+        t.ok(list.time < answerDeadline, `listTasks took ${Math.round(list.time)} ms`)
+        proxy.passage = 'pass'
+      }),
+    )
+
+    await t.test('a proxy hangs up at once', async (t) =>
+      underLoad(t, async () => {
+        proxy.passage = 'close'
+        proxy.cut()
+        const before = proxy.taken()
+        await pause(5_000)
+        t.ok(proxy.taken() - before < 250, `${proxy.taken() - before} connections in 5 s`)
+        proxy.passage = 'pass'
+      }),
+    )
+
+    await t.test('a slow network is slow and no more', async () => {
+      proxy.passage = 'delay'
+      await expect('listTasks', 200, { token })
+      proxy.passage = 'pass'
+    })
+
+    await t.test('all that was acknowledged is there', async (t) => {
+      const found = new Set<string>()
+      let cursor: string | null = null
+      do {
+        const query: Record<string, string | number> = { limit: 200, ...(cursor !== null && { cursor }) }
+        const { body } = await expect('listTasks', 200, { token, query })
+        for (const { id } of body.items) found.add(id)
+        cursor = body.next_cursor
+      } while (cursor !== null)
+      t.strictSame(
+        [...acknowledged].filter((id) => !found.has(id)),
+        [],
+      )
+      t.ok(acknowledged.size > 100, `${acknowledged.size} tasks`)
+    })
+    t.equal(await service.end('SIGTERM'), 0)
+  }),
+)

@@ -1,0 +1,151 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import t from 'tap'
+import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
+import { metricsUrl, readMetrics, startCollector } from './fixture/observe.ts'
+import { startProcess, temporaryFolder } from './fixture/process.ts'
+import { createClient, fileForm } from './fixture/service.ts'
+
+/** What an operator sees of a service: its log, its metrics and its traces. */
+
+const serverUrl = process.env.DATABASE_URL
+const DATA_DIR = await temporaryFolder(t)
+if (serverUrl === undefined) await copyTemplate(DATA_DIR)
+const server = serverUrl === undefined ? null : await createEmptyDatabase(t, serverUrl)
+const collector = await startCollector(t)
+const token = 'the-token-of-the-scraper'
+const service = await startProcess(t, {
+  DATA_DIR,
+  ...(server && { DATABASE_URL: server.options.url }),
+  LOG_LEVEL: 'info',
+  METRICS_PORT: '0',
+  METRICS_HOST: '127.0.0.1',
+  METRICS_TOKEN: token,
+  OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+})
+const { call, expect, register } = createClient(service.url)
+const ada = await register('ada')
+
+interface Line {
+  readonly msg: string
+  readonly request_id?: string
+}
+
+const linesOf = (requestId: string): Line[] =>
+  service
+    .output()
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line): Line => JSON.parse(line) as Line)
+    .filter((line) => line.request_id === requestId)
+
+const lineOf = async (requestId: string): Promise<Line> => {
+  while (linesOf(requestId).length === 0) await pause(5)
+  return linesOf(requestId)[0] ?? { msg: '' }
+}
+
+t.test('a request is one line of the log, with who, what and how it went', async (t) => {
+  const headers = { 'x-request-id': 'client-4711' }
+  const { headers: answered } = await expect('listTasks', 200, {
+    token: ada.token,
+    query: { limit: 7 },
+    headers,
+  })
+  t.equal(answered.get('x-request-id'), 'client-4711')
+  t.match(await lineOf('client-4711'), {
+    level: 30,
+    msg: 'request',
+    method: 'GET',
+    path: '/tasks',
+    route: '/tasks',
+    operation_id: 'listTasks',
+    status: 200,
+    duration_ms: Number,
+    principal_id: ada.id,
+    credential: 'session',
+  })
+  t.equal(linesOf('client-4711').length, 1)
+  t.notMatch(JSON.stringify(linesOf('client-4711')), 'limit', 'without the query')
+})
+
+t.test('a problem names the line', async (t) => {
+  const { body, headers } = await call('getTask', { token: ada.token, params: { task_id: ada.id } })
+  t.match(body, { request_id: headers.get('x-request-id') })
+  t.match(await lineOf(headers.get('x-request-id') ?? ''), {
+    status: 404,
+    problem: 'not_found',
+    route: '/tasks/{task_id}',
+  })
+})
+
+t.test('an id that is none is replaced', async (t) => {
+  for (const id of ['with space', 'x'.repeat(65), '{"a":1}']) {
+    const { headers } = await expect('getLiveness', 200, { headers: { 'x-request-id': id } })
+    t.match(headers.get('x-request-id'), /^[0-9a-f-]{36}$/)
+  }
+})
+
+t.test('metrics are for whoever has the token', async (t) => {
+  for (const authorization of ['', 'Bearer wrong', `Basic ${token}`]) {
+    const response = await fetch(metricsUrl(service), { headers: { authorization } })
+    t.equal(response.status, 401)
+    t.match(response.headers.get('www-authenticate'), /^Bearer/)
+    t.equal(await response.text(), '')
+  }
+  t.equal((await fetch(metricsUrl(service).replace(/metrics$/, 'tasks'))).status, 404)
+  t.equal((await fetch(metricsUrl(service), { method: 'POST' })).status, 405)
+})
+
+t.test('metrics count requests by route, and what stands behind them', async (t) => {
+  const { body: task } = await expect('createTask', 201, { token: ada.token, body: { title: 'Measured' } })
+  await expect('addTaskAttachment', 201, {
+    token: ada.token,
+    params: { task_id: task.id },
+    body: fileForm('measured'),
+  })
+  await expect('login', 401, { body: { email: ada.email, password: 'wrong' } })
+  const text = await readMetrics(service, token)
+  t.match(
+    text,
+    /^taskwright_http_request_duration_seconds_count\{method="GET",route="\/tasks\/\{task_id\}",status="404"\} 1$/m,
+  )
+  t.match(text, /^taskwright_problems_total\{code="invalid_credentials",route="\/auth\/login"\} 1$/m)
+  t.match(text, /^taskwright_storage_operation_duration_seconds_count\{operation="put",outcome="done"\} 1$/m)
+  t.match(text, /^taskwright_database_statement_duration_seconds_count\{outcome="done"\} [1-9]/m)
+  t.match(text, /^taskwright_database_statements_pending \d+$/m)
+  t.match(text, /^taskwright_password_hashes_pending 0$/m)
+  t.match(text, /^nodejs_eventloop_lag_seconds /m)
+  t.notMatch(text, task.id, 'and name no resource')
+})
+
+t.test('a request continues the trace of its client, down to statements and files', async (t) => {
+  const trace = '4bf92f3577b34da6a3ce929d0e0e4736'
+  const parent = '00f067aa0ba902b7'
+  const { body: task } = await expect('createTask', 201, {
+    token: ada.token,
+    body: { title: 'A title that is nobody’s business' },
+    headers: { traceparent: `00-${trace}-${parent}-01` },
+  })
+  const upload = '5bf92f3577b34da6a3ce929d0e0e4736'
+  await expect('addTaskAttachment', 201, {
+    token: ada.token,
+    params: { task_id: task.id },
+    body: fileForm('traced'),
+    headers: { traceparent: `00-${upload}-${parent}-01` },
+  })
+  t.equal(await service.end('SIGTERM'), 0, 'what is left is sent at the end')
+  const received = collector.received()
+  const spansOf = (id: string): number =>
+    received.toString('latin1').split(Buffer.from(id, 'hex').toString('latin1')).length - 1
+  t.ok(spansOf(trace) >= 2, 'the request and its statements')
+  t.ok(spansOf(upload) >= 3, 'the request, its statements and the file')
+  t.ok(received.includes(Buffer.from(parent, 'hex')))
+  for (const text of [
+    'POST /tasks',
+    '/tasks/{task_id}/attachments',
+    'insert into tasks',
+    'storage put',
+    'taskwright',
+  ])
+    t.ok(received.includes(text), text)
+  t.notOk(received.includes('nobody’s business'), 'values are not part of it')
+})

@@ -1,0 +1,46 @@
+import t from 'tap'
+import { openDatabase } from '../src/db/client.ts'
+import { createTestDatabase } from './fixture/database.ts'
+import { startService } from './fixture/service.ts'
+import { timeLimits } from '../src/http/slow-clients.ts'
+
+const database = await createTestDatabase(t)
+const db = openDatabase(database.options)
+t.teardown(() => db.close())
+let held: PromiseWithResolvers<void> | null = null
+const requestLimit = 3
+const service = await startService(t, {
+  db: {
+    ...db,
+    async run(...parameters) {
+      await held?.promise
+      return db.run(...parameters)
+    },
+  },
+  requestLimit,
+  timeLimits: { ...timeLimits, answer: 500 },
+})
+const { token } = await service.register('ada')
+
+t.test('what is too much at a time is refused at once, and health answered', async (t) => {
+  held = Promise.withResolvers()
+  const running = Array.from({ length: requestLimit }, () => service.call('getCurrentUser', { token }))
+  let refused = await service.call('getCurrentUser', { token })
+  while (refused.status !== 503) refused = await service.call('getCurrentUser', { token })
+  t.match(refused.body, { code: 'service_unavailable', detail: /busy/ })
+  t.ok(Number(refused.headers.get('retry-after')) >= 1)
+  await service.expect('getLiveness', 200)
+  held.resolve()
+  for (const { status } of await Promise.all(running)) t.equal(status, 200, 'what was taken is answered')
+  await service.expect('getCurrentUser', 200, { token })
+})
+
+t.test('an answer that takes too long is 503', async (t) => {
+  held = Promise.withResolvers()
+  const { status, body, headers } = await service.call('listTasks', { token })
+  t.equal(status, 503)
+  t.match(body, { code: 'service_unavailable', detail: /too long/ })
+  t.ok(Number(headers.get('retry-after')) >= 1)
+  held.resolve()
+  await service.expect('listTasks', 200, { token })
+})
