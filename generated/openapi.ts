@@ -481,7 +481,7 @@ export interface paths {
         };
         /**
          * Get a task
-         * @description Its owner, its assignee and administrators see a task.
+         * @description Its owner, its assignee and administrators see a task. The `ETag` of an answer with more in it, by `expand`, is one for `If-None-Match`: for `If-Match`, take that of the task alone.
          */
         get: operations["getTask"];
         /**
@@ -614,6 +614,58 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/tasks/{task_id}/uploads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begin an upload in pieces
+         * @description For whoever may attach a file to the task. The answer says where the pieces are to be sent; the first one can come with this request. When the last one is there, the file is an attachment like any other. The length has to be known (`Upload-Defer-Length` is not supported). An upload counts against the limit of uploads once, and its pieces against that of requests.
+         */
+        post: operations["createUpload"];
+        delete?: never;
+        /**
+         * Learn how files can be uploaded in pieces
+         * @description What is spoken here, of the tus protocol. It is the same for every task, and nobody needs to sign in.
+         */
+        options: operations["getUploadOptions"];
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/uploads/{upload_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Give an upload up
+         * @description For whoever began it. What has arrived is removed, even while a piece is on its way. An upload that is complete is forgotten, and its attachment stays.
+         */
+        delete: operations["abortUpload"];
+        options?: never;
+        /**
+         * Ask where to continue an upload
+         * @description For whoever began it. `Upload-Offset` is how many bytes are safely stored: the next piece begins there. It reaches `Upload-Length` when the file is an attachment, which `Content-Location` then names; before that a byte is left to be sent, so that the answer to it tells how it ended.
+         */
+        head: operations["getUploadOffset"];
+        /**
+         * Upload a piece
+         * @description For whoever began the upload, as long as they may attach to the task. The piece begins at `Upload-Offset`, which has to be where the upload is. What has arrived is kept when the connection is lost in the middle, unless the piece has an `Upload-Checksum`: then all of it is kept or nothing. The last piece makes the file an attachment, which `Content-Location` names. When it is refused for want of quota, the upload can still be finished later.
+         */
+        patch: operations["appendUpload"];
         trace?: never;
     };
     "/tags": {
@@ -820,11 +872,16 @@ export interface components {
          */
         TaskStatus: "todo" | "in_progress" | "done" | "cancelled";
         /**
+         * @description What a read of tasks can bring along.
+         * @enum {string}
+         */
+        TaskExpansion: "owner" | "assignee" | "attachments";
+        /**
          * @description How important a task is.
          * @enum {string}
          */
         TaskPriority: "none" | "low" | "medium" | "high" | "urgent";
-        /** @description Something to be done. */
+        /** @description Something to be done. `owner`, `assignee` (if there is one) and `attachments` are there if `expand` asks for them. */
         Task: {
             /**
              * Format: uuid
@@ -860,6 +917,10 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             updated_at: string;
+            owner?: components["schemas"]["User"];
+            assignee?: components["schemas"]["User"];
+            /** @description The newest 20, the newest first; `attachment_count` says how many there are. */
+            attachments?: components["schemas"]["Attachment"][];
         };
         /** @description A page of tasks. */
         TaskList: {
@@ -1558,6 +1619,68 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The upload is not where `Upload-Offset` says. Nothing was stored. */
+        UploadConflict: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The upload was given up, or what had arrived of it is lost. Begin another one. */
+        UploadGone: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description No `Tus-Resumable`, or another version than `Tus-Version`. */
+        TusVersionUnsupported: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                "Tus-Version": components["headers"]["TusVersion"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Another request is writing to the upload. Nothing was stored. */
+        UploadLocked: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The digest of the piece is not that of `Upload-Checksum`. Nothing of it was kept. (The status is that of the tus protocol.) */
+        ChecksumMismatch: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The digest of the file is not the one that was sent with it. Nothing was stored. */
+        DigestMismatch: {
+            headers: {
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The resource has changed since you read it. Nothing was done. */
         PreconditionFailed: {
             headers: {
@@ -1742,6 +1865,33 @@ export interface components {
          */
         ThumbnailWidth: number;
         /**
+         * @description The upload's id.
+         * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
+         */
+        UploadId: string;
+        /**
+         * @description The version of the tus protocol that the client speaks. Another one than that of this contract is 412.
+         * @example 1.0.0
+         */
+        TusResumable: "1.0.0";
+        /**
+         * @description How many bytes the file has.
+         * @example 14
+         */
+        UploadLength: number;
+        /**
+         * @description Where in the file the piece begins.
+         * @example 6
+         */
+        UploadOffset: number;
+        /**
+         * @description What the file is: pairs of a name and a value in Base64, with commas between them. `filename` is required; `filetype` is its media type, and `sha256` the digest in hexadecimal that the whole file is to have. Others are kept as they are.
+         * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
+         */
+        UploadMetadata: string;
+        /** @description The digest of the body, as `sha1` or `sha256`, a space and Base64. A piece that has another one is refused with 460, and nothing of it is kept. */
+        UploadChecksum: string;
+        /**
          * @description The session's id.
          * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
          */
@@ -1868,6 +2018,32 @@ export interface components {
          * @example release
          */
         TagSearch: string;
+        /**
+         * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
+         * @example [
+         *       "owner",
+         *       "assignee"
+         *     ]
+         */
+        TaskExpand: components["schemas"]["TaskExpansion"][];
+        /**
+         * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
+         *
+         *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
+         *
+         *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case.
+         *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
+         *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
+         *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.
+         *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (its start in UTC), `now`, or a time from now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list have the same `now`: that of its first one.
+         *     * `attachment_count`, `version`: all comparisons.
+         *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
+         *     * A word alone, or several in quotes, is searched for in title and description.
+         *
+         *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
+         * @example status = todo AND due_at < now+7d
+         */
+        TaskFilter: string;
         /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
         IdempotencyKey: string;
         /** @description What the content of the request must hash to (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`; `sha-512` will do too, or both. Digests by other algorithms beside them are passed over. */
@@ -1964,6 +2140,44 @@ export interface components {
          * @example sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:
          */
         ReprDigest: string;
+        /** @description The version of the tus protocol. */
+        TusResumable: "1.0.0";
+        /** @description The versions of the tus protocol that are spoken here. */
+        TusVersion: "1.0.0";
+        /** @description The extensions of the tus protocol that are spoken here. */
+        TusExtension: "creation,creation-with-upload,checksum,expiration,termination";
+        /** @description How the digest of a piece can be made. */
+        TusChecksumAlgorithm: "sha1,sha256";
+        /**
+         * @description How many bytes a file may have; the operator decides.
+         * @example 52428800
+         */
+        TusMaxSize: number;
+        /**
+         * @description How many bytes of the file are safely stored.
+         * @example 6
+         */
+        UploadOffset: number;
+        /**
+         * @description How many bytes the file has.
+         * @example 14
+         */
+        UploadLength: number;
+        /**
+         * @description What the file is, as the client said.
+         * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
+         */
+        UploadMetadata: string;
+        /**
+         * @description When the upload is given up unless another piece arrives. What is complete by then stays.
+         * @example Tue, 03 Nov 2026 10:00:00 GMT
+         */
+        UploadExpires: string;
+        /**
+         * @description Where the attachment is that the upload became; absent until then.
+         * @example /attachments/0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+         */
+        AttachmentLocation: string;
     };
     pathItems: never;
 }
@@ -2949,6 +3163,32 @@ export interface operations {
                  * @example -priority,due_at
                  */
                 sort?: components["parameters"]["TaskSort"];
+                /**
+                 * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
+                 *
+                 *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
+                 *
+                 *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case.
+                 *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
+                 *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
+                 *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (its start in UTC), `now`, or a time from now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list have the same `now`: that of its first one.
+                 *     * `attachment_count`, `version`: all comparisons.
+                 *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
+                 *     * A word alone, or several in quotes, is searched for in title and description.
+                 *
+                 *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
+                 * @example status = todo AND due_at < now+7d
+                 */
+                filter?: components["parameters"]["TaskFilter"];
+                /**
+                 * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
+                 * @example [
+                 *       "owner",
+                 *       "assignee"
+                 *     ]
+                 */
+                expand?: components["parameters"]["TaskExpand"];
             };
             header?: never;
             path: {
@@ -3073,6 +3313,32 @@ export interface operations {
                  * @example -priority,due_at
                  */
                 sort?: components["parameters"]["TaskSort"];
+                /**
+                 * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
+                 *
+                 *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
+                 *
+                 *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case.
+                 *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
+                 *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
+                 *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (its start in UTC), `now`, or a time from now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list have the same `now`: that of its first one.
+                 *     * `attachment_count`, `version`: all comparisons.
+                 *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
+                 *     * A word alone, or several in quotes, is searched for in title and description.
+                 *
+                 *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
+                 * @example status = todo AND due_at < now+7d
+                 */
+                filter?: components["parameters"]["TaskFilter"];
+                /**
+                 * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
+                 * @example [
+                 *       "owner",
+                 *       "assignee"
+                 *     ]
+                 */
+                expand?: components["parameters"]["TaskExpand"];
             };
             header?: never;
             path?: never;
@@ -3129,7 +3395,16 @@ export interface operations {
     };
     getTask: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
+                 * @example [
+                 *       "owner",
+                 *       "assignee"
+                 *     ]
+                 */
+                expand?: components["parameters"]["TaskExpand"];
+            };
             header?: {
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -3623,6 +3898,245 @@ export interface operations {
             415: components["responses"]["UnsupportedImage"];
             422: components["responses"]["ImageTooLarge"];
             429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            507: components["responses"]["InsufficientStorage"];
+        };
+    };
+    createUpload: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The version of the tus protocol that the client speaks. Another one than that of this contract is 412.
+                 * @example 1.0.0
+                 */
+                "Tus-Resumable": components["parameters"]["TusResumable"];
+                /**
+                 * @description How many bytes the file has.
+                 * @example 14
+                 */
+                "Upload-Length": components["parameters"]["UploadLength"];
+                /**
+                 * @description What the file is: pairs of a name and a value in Base64, with commas between them. `filename` is required; `filetype` is its media type, and `sha256` the digest in hexadecimal that the whole file is to have. Others are kept as they are.
+                 * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
+                 */
+                "Upload-Metadata": components["parameters"]["UploadMetadata"];
+                /** @description The digest of the body, as `sha1` or `sha256`, a space and Base64. A piece that has another one is refused with 460, and nothing of it is kept. */
+                "Upload-Checksum"?: components["parameters"]["UploadChecksum"];
+            };
+            path: {
+                /**
+                 * @description The task's id.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/offset+octet-stream": components["schemas"]["FileContent"];
+            };
+        };
+        responses: {
+            /** @description The upload has begun. One that is complete already names its attachment in `Content-Location`. */
+            201: {
+                headers: {
+                    "Tus-Resumable": components["headers"]["TusResumable"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    Location: components["headers"]["Location"];
+                    "Upload-Offset": components["headers"]["UploadOffset"];
+                    "Upload-Expires": components["headers"]["UploadExpires"];
+                    "Content-Location": components["headers"]["AttachmentLocation"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["TusVersionUnsupported"];
+            413: components["responses"]["UploadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["DigestMismatch"];
+            429: components["responses"]["TooManyRequests"];
+            460: components["responses"]["ChecksumMismatch"];
+            503: components["responses"]["ServiceUnavailable"];
+            507: components["responses"]["InsufficientStorage"];
+        };
+    };
+    getUploadOptions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The task's id.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What is spoken here. */
+            204: {
+                headers: {
+                    "Tus-Resumable": components["headers"]["TusResumable"];
+                    "Tus-Version": components["headers"]["TusVersion"];
+                    "Tus-Extension": components["headers"]["TusExtension"];
+                    "Tus-Checksum-Algorithm": components["headers"]["TusChecksumAlgorithm"];
+                    "Tus-Max-Size": components["headers"]["TusMaxSize"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            429: components["responses"]["TooManyRequests"];
+        };
+    };
+    abortUpload: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The version of the tus protocol that the client speaks. Another one than that of this contract is 412.
+                 * @example 1.0.0
+                 */
+                "Tus-Resumable": components["parameters"]["TusResumable"];
+            };
+            path: {
+                /**
+                 * @description The upload's id.
+                 * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
+                 */
+                upload_id: components["parameters"]["UploadId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The upload is gone. */
+            204: {
+                headers: {
+                    "Tus-Resumable": components["headers"]["TusResumable"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["TusVersionUnsupported"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getUploadOffset: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The version of the tus protocol that the client speaks. Another one than that of this contract is 412.
+                 * @example 1.0.0
+                 */
+                "Tus-Resumable": components["parameters"]["TusResumable"];
+            };
+            path: {
+                /**
+                 * @description The upload's id.
+                 * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
+                 */
+                upload_id: components["parameters"]["UploadId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How far the upload is. */
+            200: {
+                headers: {
+                    "Tus-Resumable": components["headers"]["TusResumable"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    "Upload-Offset": components["headers"]["UploadOffset"];
+                    "Upload-Length": components["headers"]["UploadLength"];
+                    "Upload-Metadata": components["headers"]["UploadMetadata"];
+                    "Upload-Expires": components["headers"]["UploadExpires"];
+                    "Content-Location": components["headers"]["AttachmentLocation"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["UploadGone"];
+            412: components["responses"]["TusVersionUnsupported"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    appendUpload: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The version of the tus protocol that the client speaks. Another one than that of this contract is 412.
+                 * @example 1.0.0
+                 */
+                "Tus-Resumable": components["parameters"]["TusResumable"];
+                /**
+                 * @description Where in the file the piece begins.
+                 * @example 6
+                 */
+                "Upload-Offset": components["parameters"]["UploadOffset"];
+                /** @description The digest of the body, as `sha1` or `sha256`, a space and Base64. A piece that has another one is refused with 460, and nothing of it is kept. */
+                "Upload-Checksum"?: components["parameters"]["UploadChecksum"];
+            };
+            path: {
+                /**
+                 * @description The upload's id.
+                 * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
+                 */
+                upload_id: components["parameters"]["UploadId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/offset+octet-stream": components["schemas"]["FileContent"];
+            };
+        };
+        responses: {
+            /** @description The piece is safely stored. */
+            204: {
+                headers: {
+                    "Tus-Resumable": components["headers"]["TusResumable"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    "Upload-Offset": components["headers"]["UploadOffset"];
+                    "Upload-Expires": components["headers"]["UploadExpires"];
+                    "Content-Location": components["headers"]["AttachmentLocation"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["UploadConflict"];
+            410: components["responses"]["UploadGone"];
+            412: components["responses"]["TusVersionUnsupported"];
+            413: components["responses"]["UploadTooLarge"];
+            415: components["responses"]["UnsupportedPatchType"];
+            422: components["responses"]["DigestMismatch"];
+            423: components["responses"]["UploadLocked"];
+            429: components["responses"]["TooManyRequests"];
+            460: components["responses"]["ChecksumMismatch"];
             503: components["responses"]["ServiceUnavailable"];
             507: components["responses"]["InsufficientStorage"];
         };

@@ -49,7 +49,7 @@ const checkRows = async (db: Database, storage: Storage): Promise<number> => {
 
 const checkFiles = async (db: Database, storage: Storage): Promise<number> => {
   let [found, wrong] = [0, 0]
-  for await (const files of filesWithoutRows(db, storage)) {
+  for await (const files of filesWithoutRows(db, storage.list())) {
     for (const { key, modifiedAt } of files) {
       const age = secondsSince(modifiedAt)
       const isOld = age > graceSeconds
@@ -62,17 +62,19 @@ const checkFiles = async (db: Database, storage: Storage): Promise<number> => {
   return summarize('files without an attachment', found, wrong)
 }
 
-const checkUnfinished = async (storage: Storage): Promise<number> => {
+const checkUnfinished = async (db: Database, storage: Storage): Promise<number> => {
   let [found, wrong] = [0, 0]
-  for await (const { key, modifiedAt } of storage.listUnfinished()) {
-    const age = secondsSince(modifiedAt)
-    const isOld = age > graceSeconds
-    found += 1
-    if (isOld) wrong += 1
-    const fate = isOld ? 'abandoned; the sweeper will remove it' : 'its upload may be running'
-    console.log(`  unfinished file ${key}: last written to ${ageText(age)} ago; ${fate}`)
+  for await (const files of filesWithoutRows(db, storage.listUnfinished())) {
+    for (const { key, modifiedAt } of files) {
+      const age = secondsSince(modifiedAt)
+      const isOld = age > graceSeconds
+      found += 1
+      if (isOld) wrong += 1
+      const fate = isOld ? 'abandoned; the sweeper will remove it' : 'its upload may be running'
+      console.log(`  unfinished file ${key}: last written to ${ageText(age)} ago; ${fate}`)
+    }
   }
-  return summarize('unfinished files', found, wrong)
+  return summarize('unfinished files of no upload', found, wrong)
 }
 
 const checkOutbox = async (db: Database): Promise<number> => {
@@ -106,7 +108,7 @@ const check = async (t: Teardown): Promise<number> => {
   return (
     (await checkRows(db, storage)) +
     (await checkFiles(db, storage)) +
-    (await checkUnfinished(storage)) +
+    (await checkUnfinished(db, storage)) +
     (await checkOutbox(db))
   )
 }

@@ -23,6 +23,7 @@ import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
 import { taskHandlers } from './handlers/tasks.ts'
 import { thumbnailHandlers } from './handlers/thumbnails.ts'
+import { uploadHandlers } from './handlers/uploads.ts'
 import { userHandlers } from './handlers/users.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
@@ -174,6 +175,7 @@ export const buildApp = async ({
     ...taskHandlers({ db, paging, sweeper }),
     ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
     ...thumbnailHandlers({ db, storage, thumbnailer }),
+    ...uploadHandlers({ db, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
     ...tagHandlers({ db, paging }),
     ...taskTagHandlers({ db, paging }),
     ...systemHandlers({ contract, db, storage }),

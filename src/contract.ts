@@ -23,7 +23,10 @@ export interface ContractOperation {
   readonly rateLimit: RateLimitPolicy | 'none'
   /** Media types of its body; none when it takes no body. */
   readonly mediaTypes: readonly string[]
+  readonly requiresBody: boolean
   readonly takesIfMatch: boolean
+  /** Whether it is one of the tus protocol, and what its clients have to say is their version. */
+  readonly takesTusVersion: boolean
   readonly takesIdempotencyKey: boolean
   /** By status: headers that are always there and have but one value. */
   readonly constantHeaders: Readonly<Record<string, Readonly<Record<string, string>>>>
@@ -39,7 +42,7 @@ export interface Contract {
 
 type Json = Readonly<Record<string, unknown>>
 
-const methods = new Set(['get', 'put', 'post', 'patch', 'delete'])
+const methods = new Set(['options', 'head', 'get', 'put', 'post', 'patch', 'delete'])
 
 let loaded: Contract | undefined
 
@@ -86,7 +89,9 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     permission,
     rateLimit,
     mediaTypes: Object.keys(asObject(asObject(operation.requestBody ?? {}).content ?? {})),
+    requiresBody: asObject(operation.requestBody ?? {}).required === true,
     takesIfMatch: parameters.has('If-Match'),
+    takesTusVersion: parameters.has('Tus-Resumable'),
     takesIdempotencyKey: parameters.has('Idempotency-Key'),
     constantHeaders: mapValues(asObject(operation.responses), (response) =>
       constantHeaders(document, resolve(document, response)),

@@ -5,12 +5,12 @@ import type { ListedFile, Storage } from './storage/storage.ts'
 /** How many files are compared at a time, so that memory does not grow with their number. */
 const batch = 500
 
-/** Every file that no row names, batch by batch. A young one may be of an upload whose row is still to come. */
+/** Those of the files that no row names, batch by batch. A young one may be of an upload whose row is still to come. */
 export async function* filesWithoutRows(
   db: Database,
-  storage: Storage,
+  listed: AsyncIterable<ListedFile>,
 ): AsyncGenerator<readonly ListedFile[]> {
-  for await (const files of inBatches(storage.list())) {
+  for await (const files of inBatches(listed)) {
     const keys = files.map(({ key }) => key)
     const unreferenced = new Set(await selectUnreferenced(db, keys))
     yield files.filter(({ key }) => unreferenced.has(key))

@@ -6,7 +6,7 @@ import type { Created, Idempotency } from './db/idempotency.ts'
 import { type JsonText, jsonText } from './domain/json-text.ts'
 import type { Client } from './domain/audit.ts'
 import type { Principal, SessionPrincipal } from './domain/permissions.ts'
-import type { FileForm } from './http/upload.ts'
+import type { FileForm, FilePiece } from './http/upload.ts'
 
 /**
  * What an operation is to its handler: a function from typed input to a typed answer, both derived from the contract.
@@ -21,6 +21,7 @@ export const openOperations = [
   'refreshToken',
   'forgotPassword',
   'resetPassword',
+  'getUploadOptions',
   'getLiveness',
   'getReadiness',
   'getContract',
@@ -64,8 +65,12 @@ type QueryOf<Op> = Member<Member<Op, 'parameters'>, 'query'>
 type RequestBodyOf<Op> = Op extends { requestBody: { content: infer Content } }
   ? 'multipart/form-data' extends keyof Content
     ? FileForm
-    : Content[keyof Content]
-  : undefined
+    : 'application/offset+octet-stream' extends keyof Content
+      ? FilePiece
+      : Content[keyof Content]
+  : Op extends { requestBody?: { content: { 'application/offset+octet-stream': unknown } } }
+    ? FilePiece
+    : undefined
 
 /** A form is not read yet: its handler says what the request is recognized by, once it knows. */
 type IdempotencyOf<Op> = RequestBodyOf<Op> extends FileForm ? (content: unknown) => Idempotency : Idempotency
@@ -81,7 +86,15 @@ type AnswerBodyOf<Response> = Response extends { content: infer Content }
   : undefined
 
 /** Headers that the adapter sets, from the contract or from the request. */
-type AdapterHeader = 'Cache-Control' | 'Accept-Ranges' | 'Idempotency-Replayed'
+type AdapterHeader =
+  | 'Cache-Control'
+  | 'Accept-Ranges'
+  | 'Idempotency-Replayed'
+  | 'Content-Location'
+  | 'Tus-Resumable'
+  | 'Tus-Version'
+  | 'Tus-Extension'
+  | 'Tus-Checksum-Algorithm'
 
 type HeadersOf<Response> = Response extends { headers: infer Headers }
   ? {
@@ -109,6 +122,8 @@ interface AnswerOptions {
   readonly contentType?: string
   /** Whether this is the answer of an earlier request with the same Idempotency-Key. */
   readonly replayed?: boolean
+  /** The path of what came of the request, where that is another resource. */
+  readonly contentLocation?: string
 }
 
 /** A success that the contract declares: its status, the headers that it requires, and its body. */

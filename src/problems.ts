@@ -2,7 +2,11 @@ import { HashQueueFull } from './auth/passwords.ts'
 import { QuotaExceeded } from './db/attachments.ts'
 import { ConstraintViolation, DatabaseUnavailable } from './db/errors.ts'
 import { IdempotencyKeyReused } from './db/idempotency.ts'
+import { FilterError } from './domain/filter-expression.ts'
 import type { Outcome, Refusal } from './domain/outcome.ts'
+import { type Principal, scopeRefuses } from './domain/permissions.ts'
+import type { Scope } from './domain/scopes.ts'
+import { leaseSeconds } from './domain/uploads.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage/storage.ts'
 import { ImageTooLarge, ThumbnailQueueFull, UnsupportedImage } from './thumbnailer.ts'
 
@@ -109,6 +113,17 @@ export const problemTypes = {
     title: 'There is no second factor',
     explanation: 'There is nothing to confirm or to disable: no second factor was enrolled.',
   },
+  upload_conflict: {
+    status: 409,
+    title: 'The upload is somewhere else',
+    explanation:
+      'Upload-Offset is not where the upload is: another piece has arrived, or less of the last one than was sent. HEAD tells where to continue.',
+  },
+  upload_gone: {
+    status: 410,
+    title: 'The upload is gone',
+    explanation: 'The upload has expired, or what had arrived of it is lost. Begin another one.',
+  },
   file_lost: {
     status: 410,
     title: 'The file is lost',
@@ -119,6 +134,12 @@ export const problemTypes = {
     title: 'It has changed since you read it',
     explanation:
       'The current ETag is not one of those in If-Match, so nothing was done. Read the resource again and decide anew.',
+  },
+  tus_version_unsupported: {
+    status: 412,
+    title: 'The version of the tus protocol is not supported',
+    explanation:
+      'Tus-Resumable is missing or names another version than the ones in Tus-Version. Send one of those.',
   },
   content_too_large: {
     status: 413,
@@ -190,6 +211,12 @@ export const problemTypes = {
     title: 'The code is wrong',
     explanation: 'The code is not the one that the authenticator shows now, or it was used before.',
   },
+  upload_locked: {
+    status: 423,
+    title: 'The upload is being written to',
+    explanation:
+      'Another request is writing to the upload. Wait for it, or try again after the seconds in Retry-After.',
+  },
   too_many_requests: {
     status: 429,
     title: 'Too many requests',
@@ -200,6 +227,12 @@ export const problemTypes = {
     status: 431,
     title: 'The header is too large',
     explanation: 'The header of the request is larger than is taken. Send fewer or shorter fields.',
+  },
+  checksum_mismatch: {
+    status: 460,
+    title: 'The piece is not as its checksum says',
+    explanation:
+      'The piece of the file that arrived has another digest than Upload-Checksum. Nothing of it was kept; send it again.',
   },
   internal_error: {
     status: 500,
@@ -274,6 +307,11 @@ export const problems = {
       'invalid_request',
       'due_at must not be before start_at.',
       at('/due_at', 'must not be before start_at'),
+    ),
+  invalidFilter: ({ at: position, found, expected }: FilterError) =>
+    problems.invalidField(
+      '/filter',
+      `is wrong at character ${position}: found ${shorten(found)}, expected ${expected}`,
     ),
   cursorWithOffset: () =>
     new Problem(
@@ -366,6 +404,21 @@ export const problems = {
   lastAdmin: () => new Problem('last_admin', 'Make somebody else an administrator first.'),
   fileLost: (cause?: unknown) =>
     new Problem('file_lost', 'The attachment is known, but its file is no longer in the storage.', { cause }),
+  uploadConflict: () =>
+    new Problem('upload_conflict', 'Ask for the offset of the upload with HEAD, and continue there.'),
+  uploadGone: (cause?: unknown) =>
+    new Problem('upload_gone', 'The upload has expired, or is lost. Begin another one.', { cause }),
+  uploadLocked: (seconds: number) =>
+    new Problem(
+      'upload_locked',
+      `Another request is writing to this upload. Try again in ${seconds} seconds.`,
+      retryAfter(seconds),
+    ),
+  checksumMismatch: () => new Problem('checksum_mismatch', 'Send the piece again.'),
+  tusVersionUnsupported: (version: string) =>
+    new Problem('tus_version_unsupported', `Send "Tus-Resumable: ${version}".`, {
+      headers: { 'tus-version': version },
+    }),
   preconditionFailed: () =>
     new Problem(
       'precondition_failed',
@@ -438,17 +491,29 @@ export const problems = {
     new Problem('insufficient_storage', 'There is no room for this file.', { cause }),
 } as const
 
+/** As much of what a client wrote as a message can hold. */
+const shorten = (text: string): string => (text.length > 50 ? `${text.slice(0, 50).toWellFormed()}…` : text)
+
 const refusals: Record<Refusal['outcome'], () => Problem> = {
   missing: problems.notFound,
   forbidden: problems.forbidden,
   stale: problems.preconditionFailed,
   last_admin: problems.lastAdmin,
+  upload_gone: problems.uploadGone,
+  upload_locked: () => problems.uploadLocked(leaseSeconds),
+  upload_conflict: problems.uploadConflict,
 }
 
 /** The value of an outcome, or its refusal thrown as a problem. */
 export const expectDone = <T>(result: Outcome<T>): T => {
   if (result.outcome === 'done') return result.value
   throw refusals[result.outcome]()
+}
+
+/** Requires of an API token more scopes than those of the operation, for what the caller asks for beside it. */
+export const expectScopes = (scopes: readonly Scope[], { credential }: Principal): void => {
+  const missing = scopes.find((scope) => scopeRefuses(scope, credential))
+  if (missing !== undefined) throw problems.insufficientScope(missing)
 }
 
 /** What a violated constraint of the schema means to the client who caused it. */
@@ -463,6 +528,8 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   task_tags_task_id_tasks_id_fk: problems.notFound,
   task_tags_tag_id_tags_id_fk: problems.notFound,
   attachments_task_id_tasks_id_fk: problems.notFound,
+  uploads_task_id_tasks_id_fk: problems.notFound,
+  uploads_user_id_users_id_fk: problems.invalidToken,
   attachments_uploaded_by_users_id_fk: problems.invalidToken,
   thumbnails_attachment_id_attachments_id_fk: problems.notFound,
   tags_owner_id_users_id_fk: problems.invalidToken,
@@ -480,6 +547,7 @@ export const problemOf = (error: unknown): Problem => {
   if (error instanceof Problem) return error
   if (error instanceof ConstraintViolation)
     return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
+  if (error instanceof FilterError) return problems.invalidFilter(error)
   if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
   if (error instanceof QuotaExceeded) return problems.quotaExceeded(error)

@@ -4,14 +4,15 @@ import { resealSecrets } from './auth/second-factor.ts'
 import { removeOldAttempts } from './db/attempts.ts'
 import { removeOldAuditEvents } from './db/audit.ts'
 import type { Database } from './db/client.ts'
-import { claimFileDeletions, deleteFileDeletions } from './db/files.ts'
+import { claimFileDeletions, type DeletedFile, deleteFileDeletions } from './db/files.ts'
 import { removeExpiredKeys } from './db/idempotency.ts'
 import { newId } from './db/ids.ts'
 import { takeLease, withLease } from './db/leases.ts'
 import { removeExpiredOneTimeTokens, removeExpiredSessions } from './db/sessions.ts'
+import { removeExpiredUploads } from './db/uploads.ts'
 import type { KeyRing } from './domain/key-ring.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from './inventory.ts'
-import type { Storage } from './storage/storage.ts'
+import type { ListedFile, Storage } from './storage/storage.ts'
 
 /** Removes what nothing refers to any more: files of deleted attachments, leftovers of crashes, expired rows. */
 export interface Sweeper {
@@ -141,10 +142,11 @@ export const sweep = async (
   const { db, storage, secondFactorKeys, auditDays, log, times = sweepTimes } = deps
   const before = new Date(Date.now() - times.grace)
   const steps: readonly (() => Promise<unknown>)[] = [
+    () => removeExpiredUploads(db, {}),
     () => removeDeletedFiles(deps, stop),
-    () => removeOrphans(deps, before, stop),
+    () => removeOrphans(deps, storage.list(), { before, isUnfinished: false }, stop),
+    () => removeOrphans(deps, storage.listUnfinished(), { before, isUnfinished: true }, stop),
     () => reportLostFiles(deps, stop),
-    () => storage.removeAbandoned(before),
     () => removeExpiredSessions(db, {}),
     () => removeExpiredKeys(db, {}),
     () => removeExpiredOneTimeTokens(db, {}),
@@ -165,21 +167,26 @@ export const sweep = async (
 /** Empties the outbox: the file first, so that a crash in between only repeats its removal. */
 const removeDeletedFiles = async (deps: SweeperDeps, stop: AbortSignal): Promise<void> => {
   const { db, times = sweepTimes } = deps
-  for (let keys: readonly string[] | null = null; keys === null || keys.length === batch;) {
+  for (let files: readonly DeletedFile[] | null = null; files === null || files.length === batch;) {
     if (stop.aborted) return
-    keys = await claimFileDeletions(db, { limit: batch, retryAfter: times.retry })
-    const removed = await removeFiles(deps, keys, stop)
+    files = await claimFileDeletions(db, { limit: batch, retryAfter: times.retry })
+    const removed = await removeFiles(deps, files, stop)
     if (removed.length > 0) await deleteFileDeletions(db, removed)
   }
 }
 
-/** Removes files that never got a row. */
-const removeOrphans = async (deps: SweeperDeps, before: Date, stop: AbortSignal): Promise<void> => {
-  for await (const files of filesWithoutRows(deps.db, deps.storage)) {
+/** Removes those of the files that are old and never got a row. */
+const removeOrphans = async (
+  deps: SweeperDeps,
+  listed: AsyncIterable<ListedFile>,
+  { before, isUnfinished }: { readonly before: Date; readonly isUnfinished: boolean },
+  stop: AbortSignal,
+): Promise<void> => {
+  for await (const files of filesWithoutRows(deps.db, listed)) {
     const old = files.filter(({ modifiedAt }) => modifiedAt < before)
     await removeFiles(
       deps,
-      old.map(({ key }) => key),
+      old.map(({ key }) => ({ key, isUnfinished })),
       stop,
     )
     if (stop.aborted) return
@@ -203,15 +210,15 @@ const reportLostFiles = async ({ db, storage, log }: SweeperDeps, stop: AbortSig
 /** Removes files one by one, and answers with the keys of those that are gone: one that fails does not keep the others. */
 const removeFiles = async (
   { storage, log }: SweeperDeps,
-  keys: readonly string[],
+  files: readonly DeletedFile[],
   stop: AbortSignal,
 ): Promise<string[]> => {
   const removed: string[] = []
   const failures: unknown[] = []
-  for (const key of keys) {
+  for (const { key, isUnfinished } of files) {
     if (stop.aborted) break
     try {
-      await storage.remove(key)
+      await (isUnfinished ? storage.removeUnfinished(key) : storage.remove(key))
       removed.push(key)
     } catch (error) {
       failures.push(error)

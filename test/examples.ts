@@ -6,7 +6,7 @@ import { isProblemCode, problemTypes } from '../src/problems.ts'
 import { type Located, lookUp, member, validate } from './fixture/contract-check.ts'
 import { blackPng } from './fixture/images.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
-import { type Call, fileForm, startService } from './fixture/service.ts'
+import { type Call, fileForm, type Reply, startService } from './fixture/service.ts'
 
 /**
  * The examples of openapi.yaml are true: every one is as its schema says, every request that they make up is sent as it
@@ -28,6 +28,7 @@ const finds: Partial<Record<OperationId, string>> = {
   createUser: 'user_id',
   createTask: 'task_id',
   addTaskAttachment: 'attach_id',
+  createUpload: 'upload_id',
   createTag: 'tag_id',
 }
 
@@ -44,10 +45,10 @@ const freshCode = async ({ secret = '', user }: Learned): Promise<string> => {
 const credentials = (): Schemas['Login'] =>
   operations.filter(({ id }) => id === 'login').flatMap(bodiesOf)[0]?.value as Schemas['Login']
 
+type Fields = Readonly<Record<string, unknown>>
+
 /** The fields that cannot be literal, since the service or an authenticator makes their values up. */
-const live: Partial<
-  Record<OperationId, (learned: Learned, example: BodyExample['value']) => object | Promise<object>>
-> = {
+const live: Partial<Record<OperationId, (learned: Learned, example: Fields) => object | Promise<object>>> = {
   refreshToken: ({ refresh_token }) => ({ refresh_token }),
   resetPassword: () => ({ token: service.mails.at(-1)?.token }),
   confirmSecondFactor: async (learned) => ({ code: await freshCode(learned) }),
@@ -156,7 +157,8 @@ interface BodyExample {
   readonly name: string
   /** Null when the operation takes no body. */
   readonly mediaType: string | null
-  readonly value: Readonly<Record<string, unknown>>
+  /** The bytes of a piece of a file are text. */
+  readonly value: Fields | string
 }
 
 /** The bodies that the examples of an operation make up. */
@@ -173,10 +175,11 @@ const bodiesOf = (operation: Operation): BodyExample[] => {
 }
 
 /** A form has one part, the file; all else is JSON. */
-const callWith = (mediaType: string | null, value: object): Call => {
+const callWith = (mediaType: string | null, value: object | string): Call => {
   if (mediaType === null) return {}
   if (mediaType === 'multipart/form-data') return { body: fileForm(...(Object.values(value) as [string])) }
-  return { body: value, headers: { 'content-type': mediaType } }
+  const body = typeof value === 'string' ? Buffer.from(value) : value
+  return { body, headers: { 'content-type': mediaType } }
 }
 
 /** What the examples of the parameters make up; the path is filled with what there is. */
@@ -210,7 +213,9 @@ t.test('every request is answered as success', async (t) => {
   for (const operation of inOrder) {
     for (const { name, mediaType, value } of bodiesOf(operation)) {
       const { headers, ...parameters } = parametersOf(operation, ids)
-      const call = callWith(mediaType, { ...value, ...(await live[operation.id]?.(learned, value)) })
+      const body =
+        typeof value === 'string' ? value : { ...value, ...(await live[operation.id]?.(learned, value)) }
+      const call = callWith(mediaType, body)
       const reply = await service.call(operation.id, {
         ...parameters,
         ...call,
@@ -222,13 +227,14 @@ t.test('every request is answered as success', async (t) => {
       if (!isSuccess(reply.status)) continue
       if (!(reply.body instanceof Uint8Array)) Object.assign(learned, reply.body)
       const found = finds[operation.id]
-      if (found !== undefined) ids.set(found, idIn(reply.body))
+      if (found !== undefined) ids.set(found, idIn(reply))
     }
   }
 })
 
-/** The id of a resource, or of the last item of a list. */
-const idIn = (body: unknown): string => {
+/** The id of a resource, or of the last item of a list; where there is no body, the one in Location. */
+const idIn = ({ body, headers }: Reply): string => {
+  if (body === null) return headers.get('location')?.split('/').at(-1) ?? 'the answer has no location'
   const { id, items } = body as { readonly id?: string; readonly items?: readonly { readonly id: string }[] }
   return id ?? items?.at(-1)?.id ?? 'the answer has no id'
 }

@@ -5,6 +5,7 @@ import { newId } from '../src/db/ids.ts'
 import type { Permission } from '../src/domain/permissions.ts'
 import type { RequiredScope, Scope } from '../src/domain/scopes.ts'
 import { accountActions } from './fixture/accounts.ts'
+import { pieceHeaders, tusHeaders, uploadIdIn } from './fixture/uploads.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
 import { blackPng } from './fixture/images.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from './fixture/service.ts'
@@ -56,6 +57,7 @@ const rules: Readonly<Record<string, Rule>> = {
   'attachment.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'attachment.add': { see: whoSeeTheTask, may: whoSeeTheTask },
   'attachment.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
+  'upload.continue': { see: ['owner'], may: ['owner'] },
   'tag.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'tag.create': { see: signedIn, may: signedIn },
   'tag.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
@@ -111,6 +113,12 @@ const declared: Readonly<Record<OperationId, readonly [RequiredScope, Permission
   downloadAttachment: ['attachments:read', 'attachment.see'],
   getThumbnail: ['attachments:read', 'attachment.see'],
   deleteAttachment: ['attachments:write', 'attachment.delete'],
+
+  getUploadOptions: ['none', 'anyone'],
+  createUpload: ['attachments:write', 'attachment.add'],
+  getUploadOffset: ['attachments:write', 'upload.continue'],
+  appendUpload: ['attachments:write', 'upload.continue'],
+  abortUpload: ['attachments:write', 'upload.continue'],
 
   listTags: ['tags:read', 'tag.see'],
   createTag: ['tags:write', 'tag.create'],
@@ -204,6 +212,13 @@ const ofTask = ({ task }: World) => ({ params: { task_id: task.id } })
 const ofTag = ({ tag }: World) => ({ params: { tag_id: tag.id } })
 const ofLink = ({ task, tag }: World) => ({ params: { task_id: task.id, tag_id: tag.id } })
 const ofAttachment = ({ attachment }: World) => ({ params: { attach_id: attachment.id } })
+/** An upload that the owner has begun. */
+const ofUpload = async (world: World) => {
+  const { owner } = world.people
+  const begun = { ...ofTask(world), token: owner.token, headers: tusHeaders(5) }
+  const { headers } = await service.expect('createUpload', 201, begun)
+  return { params: { upload_id: uploadIdIn(headers) }, headers: { 'tus-resumable': '1.0.0' } }
+}
 const ofOwner = ({ people }: World) => ({ params: { user_id: people.owner.id } })
 
 const newUser = () => {
@@ -470,6 +485,19 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
     },
   ],
 
+  getUploadOptions: [{ request: ofTask }],
+  createUpload: [{ request: (world) => ({ ...ofTask(world), headers: tusHeaders(5) }) }],
+  getUploadOffset: [{ request: ofUpload }],
+  appendUpload: [
+    {
+      async request(world) {
+        const { params, headers } = await ofUpload(world)
+        return { params, headers: { ...headers, ...pieceHeaders(0) }, body: Buffer.from('hello') }
+      },
+    },
+  ],
+  abortUpload: [{ request: ofUpload }],
+
   listTags: [{ lists: ({ tag }) => tag.id }],
   createTag: [{ request: () => ({ body: { name: unique() } }) }],
   getTag: [
@@ -559,7 +587,7 @@ const selectAccess = `
 
 /** A problem as bytes would show it, without what names the request. */
 const anonymized = ({ status, headers, body }: Reply): string => {
-  const { instance: _instance, request_id: _requestId, ...problem } = body as Schemas['Problem']
+  const { instance: _instance, request_id: _requestId, ...problem } = (body ?? {}) as Schemas['Problem']
   const fields = [...headers].filter(([name]) => name !== 'date')
   return JSON.stringify([status, fields, problem])
 }
@@ -613,13 +641,14 @@ const tryCell = async (
   const inSession = outcomeOf(rule, persona)
   const isRefused = inSession === 'allowed' && credential === 'API token' && scenario.inSessionOnly
   const expected = isRefused ? 403 : inSession
-  const changes = expected === 'allowed' && operation.method !== 'GET'
+  const reads = operation.method === 'GET' || operation.method === 'HEAD'
+  const changes = expected === 'allowed' && !reads
   // A list is newest first: on its first page is what has just been made.
   const world = await (changes || scenario.lists ? newWorld() : unchanged)
   const token = await credentialOf(world, persona, operation, credential)
   const request = { token, ...(await scenario.request?.(world, persona)) }
 
-  const before = expected !== 'allowed' && operation.method !== 'GET' ? await snapshot(world) : null
+  const before = expected !== 'allowed' && !reads ? await snapshot(world) : null
   const reply = await service.call(id, request)
   const outcome = reply.status < 300 ? 'allowed' : reply.status
   t.equal(outcome, expected, `${who}: ${expected}`)
@@ -648,7 +677,7 @@ const tryCell = async (
 const unreadable = ({ method }: ContractOperation, { params = {} }: Call): Call => ({
   params: Object.fromEntries(Object.entries(params).map(([name, value]) => [name, 'x'.repeat(value.length)])),
   query: 'bogus=%ff',
-  ...(method !== 'GET' && { body: '{', headers: { 'content-type': 'text/nonsense' } }),
+  ...(method !== 'GET' && method !== 'HEAD' && { body: '{', headers: { 'content-type': 'text/nonsense' } }),
 })
 
 /** Someone who may do it, with an API token that has every scope but the one for it. */
@@ -664,7 +693,7 @@ const tryWithoutScope = async (t: Test, operation: ContractOperation, scenario: 
   const before = await snapshot(world)
   const reply = await service.call(id, request)
   t.equal(reply.status, 403)
-  t.match(reply.body, { code: 'insufficient_scope' })
+  if (operation.method !== 'HEAD') t.match(reply.body, { code: 'insufficient_scope' })
   const named = scope === 'session' ? '' : `, scope="${scope}"`
   t.equal(
     reply.headers.get('www-authenticate'),

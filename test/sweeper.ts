@@ -7,6 +7,7 @@ import { diskStorage } from '../src/storage/disk.ts'
 import { deriveKeys } from '../src/auth/keys.ts'
 import { newId } from '../src/db/ids.ts'
 import { takeLease, withLease } from '../src/db/leases.ts'
+import { newKey } from '../src/storage/keys.ts'
 import { FileMissing, type Storage, StorageUnavailable } from '../src/storage/storage.ts'
 import { startSweeper, sweep, sweepTimes, uploadTimeout } from '../src/sweeper.ts'
 import { eventually } from './fixture/eventually.ts'
@@ -43,7 +44,7 @@ t.test('what a crash left behind is removed, and nothing else', async (t) => {
   const kept = await stored()
   const orphan = await storage.put(Readable.from([Buffer.from('orphan')]), { maxBytes: 10 })
   const young = await storage.put(Readable.from([Buffer.from('young')]), { maxBytes: 10 })
-  const abandoned = join(folder, 'incoming', 'abandoned')
+  const abandoned = join(folder, 'incoming', newKey())
   await writeFile(abandoned, 'half a file')
   for (const path of [...[orphan.key, ...kept].map(pathOf), abandoned]) await age(path)
 
@@ -254,7 +255,7 @@ t.test('a step that fails does not keep the others', async (t) => {
   const fail = (): never => {
     throw new StorageUnavailable()
   }
-  await sweep({ ...round, storage: { ...storage, list: fail, removeAbandoned: fail, missing: fail }, log })
+  await sweep({ ...round, storage: { ...storage, list: fail, listUnfinished: fail, missing: fail }, log })
   t.equal(lines.length, 3)
   t.same(await db.run('select from idempotency_keys', []), [], 'what the database does is done')
   await sweep(round)

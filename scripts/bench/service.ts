@@ -18,7 +18,7 @@ interface ServiceUnderTest {
   readonly uploads: string
 }
 
-/** Starts the service in production, taking files of any size and at any rate. */
+/** Starts the service in production, taking files of up to 2 GiB at any rate. */
 export const startService = async (
   t: Teardown,
   { core, folder }: Place,
@@ -27,7 +27,7 @@ export const startService = async (
   const production = {
     DATA_DIR: join(folder, 'data'),
     RATE_LIMIT: 'off',
-    ATTACHMENT_MAX_BYTES: String(2 ** 40),
+    ATTACHMENT_MAX_BYTES: String(2 ** 31),
     ...environment,
   }
   const server = await startServer(t, {

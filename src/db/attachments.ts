@@ -36,6 +36,14 @@ export interface NewAttachment {
   readonly size: number
   readonly sha256: string
   readonly storageKey: string
+  /** The upload that it arrived by in pieces, and that is complete with it; null when it came at once. */
+  readonly upload: UploadLease | null
+}
+
+/** The right of one request to write to an upload, until another request has it. */
+export interface UploadLease {
+  readonly id: string
+  readonly leaseId: string
 }
 
 /** What a download needs to know; `created_at` is RFC 3339. */
@@ -75,10 +83,10 @@ export interface Room {
   readonly quota: number | null
 }
 
-const roomParameters = { size: 'int8', quota: 'int8?' } as const
+export const roomParameters = { size: 'int8', quota: 'int8?' } as const
 
 /** The outcome of the checks on an attachment to be: `row` is its task, `used` what the uploader's files take. */
-const addingOutcome = (
+export const addingOutcome = (
   p: Placeholders<typeof roomParameters & typeof callerParameters>,
   row: SQL,
   used: SQL,
@@ -87,7 +95,8 @@ const addingOutcome = (
   when ${used} + ${p.size} > ${p.quota} then 'over_quota'
   else 'done' end`
 
-const expectRoom = <R extends { readonly outcome: string; readonly used: number }>(
+/** @throws QuotaExceeded */
+export const expectRoom = <R extends { readonly outcome: string; readonly used: number }>(
   row: R | null,
   { size, quota }: Room,
 ): R | null => {
@@ -130,6 +139,8 @@ const insert = statement(
     detected_content_type: 'text?',
     sha256: 'text',
     storage_key: 'text',
+    upload_id: 'uuid?',
+    lease_id: 'uuid?',
     ...roomParameters,
     ...callerParameters,
     ...idempotencyParameters,
@@ -144,13 +155,19 @@ const insert = statement(
     ), checked as (
       select ${addingOutcome(p, sql`target`, sql`attachment_bytes`)} as outcome, coalesce(attachment_bytes, 0) as used
       from target left join uploader on true
+    ), finished as (
+      update uploads
+      set attachment_id = ${p.id}, upload_offset = upload_length, lease_id = null, leased_until = null
+      from checked
+      where uploads.id = ${p.upload_id} and uploads.lease_id = ${p.lease_id} and checked.outcome = 'done'
+      returning uploads.id
     ), added as (
       insert into attachments (
         id, task_id, file_name, content_type, detected_content_type, size, sha256, storage_key, uploaded_by)
       select
         ${p.id}, ${p.task_id}, ${p.file_name}, ${p.content_type}, ${p.detected_content_type}, ${p.size}, ${p.sha256},
         ${p.storage_key}, ${p.caller}
-      from checked where outcome = 'done'
+      from checked where outcome = 'done' and (${p.upload_id} is null or exists (select from finished))
       returning *
     ), created as (
       select id, ${attachmentJson(sql`added`)} as json from added
@@ -162,7 +179,8 @@ const insert = statement(
 
 /**
  * Makes a stored file an attachment, if the principal still may and `quota` bytes are enough for all files that they
- * attached; null for any number. A repeat of an earlier request gets its answer, and does nothing with the file.
+ * attached; null for any number. A repeat of an earlier request gets its answer, and does nothing with the file. With an
+ * upload it is missing as well when the upload is gone, or the lease is another request's.
  *
  * @throws QuotaExceeded
  * @throws IdempotencyKeyReused when the key was used with another file
@@ -193,6 +211,8 @@ const create = async (
     size: file.size,
     sha256: file.sha256,
     storage_key: file.storageKey,
+    upload_id: file.upload?.id ?? null,
+    lease_id: file.upload?.leaseId ?? null,
     quota,
     ...callerOf(principal),
     ...idempotencyValues(idempotency),

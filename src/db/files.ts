@@ -4,7 +4,7 @@ import { onlyRow, statement } from './statement.ts'
 
 const claim = statement(
   { limit: 'int', retry_after: 'int' },
-  { storage_key: 'text' },
+  { storage_key: 'text', is_unfinished: 'bool' },
   (p) => sql`
     with due as materialized (
       select storage_key from file_deletions where due_at <= now() order by due_at limit ${p.limit}
@@ -12,17 +12,27 @@ const claim = statement(
     )
     update file_deletions set due_at = now() + ${p.retry_after} * interval '1 millisecond'
     from due where file_deletions.storage_key = due.storage_key
-    returning file_deletions.storage_key`,
+    returning file_deletions.storage_key, is_unfinished`,
 )
 
+/** A file whose row is gone, and whether it may be unfinished. */
+export interface DeletedFile {
+  readonly key: string
+  readonly isUnfinished: boolean
+}
+
 /**
- * Keys of files whose rows are gone, those that have waited longest. They are given to nobody else, and to nobody again
+ * Files whose rows are gone, those that have waited longest. They are given to nobody else, and to nobody again
  * for `retryAfter` milliseconds: neither a file that cannot be removed nor a crash holds up the others.
  */
 export const claimFileDeletions = async (
   db: Database,
   { limit, retryAfter }: { readonly limit: number; readonly retryAfter: number },
-): Promise<string[]> => (await claim(db, { limit, retry_after: retryAfter })).map((row) => row.storage_key)
+): Promise<DeletedFile[]> =>
+  (await claim(db, { limit, retry_after: retryAfter })).map((row) => ({
+    key: row.storage_key,
+    isUnfinished: row.is_unfinished,
+  }))
 
 const finish = statement(
   { keys: 'text[]' },
@@ -55,13 +65,26 @@ const unreferenced = statement(
   (p) => sql`
     select key as storage_key from unnest(${p.keys}) key
     where not exists (select from attachments where storage_key = key)
+      and not exists (select from uploads where storage_key = key)
       and not exists (select from thumbnails where storage_key = key)
       and not exists (select from file_deletions where storage_key = key)`,
 )
 
-/** Those of the keys that no attachment and no thumbnail names, and that do not wait for their removal either. */
+/** Those of the keys that no attachment, upload or thumbnail names, and that do not wait for their removal either. */
 export const selectUnreferenced = async (db: Database, keys: readonly string[]): Promise<string[]> =>
   (await unreferenced(db, { keys })).map((row) => row.storage_key)
+
+const named = statement(
+  { key: 'text' },
+  { is_named: 'bool' },
+  (p) => sql`
+    select exists (select from attachments where storage_key = ${p.key})
+      or exists (select from uploads where storage_key = ${p.key}) as is_named`,
+)
+
+/** Whether an attachment or an upload has a key. */
+export const isNamed = async (db: Database, key: string): Promise<boolean> =>
+  onlyRow(await named(db, { key }))?.is_named === true
 
 const referenced = statement(
   { after: 'text', limit: 'int' },

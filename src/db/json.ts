@@ -1,5 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { allowsUser, type CallerPlaceholders } from './permissions.ts'
+import type { TaskExpansion } from '../domain/expansions.ts'
+import { allowsAttachment, allowsUser, type CallerPlaceholders } from './permissions.ts'
 
 /**
  * The read schemas of the contract, as JSON text that PostgreSQL builds: each takes the name of a row of its table and
@@ -44,6 +45,29 @@ export const taskJson = (task: SQL, carried: SQL = carriedTags(task)): SQL =>
 
 const carriedTags = (task: SQL): SQL =>
   sql`task_tags link join tags tag on tag.id = link.tag_id where link.task_id = ${task}.id`
+
+/** A task with what `expand`, a list of expansions, asks for: as the caller sees it, and absent where there is none. */
+export const expandedTaskJson = (task: SQL, expand: SQL, caller: CallerPlaceholders): SQL => {
+  const member = (name: TaskExpansion, json: SQL): SQL =>
+    sql`case when ${sql.raw(`'${name}'`)} = any(${expand}) then coalesce(${sql.raw(`',"${name}":'`)} || ${json}, '') else '' end`
+  const user = (id: SQL): SQL =>
+    sql`(select ${userJson(sql`person`, caller)} from users person
+      where person.id = ${id} and ${allowsUser('user.see', caller, sql`person`)})`
+  return sql`left(${taskJson(task)}, -1) || ${member('owner', user(sql`${task}.owner_id`))}
+    || ${member('assignee', user(sql`${task}.assignee_id`))}
+    || ${member('attachments', newestAttachments(task, caller))} || '}'`
+}
+
+/** As many as the contract says. */
+const newestAttachments = (task: SQL, caller: CallerPlaceholders): SQL =>
+  array(
+    attachmentJson(sql`attachment`),
+    sql`(
+      select * from attachments attachment
+      where attachment.task_id = ${task}.id and ${allowsAttachment('attachment.see', caller, sql`attachment`, task)}
+      order by created_at desc nulls last, id desc nulls last limit 20) attachment`,
+    sql`attachment.created_at desc, attachment.id desc`,
+  )
 
 export const attachmentJson = (attachment: SQL): SQL =>
   object(sql`

@@ -22,5 +22,14 @@ export const readOutcome = <R extends { readonly outcome: string }>(row: R | nul
   throw new TypeError(`There is no outcome ${row.outcome}`)
 }
 
-const isRefusal = (outcome: string): outcome is Refusal['outcome'] =>
-  outcome === 'missing' || outcome === 'forbidden' || outcome === 'stale' || outcome === 'last_admin'
+const refusals: Readonly<Record<Refusal['outcome'], true>> = {
+  missing: true,
+  forbidden: true,
+  stale: true,
+  last_admin: true,
+  upload_gone: true,
+  upload_locked: true,
+  upload_conflict: true,
+}
+
+const isRefusal = (outcome: string): outcome is Refusal['outcome'] => Object.hasOwn(refusals, outcome)

@@ -312,6 +312,45 @@ export const attachments = pgTable(
   ],
 )
 
+/** A file that arrives in pieces. Its row outlives the last piece, so that a client that missed the answer learns of it. */
+export const uploads = pgTable(
+  'uploads',
+  {
+    id: uuid('id').primaryKey(),
+    task_id: uuid('task_id')
+      .notNull()
+      .references(() => tasks.id, { onDelete: 'cascade' }),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    file_name: text('file_name').notNull(),
+    content_type: text('content_type').notNull(),
+    /** What the client expects of the whole file; null when it has not said. */
+    sha256: text('sha256'),
+    /** As the client sent it. */
+    upload_metadata: text('upload_metadata').notNull(),
+    upload_length: bigint('upload_length', { mode: 'number' }).notNull(),
+    /** Bytes that are durable. */
+    upload_offset: bigint('upload_offset', { mode: 'number' }).notNull().default(0),
+    storage_key: text('storage_key').notNull(),
+    /** The request that is writing, as long as it renews this in time. */
+    lease_id: uuid('lease_id'),
+    leased_until: instant('leased_until'),
+    /** What it became. */
+    attachment_id: uuid('attachment_id').references(() => attachments.id, { onDelete: 'cascade' }),
+    created_at: createdAt(),
+    expires_at: instant('expires_at').notNull(),
+  },
+  (t) => [
+    uniqueIndex('uploads_storage_key_unique').on(t.storage_key),
+    index('uploads_task').on(t.task_id),
+    index('uploads_user').on(t.user_id),
+    index('uploads_attachment').on(t.attachment_id),
+    index('uploads_expiry').on(t.expires_at),
+    check('uploads_offset_within_length', sql`${t.upload_offset} between 0 and ${t.upload_length}`),
+  ],
+)
+
 /** Smaller copies of images, made when they are first asked for. A row is never changed; its file can be made again. */
 export const thumbnails = pgTable(
   'thumbnails',
@@ -337,6 +376,8 @@ export const fileDeletions = pgTable(
   'file_deletions',
   {
     storage_key: text('storage_key').primaryKey(),
+    /** Whether it was an upload's, and there may be but a part of it. */
+    is_unfinished: boolean('is_unfinished').notNull().default(false),
     created_at: createdAt(),
     /** Whoever removes the file puts this off first. In microseconds: rounded up it would not be due at once. */
     due_at: timestamp('due_at', { withTimezone: true }).notNull().defaultNow(),

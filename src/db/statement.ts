@@ -12,6 +12,7 @@ export interface ParameterTypes {
   int8: number
   'int8?': number | null
   real: string
+  float8: number
   bool: boolean
   instant: string
   'instant?': string | null
@@ -58,6 +59,7 @@ const postgresTypes: Record<ParameterType, string> = {
   int8: 'bigint',
   'int8?': 'bigint',
   real: 'real',
+  float8: 'float8',
   bool: 'bool',
   instant: 'timestamptz',
   'instant?': 'timestamptz',

@@ -4,7 +4,7 @@ import type { Search } from '../domain/search.ts'
 import type { SortBy } from '../domain/sort.ts'
 import type { TaskList, TaskSortField } from '../domain/task-filter.ts'
 import type { Database } from './client.ts'
-import { taskJson } from './json.ts'
+import { expandedTaskJson, taskJson } from './json.ts'
 import type { SortField } from './keyset.ts'
 import {
   type Condition,
@@ -21,6 +21,7 @@ import {
 import { allowsTask, allowsTaskApart, type CallerPlaceholders } from './permissions.ts'
 import { hasPart } from './search.ts'
 import { parameter } from './statement.ts'
+import { compileCondition } from './task-condition.ts'
 import { priorityRank, statusRank, titleOrder } from './task-order.ts'
 
 const item = sql`item`
@@ -94,7 +95,7 @@ const searchCondition = ({ words, part }: Search): Condition => {
 export const selectTasks = (
   db: Database,
   principal: Principal,
-  { filter: { search, user_id: userId, ...filter }, order }: TaskList,
+  { filter: { search, condition, user_id: userId, ...filter }, order, expand }: TaskList,
   page: PageRequest,
 ): Promise<Page> => {
   // One's own tasks are all that a member sees.
@@ -102,7 +103,7 @@ export const selectTasks = (
   return selectPage(
     db,
     {
-      name: isNarrowed ? 'user_tasks' : 'tasks',
+      name: `${expand.length > 0 ? 'expanded ' : ''}${isNarrowed ? 'user_tasks' : 'tasks'}`,
       from: sql`tasks item`,
       seenBecause: isNarrowed
         ? usersTasks
@@ -110,11 +111,13 @@ export const selectTasks = (
       filters: [
         ...conditionsOf(filterFields, filter),
         ...(search === undefined ? [] : [searchCondition(search)]),
+        ...(condition === undefined ? [] : [compileCondition(condition)]),
       ],
       sortFields,
       order: order ?? (search === undefined ? newestFirst : mostRelevantFirst),
-      json: (row) => taskJson(row),
-      values: userId === undefined ? {} : { user_id: userId },
+      json: (row, caller) =>
+        expand.length > 0 ? expandedTaskJson(row, parameter('expand', 'text[]'), caller) : taskJson(row),
+      values: { expand, ...(userId !== undefined && { user_id: userId }) },
     },
     principal,
     page,

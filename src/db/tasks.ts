@@ -1,4 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
+import type { TaskExpansion } from '../domain/expansions.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
@@ -11,7 +12,7 @@ import {
   keepAnswer,
 } from './idempotency.ts'
 import { newId } from './ids.ts'
-import { taskJson } from './json.ts'
+import { expandedTaskJson, taskJson } from './json.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsTag, allowsTask, callerOf, callerParameters } from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
@@ -52,13 +53,25 @@ const selectVisible = statement(
     where id = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
 
-/** One task, if the principal sees it. */
+const selectExpanded = statement(
+  { id: 'uuid', expand: 'text[]', ...callerParameters },
+  taskColumns,
+  (p) => sql`
+    select ${expandedTaskJson(task, p.expand, p)} as json, version from tasks task
+    where id = ${p.id} and ${allowsTask('task.see', p, task)}`,
+)
+
+/** One task with what `expand` asks for, if the principal sees it. */
 export const selectTask = async (
   db: Database,
   principal: Principal,
   id: string,
+  expand: readonly TaskExpansion[],
 ): Promise<Outcome<TaskRow>> => {
-  return found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
+  const values = { id, ...callerOf(principal) }
+  const rows =
+    expand.length === 0 ? await selectVisible(db, values) : await selectExpanded(db, { ...values, expand })
+  return found(onlyRow(rows))
 }
 
 const selectUnchecked = statement(

@@ -1,4 +1,5 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
+import { isInstant } from './dates.ts'
 import type { KeyRing } from './key-ring.ts'
 
 /** A place in a list, between two items or at an end, and which way to read on from there. */
@@ -7,6 +8,13 @@ export interface Position {
   /** The sort keys of the item that it is next to, as text; null where the item has no value. */
   readonly values: readonly (string | null)[]
   readonly id: string
+}
+
+/** How to read on. */
+export interface Cursor {
+  readonly position: Position
+  /** When the first page was asked for, if it depends on the time what the list holds; RFC 3339. */
+  readonly asOf: string | null
 }
 
 /** What a cursor belongs to: it is refused for another caller, list, filter or order. */
@@ -25,13 +33,13 @@ const seal = (key: Buffer, scope: CursorScope, payload: string): Buffer =>
     .digest()
     .subarray(0, macBytes)
 
-/** Makes the opaque cursor of a position: version byte, MAC and position, in base64url. */
+/** Makes a cursor opaque: version byte, MAC, time and position, in base64url. */
 export const encodeCursor = (
   keys: KeyRing,
   scope: CursorScope,
-  { direction, values, id }: Position,
+  { asOf, position: { direction, values, id } }: Cursor,
 ): string => {
-  const payload = JSON.stringify([direction, id, ...values])
+  const payload = JSON.stringify([asOf, direction, id, ...values])
   return Buffer.concat([
     Buffer.of(version),
     seal(keys.newest, scope, payload),
@@ -40,21 +48,23 @@ export const encodeCursor = (
 }
 
 /** Reads a cursor; null when it was not made by this service for this very scope. */
-export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Position | null => {
+export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Cursor | null => {
   const bytes = Buffer.from(cursor, 'base64url')
   if (bytes.toString('base64url') !== cursor || bytes[0] !== version || bytes.length <= 1 + macBytes)
     return null
   const payload = bytes.subarray(1 + macBytes).toString()
   const mac = bytes.subarray(1, 1 + macBytes)
   if (!keys.all.some((key) => timingSafeEqual(mac, seal(key, scope, payload)))) return null
-  return parsePosition(JSON.parse(payload))
+  return parseCursor(JSON.parse(payload))
 }
 
-const parsePosition = (payload: unknown): Position | null => {
+const parseCursor = (payload: unknown): Cursor | null => {
   if (!Array.isArray(payload)) return null
-  const [direction, id, ...values] = payload as unknown[]
-  if ((direction !== 'after' && direction !== 'before') || typeof id !== 'string') return null
+  const [asOf, direction, id, ...values] = payload as unknown[]
+  if (asOf !== null && (typeof asOf !== 'string' || !isInstant(asOf))) return null
+  if (typeof id !== 'string') return null
+  if (direction !== 'after' && direction !== 'before') return null
   return values.every((value) => value === null || typeof value === 'string')
-    ? { direction, values, id }
+    ? { asOf, position: { direction, values, id } }
     : null
 }

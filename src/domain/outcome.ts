@@ -5,7 +5,8 @@
 export type Outcome<T> = { readonly outcome: 'done'; readonly value: T } | Refusal
 
 export interface Refusal {
-  readonly outcome: 'missing' | 'forbidden' | 'stale' | 'last_admin'
+  readonly outcome:
+    'missing' | 'forbidden' | 'stale' | 'last_admin' | 'upload_gone' | 'upload_locked' | 'upload_conflict'
 }
 
 export const missing: Refusal = { outcome: 'missing' }

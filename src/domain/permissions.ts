@@ -35,6 +35,7 @@ export const permissions = {
   'attachment.see': ['sees_task'],
   'attachment.add': ['changes_task'],
   'attachment.delete': ['uploader', 'task_owner', 'admin'],
+  'upload.continue': ['self'],
   'tag.see': ['owner', 'sees_carrier', 'admin'],
   'tag.create': ['signed_in'],
   'tag.delete': ['owner', 'admin'],

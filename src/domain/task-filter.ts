@@ -1,5 +1,7 @@
+import type { TaskExpansion } from './expansions.ts'
 import { parseSearch, type Search } from './search.ts'
 import { parseSort, type SortBy } from './sort.ts'
+import { type FilterContext, readTaskCondition, type TaskCondition } from './task-condition.ts'
 
 /** The parameters of a list of tasks, as the contract names them, beside those of its pages. */
 export interface TaskListQuery {
@@ -21,13 +23,15 @@ export interface TaskListQuery {
   readonly completed_after?: string
   readonly completed_before?: string
   readonly q?: string
+  readonly filter?: string
   readonly sort?: string
+  readonly expand?: readonly TaskExpansion[]
 }
 
 /** Which tasks a list holds: those for which everything that is there holds. */
 export interface TaskFilter extends Omit<
   TaskListQuery,
-  'tag_id' | 'tag_match' | 'untagged' | 'has_attachments' | 'overdue' | 'q' | 'sort'
+  'tag_id' | 'tag_match' | 'untagged' | 'has_attachments' | 'overdue' | 'q' | 'filter' | 'sort' | 'expand'
 > {
   /** Only tasks that this user owns or is assigned. */
   readonly user_id?: string
@@ -37,6 +41,7 @@ export interface TaskFilter extends Omit<
   readonly attached?: boolean
   readonly overdue?: boolean
   readonly search?: Search
+  readonly condition?: TaskCondition
 }
 
 export const taskSortFields = [
@@ -51,25 +56,40 @@ export const taskSortFields = [
 ] as const
 export type TaskSortField = (typeof taskSortFields)[number]
 
-/** The values of these enums from the least on, as lists are sorted by them. */
-export const statusRanks = ['todo', 'in_progress', 'done', 'cancelled'] as const
-export const priorityRanks = ['none', 'low', 'medium', 'high', 'urgent'] as const
-
 /** A list of tasks that is asked for. */
 export interface TaskList {
   readonly filter: TaskFilter
   /** Null for the usual one: by relevance where there is a search, else the newest first. */
   readonly order: readonly SortBy<TaskSortField>[] | null
+  /** What to bring along with each task. */
+  readonly expand: readonly TaskExpansion[]
 }
 
-/** The list that a query asks for, null when it sorts by a field twice; `userId` narrows it to one user's tasks. */
-export const taskList = (query: TaskListQuery, userId?: string): TaskList | null => {
-  const { tag_id, tag_match = 'any', untagged, has_attachments, overdue, q, sort, ...rest } = query
+/**
+ * The list that a query asks for, null when it sorts by a field twice; `userId` narrows it to one user's tasks.
+ *
+ * @throws FilterError
+ */
+export const taskList = (query: TaskListQuery, context: FilterContext, userId?: string): TaskList | null => {
+  const {
+    tag_id,
+    tag_match = 'any',
+    untagged,
+    has_attachments,
+    overdue,
+    q,
+    filter = '',
+    sort,
+    expand = [],
+    ...rest
+  } = query
   const order = sort === undefined ? undefined : parseSort(sort, isTaskSortField)
   if (order === null) return null
+  const condition = readTaskCondition(filter, context)
   const tags = tag_id && [...new Set(tag_id.map((id) => id.toLowerCase()))]
   return {
     order: order ?? null,
+    expand,
     filter: {
       ...rest,
       ...(userId !== undefined && { user_id: userId.toLowerCase() }),
@@ -78,6 +98,7 @@ export const taskList = (query: TaskListQuery, userId?: string): TaskList | null
       ...(has_attachments !== undefined && { attached: has_attachments }),
       ...(overdue !== undefined && { overdue }),
       ...(q !== undefined && { search: parseSearch(q) }),
+      ...(condition && { condition }),
     },
   }
 }

@@ -65,6 +65,7 @@ export const attachmentHandlers = ({
         size,
         sha256,
         storageKey,
+        upload: null,
       }
       const repeatable = idempotency?.([params.task_id, fileName, contentType, sha256]) ?? null
       const attachment = await keepFile(storage, stored, async () =>

@@ -1,13 +1,15 @@
+import { hash } from 'node:crypto'
 import type { components } from '../../generated/openapi.ts'
 import type { Database } from '../db/client.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { deleteTask, insertTask, selectTask, type TaskRow, updateTask } from '../db/tasks.ts'
+import { scopesOfExpansions } from '../domain/expansions.ts'
 import { isDueBeforeStart } from '../domain/dates.ts'
 import { jsonText } from '../domain/json-text.ts'
 import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, problems } from '../problems.ts'
+import { expectDone, expectScopes, problems } from '../problems.ts'
 import type { Sweeper } from '../sweeper.ts'
 
 interface Deps {
@@ -22,9 +24,10 @@ type Task = components['schemas']['Task']
 export const taskHandlers = ({ db, paging, sweeper }: Deps) =>
   ({
     async listTasks({ path, principal, query }) {
-      const { filter, request, answer } = paging(path, principal, query)
-      const list = taskList(filter)
+      const { filter, asOf, request, answer } = paging(path, principal, query)
+      const list = taskList(filter, { now: asOf, userId: principal.userId })
       if (list === null) throw problems.sortedTwice()
+      expectScopes(scopesOfExpansions(list.expand), principal)
       return answer(await selectTasks(db, principal, list, request))
     },
 
@@ -37,8 +40,10 @@ export const taskHandlers = ({ db, paging, sweeper }: Deps) =>
       return created<Task>(`/tasks/${task.id}`, quoteETag(1), task)
     },
 
-    async getTask({ params, principal }) {
-      return taskAnswer(expectDone(await selectTask(db, principal, params.task_id)))
+    async getTask({ params, principal, query: { expand = [] } }) {
+      expectScopes(scopesOfExpansions(expand), principal)
+      const task = expectDone(await selectTask(db, principal, params.task_id, expand))
+      return expand.length === 0 ? taskAnswer(task) : expandedTaskAnswer(task)
     },
 
     async replaceTask({ params, body, principal, ifMatch }) {
@@ -62,6 +67,13 @@ export const taskHandlers = ({ db, paging, sweeper }: Deps) =>
 const taskAnswer = ({ json, version }: TaskRow) => ({
   status: 200 as const,
   headers: { etag: quoteETag(version) },
+  body: jsonText<Task>(json),
+})
+
+/** Its bytes change with more than the task, so its entity tag has a hash of them. */
+const expandedTaskAnswer = ({ json, version }: TaskRow) => ({
+  status: 200 as const,
+  headers: { etag: quoteETag(`${version}-${hash('sha256', json, 'base64url')}`) },
   body: jsonText<Task>(json),
 })
 

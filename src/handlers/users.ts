@@ -4,11 +4,12 @@ import type { Credentials } from '../auth/credentials.ts'
 import type { Database } from '../db/client.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { deleteUser, insertUser, selectUser, selectUsers, updateUser, type UserRow } from '../db/users.ts'
+import { scopesOfExpansions } from '../domain/expansions.ts'
 import { jsonText } from '../domain/json-text.ts'
 import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, problems } from '../problems.ts'
+import { expectDone, expectScopes, problems } from '../problems.ts'
 import type { Sweeper } from '../sweeper.ts'
 
 interface Deps {
@@ -66,9 +67,10 @@ export const userHandlers = ({ db, paging, passwords, credentials, sweeper }: De
     },
 
     async listUserTasks({ path, params, principal, query }) {
-      const { filter, request, answer } = paging(path, principal, query)
-      const list = taskList(filter, params.user_id)
+      const { filter, asOf, request, answer } = paging(path, principal, query)
+      const list = taskList(filter, { now: asOf, userId: principal.userId }, params.user_id)
       if (list === null) throw problems.sortedTwice()
+      expectScopes(scopesOfExpansions(list.expand), principal)
       expectDone(await selectUser(db, principal, params.user_id))
       return answer(await selectTasks(db, principal, list, request))
     },

@@ -10,8 +10,9 @@ import type { KeyRing } from '../domain/key-ring.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import type { FileBody } from '../operation.ts'
 import { Problem, problems } from '../problems.ts'
+import { hasBody, pieceType } from './body.ts'
 import type { Limit } from './rate-limit.ts'
-import { largestFormOverhead, readFileForm } from './upload.ts'
+import { largestFormOverhead, readFileForm, readFilePiece } from './upload.ts'
 import { pathOf } from './url.ts'
 
 /**
@@ -37,6 +38,8 @@ export interface AdapterDeps {
  */
 export type AnyHandler = (input: never) => Promise<PlainAnswer>
 
+const tusVersion = '1.0.0'
+
 /** An answer when its operation is not known to the compiler any more. */
 interface PlainAnswer {
   readonly status: number
@@ -44,6 +47,7 @@ interface PlainAnswer {
   readonly body?: unknown
   readonly contentType?: string
   readonly replayed?: boolean
+  readonly contentLocation?: string
 }
 
 /** The options of an operation's route: its hooks in the order of the checks, and its handler. */
@@ -52,10 +56,12 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
 
   return {
     async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+      if (operation.takesTusVersion) reply.header('tus-resumable', tusVersion)
       const principal = operation.isOpen ? null : await identify(request, reply, deps)
       if (principal !== null) principals.set(request, principal)
       await deps.limit(request, reply, operation.rateLimit, principal)
       checkScope(operation, principal)
+      checkTusVersion(operation, request)
       // The type of no content says nothing. Without it the parser of bodies sees whatever comes all the same.
       if (operation.mediaTypes.length === 0) delete request.headers['content-type']
       checkMediaType(operation, request)
@@ -69,7 +75,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const answer = await handle({
         params: request.params,
         query: request.query,
-        body: isForm(operation) ? readFileForm(request, deps.attachmentMaxBytes) : request.body,
+        body: bodyOf(operation, request, deps.attachmentMaxBytes),
         principal,
         client: clientOf(request),
         path: pathOf(request.url),
@@ -106,6 +112,12 @@ const checkScope = ({ scope }: ContractOperation, principal: Principal | null): 
   if (principal !== null && scopeRefuses(scope, principal.credential)) throw problems.insufficientScope(scope)
 }
 
+/** Before anything else is understood of the request (tus 1.0.0, Tus-Resumable). */
+const checkTusVersion = ({ takesTusVersion }: ContractOperation, { headers }: FastifyRequest): void => {
+  if (takesTusVersion && headers['tus-resumable'] !== tusVersion)
+    throw problems.tusVersionUnsupported(tusVersion)
+}
+
 const clientOf = ({ ip, headers, id }: FastifyRequest): Client => ({
   address: ip,
   userAgent: headers['user-agent']?.slice(0, longestUserAgent) ?? null,
@@ -121,9 +133,18 @@ const conditionsOf = ({ method, headers }: FastifyRequest): FastifyRequest['head
 
 const isForm = ({ mediaTypes }: ContractOperation): boolean => mediaTypes.includes('multipart/form-data')
 
+const bodyOf = (operation: ContractOperation, request: FastifyRequest, maxBytes: number): unknown => {
+  if (isForm(operation)) return readFileForm(request, maxBytes)
+  return operation.mediaTypes.includes(pieceType) ? readFilePiece(request) : request.body
+}
+
 /** RFC 9110 §8.3: the type in front of the parameters, whatever its case; JSON in UTF-8 only. */
-const checkMediaType = ({ mediaTypes, method }: ContractOperation, { headers }: FastifyRequest): void => {
+const checkMediaType = (
+  { mediaTypes, requiresBody, method }: ContractOperation,
+  { headers }: FastifyRequest,
+): void => {
   if (mediaTypes.length === 0) return
+  if (!requiresBody && headers['content-type'] === undefined && !hasBody(headers)) return
   const [type = '', ...parameters] = (headers['content-type'] ?? '')
     .toLowerCase()
     .split(';')
@@ -231,6 +252,8 @@ const setHeaders = (
   reply.headers(headers)
   if (location !== undefined) reply.header('location', `${publicUrl}${location}`)
   if (answer.replayed === true) reply.header('idempotency-replayed', 'true')
+  if (answer.contentLocation !== undefined)
+    reply.header('content-location', `${publicUrl}${answer.contentLocation}`)
 }
 
 /** The bytes of a file. HEAD opens it too, for the status that GET would have, and keeps the length of what it does not send. */

@@ -12,6 +12,7 @@ const exposedHeaders = [
   'Accept-Ranges',
   'Allow',
   'Content-Disposition',
+  'Content-Location',
   'Content-Range',
   'ETag',
   'Idempotency-Replayed',
@@ -21,18 +22,34 @@ const exposedHeaders = [
   'RateLimit-Policy',
   'Repr-Digest',
   'Retry-After',
+  'Tus-Checksum-Algorithm',
+  'Tus-Extension',
+  'Tus-Max-Size',
+  'Tus-Resumable',
+  'Tus-Version',
+  'Upload-Expires',
+  'Upload-Length',
+  'Upload-Metadata',
+  'Upload-Offset',
   'WWW-Authenticate',
 ].join(', ')
 
 /** Request headers of the contract. */
 const allowedHeaders = [
   'Authorization',
+  'Content-Digest',
   'Content-Type',
   'Idempotency-Key',
   'If-Match',
+  'If-Modified-Since',
   'If-None-Match',
   'If-Range',
   'Range',
+  'Tus-Resumable',
+  'Upload-Checksum',
+  'Upload-Length',
+  'Upload-Metadata',
+  'Upload-Offset',
 ].join(', ')
 
 /** Seconds for which a browser may keep the answer to a preflight; none keeps it longer than this in all of them. */

@@ -1,6 +1,12 @@
 import type { JsonText } from '../domain/json-text.ts'
 import { jsonText } from '../domain/json-text.ts'
-import { type CursorScope, decodeCursor, encodeCursor, type Position } from '../domain/cursors.ts'
+import {
+  type Cursor,
+  type CursorScope,
+  decodeCursor,
+  encodeCursor,
+  type Position,
+} from '../domain/cursors.ts'
 import type { Page, PageRequest } from '../db/list.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
@@ -17,6 +23,8 @@ export interface PageQuery {
 /** A list request: what is asked of the database, and how its page is answered. */
 export interface PagedList<Filter> {
   readonly filter: Filter
+  /** What `now` is in a `filter`: when the first page was asked for. */
+  readonly asOf: Date
   readonly request: PageRequest
   readonly answer: <List>(page: Page) => ListAnswer<List>
 }
@@ -28,7 +36,7 @@ export interface ListAnswer<List> {
 }
 
 /** Reads the query of the list at `path`; `page` holds what is left of it as the filter. */
-export type Paging = <Query extends PageQuery>(
+export type Paging = <Query extends PageQuery & { readonly filter?: string }>(
   path: string,
   principal: Principal,
   query: Query,
@@ -47,6 +55,11 @@ export const createPaging =
     const inOrder = Object.entries(filter).toSorted(([a], [b]) => (a < b ? -1 : 1))
     const scope: CursorScope = { principalId: principal.userId, list: path, filter: inOrder }
     if (cursor !== undefined && offset !== undefined) throw problems.cursorWithOffset()
+    const from = cursor === undefined ? null : readCursor(cursorKeys, scope, cursor)
+    const asOf = from?.asOf ?? new Date().toISOString()
+    const cursorOf = (position: Position | null): string | null =>
+      position &&
+      encodeCursor(cursorKeys, scope, { position, asOf: filter.filter === undefined ? null : asOf })
 
     const linkTo = (relation: string, more: Readonly<Record<string, string>>): string => {
       const parameters = new URLSearchParams(
@@ -57,15 +70,16 @@ export const createPaging =
 
     return {
       filter,
+      asOf: new Date(asOf),
       request: {
         limit,
         offset: offset ?? 0,
-        position: cursor === undefined ? null : readCursor(cursorKeys, scope, cursor),
+        position: from?.position ?? null,
         includeTotal,
       },
       answer: ({ items, next, previous, total }) => {
-        const nextCursor = next && encodeCursor(cursorKeys, scope, next)
-        const previousCursor = previous && encodeCursor(cursorKeys, scope, previous)
+        const nextCursor = cursorOf(next)
+        const previousCursor = cursorOf(previous)
         const links = [
           linkTo('first', {}),
           ...(previousCursor === null ? [] : [linkTo('prev', { cursor: previousCursor })]),
@@ -77,10 +91,10 @@ export const createPaging =
     }
   }
 
-const readCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Position => {
-  const position = decodeCursor(keys, scope, cursor)
-  if (position === null) throw problems.invalidCursor()
-  return position
+const readCursor = (keys: KeyRing, scope: CursorScope, text: string): Cursor => {
+  const cursor = decodeCursor(keys, scope, text)
+  if (cursor === null) throw problems.invalidCursor()
+  return cursor
 }
 
 /** A query's entries, a repeated one for each value of a list. */

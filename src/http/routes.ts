@@ -5,6 +5,7 @@ import type { Contract, ContractOperation, OperationId } from '../contract.ts'
 import { type Handlers, openOperations, sessionOperations } from '../operation.ts'
 import { problems } from '../problems.ts'
 import { type AdapterDeps, adaptOperation, type AnyHandler } from './adapter.ts'
+import { pieceType } from './body.ts'
 import { pathOf } from './url.ts'
 import { checkQueryText, compileCheck, type ObjectSchema, parseJson, type Part } from './validation.ts'
 
@@ -90,8 +91,9 @@ const prepareSchemas = (route: RouteOptions): void => {
 /** The adapter parses these itself, and says better what is wrong with them. */
 const entityTags = new Set(['If-Match', 'If-None-Match'])
 
-const headersOf = ({ properties = {}, ...rest }: ObjectSchema): object => ({
+const headersOf = ({ properties = {}, required = [], ...rest }: ObjectSchema): object => ({
   ...rest,
+  required: required.map((name) => name.toLowerCase()),
   properties: Object.fromEntries(
     Object.entries(properties)
       .filter(([name]) => !entityTags.has(name))
@@ -99,7 +101,10 @@ const headersOf = ({ properties = {}, ...rest }: ObjectSchema): object => ({
   ),
 })
 
-/** One parser for every body that is not a form: JSON where the operation takes it, and nothing where it does not. */
+/**
+ * One parser for every body that brings no file: JSON where the operation takes it, and nothing where it does not. A piece
+ * of a file is left for the handler to read.
+ */
 export const readBodies = (app: FastifyInstance): void => {
   app.removeAllContentTypeParsers()
   const parser = async (request: FastifyRequest, bytes: Buffer): Promise<unknown> => {
@@ -108,6 +113,7 @@ export const readBodies = (app: FastifyInstance): void => {
     return undefined
   }
   // The catch-all would do; the glue warns of media types that are not there by name.
+  app.addContentTypeParser(pieceType, async () => undefined)
   app.addContentTypeParser(
     ['application/json', 'application/merge-patch+json', '*'],
     { parseAs: 'buffer' },

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { problems } from '../problems.ts'
+import { hasBody, pieceType } from './body.ts'
 
 /** How long a client may take, in milliseconds. */
 export interface TimeLimits {
@@ -23,11 +24,13 @@ export const timeLimits: TimeLimits = {
   checkEvery: 5_000,
 }
 
-/** Refuses a body that does not arrive in time; a form has the time of a whole request, for it brings a file. */
+const fileTypes: ReadonlySet<string> = new Set(['multipart/form-data', pieceType])
+
+/** Refuses a body that does not arrive in time; one that brings a file has the time of a whole request. */
 export const limitBodyTime = (app: FastifyInstance, limit: number): void => {
   app.addHook('onRequest', async (request, reply) => {
     const { raw } = request
-    if (!hasBody(request) || isForm(request)) return
+    if (!hasBody(request.headers) || bringsFile(request)) return
     const refuse = (): void => {
       if (raw.complete) return
       // Whoever reads the body must not go on with what still comes of it.
@@ -40,8 +43,5 @@ export const limitBodyTime = (app: FastifyInstance, limit: number): void => {
   })
 }
 
-const hasBody = ({ headers }: FastifyRequest): boolean =>
-  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
-
-const isForm = ({ routeOptions }: FastifyRequest): boolean =>
-  routeOptions.config.operation?.mediaTypes.includes('multipart/form-data') === true
+const bringsFile = ({ routeOptions }: FastifyRequest): boolean =>
+  routeOptions.config.operation?.mediaTypes.some((type) => fileTypes.has(type)) === true

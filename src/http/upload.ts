@@ -4,15 +4,10 @@ import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { finished } from 'node:stream/promises'
 import { type Digest, parseContentDigest, parseSha256 } from '../domain/digests.ts'
+import { describeFile, faultOfFileName, type FileDescription } from '../domain/file-description.ts'
 import { Problem, problems } from '../problems.ts'
 import { FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
-import { isCleanText } from './validation.ts'
-
-/** How a client describes the file that it sends. */
-export interface FileDescription {
-  readonly fileName: string
-  readonly contentType: string
-}
+import { hasBody } from './body.ts'
 
 /** What a file turned out to hash to, in lower-case hexadecimal. */
 interface Digested {
@@ -35,14 +30,19 @@ export interface FileForm {
   ): Promise<FileDescription & { readonly stored: Stored }>
 }
 
+/** A piece of a file, not read yet. */
+export interface FilePiece {
+  /** False when the request has no body. */
+  readonly isThere: boolean
+  /** Streams the piece into `store`. */
+  receive<T>(store: (content: AsyncIterable<Uint8Array>) => Promise<T>): Promise<T>
+}
+
 /** Bytes that a form may have beside the file: boundaries and part headers. */
 export const largestFormOverhead = 16_384
 
 /** How long the rest of a refused form is read, in milliseconds, so that its sender gets to read the answer. */
 const drainTime = 5_000
-
-const longestFileName = 255
-const mediaType = /^[\w!#$&^.+-]{1,127}\/[\w!#$&^.+-]{1,127}$/
 
 /**
  * The form of a multipart request (RFC 7578).
@@ -82,7 +82,7 @@ const receiveFile = async <Stored extends Digested>(
       } else {
         const file = expectFile(part)
         if (received !== null) throw problems.invalidField('/file', 'must be there once')
-        received = { ...describeFile(file), stored: await store(file.file) }
+        received = { ...describePart(file), stored: await store(file.file) }
       }
     }
     if (received === null) throw problems.invalidField('/file', 'is required')
@@ -149,19 +149,27 @@ const expectFile = (part: FormPart): MultipartFile => {
   return part
 }
 
-const describeFile = ({ filename, mimetype }: MultipartFile): FileDescription => {
-  if (!isCleanText(filename) || /\p{Cc}/u.test(filename)) {
-    throw problems.invalidField('/file', 'must have a name without control characters')
-  }
-  const fileName = filename.normalize('NFC')
-  if (fileName === '' || Array.from(fileName).length > longestFileName) {
-    throw problems.invalidField('/file', `must have a name of 1 to ${longestFileName} characters`)
-  }
-  return {
-    fileName,
-    contentType: mediaType.test(mimetype) ? mimetype.toLowerCase() : 'application/octet-stream',
-  }
+const describePart = ({ filename, mimetype }: MultipartFile): FileDescription => {
+  const fault = faultOfFileName(filename)
+  if (fault !== null) throw problems.invalidField('/file', fault)
+  return describeFile(filename, mimetype)
 }
+
+/** The body of a request as it is. When `store` fails it is not destroyed, since the answer needs its connection. */
+export const readFilePiece = (request: FastifyRequest): FilePiece => ({
+  isThere: hasBody(request.headers),
+
+  async receive(store) {
+    const { raw } = request
+    try {
+      return await store(raw.iterator({ destroyOnReturn: false }))
+    } catch (error) {
+      if (raw.destroyed && !raw.complete) throw problems.invalidRequest('The body ended early.')
+      drainBriefly(request)
+      throw error
+    }
+  },
+})
 
 const isForeseen = (error: unknown): boolean =>
   error instanceof Problem ||

@@ -1,6 +1,8 @@
 import { Ajv, type ErrorObject, type KeywordDefinition } from 'ajv'
 import { isUtf8 } from 'node:buffer'
 import secureJson from 'secure-json-parse'
+import { isInstant } from '../domain/dates.ts'
+import { isCleanText } from '../domain/text.ts'
 import { type Problem, problems } from '../problems.ts'
 
 /**
@@ -9,28 +11,8 @@ import { type Problem, problems } from '../problems.ts'
  */
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
-const dateTime =
-  /^\d{4}-\d\d-\d\d[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$/
 /** One @, something on both sides, no white space, no control and no invisible formatting characters. */
 const email = /^[^\s@\p{C}\p{Z}]+@[^\s@\p{C}\p{Z}]+$/u
-
-const earliest = Date.parse('0001-01-01T00:00:00.000Z')
-const latest = Date.parse('9999-12-31T23:59:59.999Z')
-
-/** RFC 3339, and within the years 1 to 9999 also when it is told in UTC. */
-const isInstant = (text: string): boolean => {
-  if (!dateTime.test(text) || !isCalendarDay(text)) return false
-  const time = Date.parse(text.toUpperCase())
-  return time >= earliest && time <= latest
-}
-
-/** Date.parse takes February 30th for March 2nd. */
-const isCalendarDay = (text: string): boolean => {
-  const [year, month, day] = text.slice(0, 10).split('-').map(Number)
-  const last = new Date(Date.UTC(2000, month ?? 0, 0))
-  last.setUTCFullYear(year ?? 0, month ?? 0, 0)
-  return (month ?? 0) >= 1 && (month ?? 0) <= 12 && (day ?? 0) >= 1 && (day ?? 0) <= last.getUTCDate()
-}
 
 /** What `x-normalize` does to a string before it is measured and matched. */
 const normalizers: Readonly<Record<string, (text: string) => string>> = {
@@ -75,10 +57,18 @@ const createAjv = (useDefaults: boolean): Ajv => {
 const bodies = createAjv(true)
 const parameters = createAjv(false)
 
+interface PropertySchema {
+  readonly type?: string
+  readonly 'x-name'?: string
+  /** Between the values of a list that is one text. */
+  readonly 'x-separator'?: string
+}
+
 /** The schema of a part as the glue hands it on: references are resolved. */
 export interface ObjectSchema {
   readonly [keyword: string]: unknown
-  readonly properties?: Readonly<Record<string, { readonly type?: string; readonly 'x-name'?: string }>>
+  readonly required?: readonly string[]
+  readonly properties?: Readonly<Record<string, PropertySchema>>
 }
 
 export type Part = 'body' | 'params' | 'querystring' | 'headers'
@@ -87,10 +77,11 @@ type Checked = { readonly value: unknown } | { readonly error: Problem }
 /** Compiles the check of one part of a request, in the form that Fastify asks of a validator compiler. */
 export const compileCheck = (part: Part, schema: ObjectSchema): ((value: unknown) => Checked) => {
   const validate = (part === 'body' ? bodies : parameters).compile(schema)
-  const read = part === 'querystring' ? queryReader(schema) : (value: unknown) => value
+  const read = part === 'querystring' || part === 'headers' ? textReader(schema) : (value: unknown) => value
   return (input) => {
     const value = read(input ?? null)
-    if (validate(value)) return { value }
+    // Headers stay as they came, which is what everybody else takes them for.
+    if (validate(value)) return { value: part === 'headers' ? input : value }
     return { error: problemOf(part, validate.errors?.[0], schema) }
   }
 }
@@ -184,6 +175,8 @@ const hints: Readonly<Record<string, string>> = {
     ': up to three fields that the contract names, parted by commas, each with a minus in front to turn it round',
   'pattern /color': ', such as #d92d20',
   'pattern /idempotency-key': ': visible ASCII characters without spaces',
+  'pattern /upload-checksum': ': an algorithm, a space and Base64',
+  'pattern /upload-metadata': ': names, each with a space and its value in Base64, and commas between them',
 }
 
 const formatNames: Readonly<Record<string, string>> = {
@@ -203,20 +196,22 @@ const asList = (values: unknown): string =>
 const escapePointer = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1')
 
 /**
- * Reads a query by its schema: integers from decimal digits, booleans from true and false, and a list from one value
- * as well as from several. What does not read so stays text and fails its type.
+ * Reads a query or headers by their schema: integers from decimal digits, booleans from true and false, and a list from one value
+ * as well as from several, or from one text with separators. What does not read so stays text and fails its type.
  */
-const queryReader = (schema: ObjectSchema): ((query: unknown) => unknown) => {
-  const types = new Map(Object.entries(schema.properties ?? {}).map(([name, { type }]) => [name, type]))
-  const read = (type: string | undefined, value: unknown): unknown => {
+const textReader = ({ properties = {} }: ObjectSchema): ((texts: unknown) => unknown) => {
+  const read = ({ type, 'x-separator': separator }: PropertySchema, value: unknown): unknown => {
+    if (type === 'array' && separator !== undefined && typeof value === 'string')
+      return value.split(separator)
     if (type === 'array') return Array.isArray(value) ? value : [value]
     if (type === 'integer' && typeof value === 'string' && /^\d+$/.test(value)) return Number(value)
     if (type === 'boolean' && (value === 'true' || value === 'false')) return value === 'true'
     return value
   }
-  return (query) =>
+  const schemas = new Map(Object.entries(properties))
+  return (texts) =>
     Object.fromEntries(
-      Object.entries(query ?? {}).map(([name, value]) => [name, read(types.get(name), value)]),
+      Object.entries(texts ?? {}).map(([name, value]) => [name, read(schemas.get(name) ?? {}, value)]),
     )
 }
 
@@ -290,6 +285,3 @@ const checkStrings = (root: unknown): void => {
     }
   }
 }
-
-/** Whether a text can be stored and told again as it is: no U+0000, no lone surrogate. */
-export const isCleanText = (text: string): boolean => !text.includes('\0') && text.isWellFormed()

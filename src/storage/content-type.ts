@@ -1,6 +1,7 @@
 import { fileTypeFromBuffer } from 'file-type'
+import { createHash } from 'node:crypto'
 import { pipeline, type Readable, Transform } from 'node:stream'
-import type { Storage, StoredFile } from './storage.ts'
+import { type Storage, StorageUnavailable, type StoredFile } from './storage.ts'
 
 /** As many of a file's first bytes as its type is told by. */
 const sampleSize = 4_100
@@ -12,18 +13,19 @@ export const detectContentType = async (start: Uint8Array): Promise<string | nul
   return found?.mime.split(';')[0] ?? null
 }
 
+const extendSample = (start: Uint8Array, chunk: Uint8Array): Uint8Array =>
+  start.length < sampleSize ? Buffer.concat([start, chunk.subarray(0, sampleSize - start.length)]) : start
+
 /** Stores a file as `storage` does, and tells its type by the first bytes on the way. */
 export const putDetecting = async (
   storage: Storage,
   source: Readable,
   options: Parameters<Storage['put']>[1],
 ): Promise<StoredFile & { readonly detectedContentType: string | null }> => {
-  let start = Buffer.alloc(0)
+  let start: Uint8Array = Buffer.alloc(0)
   const content = new Transform({
     transform(chunk: Buffer, _encoding, done) {
-      if (start.length < sampleSize) {
-        start = Buffer.concat([start, chunk.subarray(0, sampleSize - start.length)])
-      }
+      start = extendSample(start, chunk)
       done(null, chunk)
     },
   })
@@ -31,4 +33,33 @@ export const putDetecting = async (
   pipeline(source, content, () => {})
   const stored = await storage.put(content, options)
   return { ...stored, detectedContentType: await detectContentType(start) }
+}
+
+/**
+ * Reads a stored file to tell of it what `putDetecting` tells. `onProgress` is awaited at each chunk; what it throws ends
+ * this.
+ *
+ * @throws FileMissing, StorageUnavailable when the file cannot be read
+ */
+export const examine = async (
+  storage: Storage,
+  key: string,
+  onProgress: () => Promise<void>,
+): Promise<{ readonly sha256: string; readonly detectedContentType: string | null }> => {
+  const hash = createHash('sha256')
+  let start: Uint8Array = Buffer.alloc(0)
+  for await (const chunk of readThrough(await storage.open(key))) {
+    await onProgress()
+    hash.update(chunk)
+    start = extendSample(start, chunk)
+  }
+  return { sha256: hash.digest('hex'), detectedContentType: await detectContentType(start) }
+}
+
+async function* readThrough(content: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  try {
+    yield* content
+  } catch (cause) {
+    throw new StorageUnavailable({ cause })
+  }
 }

@@ -1,17 +1,23 @@
 import { createHash } from 'node:crypto'
-import { lstat, mkdir, open, opendir, rename, rm } from 'node:fs/promises'
+import { constants, lstat, mkdir, open, opendir, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { callbackify } from 'node:util'
 import { expectKey, isKey, newKey } from './keys.ts'
-import { removeOld } from './remove-old.ts'
-import { destroy, holdErrors } from './source.ts'
+import { openContent } from './send-file.ts'
+import { destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
-import type { Storage, StoredFile } from './storage.ts'
+import type { Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
 const folderMode = 0o700
 const fileMode = 0o600
 const shards = Array.from({ length: 256 }, (_, index) => index.toString(16).padStart(2, '0'))
 const incomingFolder = 'incoming'
+
+/** Bytes of a piece after which it is synced and told, so that a crash costs no more of it. */
+const syncEvery = 8 * 1024 * 1024
 
 /**
  * Files in a folder of the local file system, which is made if need be. A file is written to `incoming/` and moved to
@@ -41,14 +47,42 @@ export async function diskStorage(folder: string): Promise<Storage> {
       }
     },
 
+    async *append(file, offset, source, options) {
+      holdErrors(source)
+      try {
+        const handle = await openAt(join(incoming, expectKey(file.key)), file, offset)
+        try {
+          if (offset === 0) await onDisk(() => syncFolder(incoming))
+          yield* appendTo(handle, file, offset, source, options)
+        } finally {
+          await onDisk(() => handle.close())
+        }
+      } finally {
+        destroy(source)
+      }
+    },
+
+    async complete(file) {
+      const temporary = join(incoming, expectKey(file.key))
+      const path = pathOf(root, file.key)
+      if ((await sizeOf(temporary)) === file.size) await onDisk(() => rename(temporary, path))
+      else if ((await sizeOf(path)) !== file.size) throw new FileMissing(file.key)
+      await onDisk(() => syncFolder(dirname(path)))
+    },
+
     async open(key, range) {
-      const handle = await openStored(key, pathOf(root, key))
-      return handle.createReadStream(range)
+      const handle = await openExisting(key, pathOf(root, key), constants.O_RDONLY)
+      return openContent(handle, range)
     },
 
     async remove(key) {
       const path = pathOf(root, key)
       await onDisk(() => rm(path, { force: true }))
+    },
+
+    async removeUnfinished(key) {
+      const paths = [join(incoming, expectKey(key)), pathOf(root, key)]
+      await onDisk(() => Promise.all(paths.map((path) => rm(path, { force: true }))))
     },
 
     async *list() {
@@ -69,14 +103,10 @@ export async function diskStorage(folder: string): Promise<Storage> {
     },
 
     async *listUnfinished() {
-      for await (const { name, modifiedAt } of filesIn(incoming)) yield { key: name, modifiedAt }
+      for await (const { name, modifiedAt } of filesIn(incoming)) {
+        if (isKey(name)) yield { key: name, modifiedAt }
+      }
     },
-
-    removeAbandoned: (before) =>
-      removeOld(filesIn(incoming), before, async ({ name }) => {
-        await onDisk(() => rm(join(incoming, name), { force: true }))
-        return true
-      }),
 
     async check() {
       const probe = join(incoming, newKey())
@@ -131,16 +161,21 @@ async function writeFile(
   }
 }
 
-/** The next chunk is asked for when the last has been written: a slow disk holds the source back. */
+/**
+ * A slow disk holds the source back. It is piped, which hands its chunks on as they are: to iterate over a stream copies
+ * what has come meanwhile.
+ */
 async function copy(source: AsyncIterable<Uint8Array>, handle: FileHandle, maxBytes: number) {
   const hash = createHash('sha256')
   let size = 0
-  for await (const chunk of source) {
+  const write = callbackify(async (chunk: Uint8Array) => {
     size += chunk.byteLength
     if (size > maxBytes) throw new FileTooLarge(maxBytes)
     hash.update(chunk)
     await onDisk(() => handle.writeFile(chunk))
-  }
+  })
+  const sink = new Writable({ write: (chunk: Uint8Array, _encoding, done) => write(chunk, done) })
+  await pipeline(source, sink)
   return { size, sha256: hash.digest('hex') }
 }
 
@@ -149,12 +184,73 @@ async function moveDurably(from: string, to: string): Promise<void> {
   await syncFolder(dirname(to))
 }
 
-async function openStored(key: string, path: string): Promise<FileHandle> {
+async function openExisting(key: string, path: string, flags: number): Promise<FileHandle> {
   return onDisk(async () => {
     try {
-      return await open(path, 'r')
+      return await open(path, flags, fileMode)
     } catch (error) {
       if (codeOf(error) === 'ENOENT') throw new FileMissing(key, { cause: error })
+      throw error
+    }
+  })
+}
+
+/** Opens an unfinished file, which the first piece makes, cut to `offset` bytes. */
+async function openAt(path: string, { key }: UnfinishedFile, offset: number): Promise<FileHandle> {
+  const flags = offset === 0 ? constants.O_RDWR | constants.O_CREAT : constants.O_RDWR
+  const handle = await openExisting(key, path, flags)
+  try {
+    const { size } = await onDisk(() => handle.stat())
+    if (size < offset) throw new FileMissing(key)
+    await onDisk(() => handle.truncate(offset))
+    return handle
+  } catch (error) {
+    await handle.close()
+    throw error
+  }
+}
+
+/** Writes at its own place only, and not at the end of the file, so that a writer who was late disturbs no other. */
+async function* appendTo(
+  handle: FileHandle,
+  { size }: UnfinishedFile,
+  offset: number,
+  source: AsyncIterable<Uint8Array>,
+  { whole, hold }: Parameters<Storage['append']>[3],
+): AsyncGenerator<number> {
+  const input = endQuietly(source)
+  let written = offset
+  let synced = offset
+  for await (const chunk of input.chunks) {
+    if (written + chunk.byteLength > size) throw new FileTooLarge(size)
+    await hold()
+    await onDisk(() => writeAt(handle, chunk, written))
+    written += chunk.byteLength
+    if (whole || written - synced < syncEvery) continue
+    await onDisk(() => handle.sync())
+    synced = written
+    yield synced
+  }
+  if (whole) input.rethrow()
+  await onDisk(() => handle.sync())
+  yield written
+  input.rethrow()
+}
+
+async function writeAt(handle: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+  for (let done = 0; done < bytes.byteLength;) {
+    const { bytesWritten } = await handle.write(bytes, done, bytes.byteLength - done, position + done)
+    done += bytesWritten
+  }
+}
+
+/** Null when there is no such file. */
+async function sizeOf(path: string): Promise<number | null> {
+  return onDisk(async () => {
+    try {
+      return (await lstat(path)).size
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') return null
       throw error
     }
   })

@@ -6,10 +6,15 @@ import {
   DeleteObjectCommand,
   GetObjectCommand,
   HeadBucketCommand,
+  HeadObjectCommand,
   ListMultipartUploadsCommand,
   ListObjectsV2Command,
+  ListPartsCommand,
+  type MultipartUpload,
   NoSuchKey,
   NoSuchUpload,
+  NotFound,
+  type Part as StoredPart,
   PutObjectCommand,
   S3Client,
   S3ServiceException,
@@ -17,12 +22,12 @@ import {
 } from '@aws-sdk/client-s3'
 import { createHash } from 'node:crypto'
 import { PassThrough, pipeline, Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config.ts'
 import { expectKey, isKey, newKey } from './keys.ts'
-import { removeOld } from './remove-old.ts'
-import { destroy, holdErrors } from './source.ts'
+import { destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
-import type { ListedFile, Storage, StoredFile } from './storage.ts'
+import type { ByteRange, Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
 /** How long the server may take, in milliseconds. What is not said to be of one attempt includes all of them. */
 export interface S3Limits {
@@ -56,6 +61,9 @@ const maxAttempts = 3
 const smallestPart = 5 * 1024 * 1024
 const mostParts = 10_000
 
+/** Where the last bytes of unfinished files are that do not fill a part: `<prefix>incoming/<key>/<bytes up to there>`. */
+const incomingFolder = 'incoming/'
+
 /** What Ceph and Versity, and MinIO, call a quota that is used up. They and others answer 507 when a disk is full. */
 const quotaErrors: ReadonlySet<string> = new Set(['QuotaExceeded', 'XMinioAdminBucketQuotaExceeded'])
 
@@ -73,6 +81,9 @@ interface Part {
 /**
  * Files as objects of a bucket, named `<prefix><key>`. One that fits into a part is put at once, a larger one part by
  * part; either way it is there when it is complete. Credentials come from where the AWS SDK finds them.
+ *
+ * A file that arrives in pieces has parts of one size, so its length tells how many there are; the rest, which does not
+ * fill one, is an object of its own. Parts and rests behind the recorded length are written again, and so change nothing.
  */
 export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits): Storage => {
   const { bucket: Bucket, prefix } = location
@@ -90,33 +101,46 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       client.send(new AbortMultipartUploadCommand({ ...object, UploadId }), options),
     )
 
-  const putWhole = (object: ObjectName, Body: Buffer, sha256: string): Promise<unknown> =>
-    ask(limits.part, (options) =>
-      client.send(new PutObjectCommand({ ...object, Body, ChecksumSHA256: sha256 }), options),
-    )
+  const putWhole = (object: ObjectName, Body: Buffer, digest = sha256Of(Body)): Promise<unknown> => {
+    const ChecksumSHA256 = digest.toString('base64')
+    const put = new PutObjectCommand({ ...object, Body, ChecksumSHA256 })
+    return ask(limits.part, (options) => client.send(put, options))
+  }
+
+  const createUpload = async (object: ObjectName): Promise<string | undefined> => {
+    const create = new CreateMultipartUploadCommand({ ...object, ChecksumAlgorithm: 'CRC32' })
+    return (await ask(limits.answer, (options) => client.send(create, options))).UploadId
+  }
+
+  const uploadPart = async (
+    object: ObjectName,
+    UploadId: string | undefined,
+    PartNumber: number,
+    Body: Buffer,
+  ): Promise<CompletedPart> => {
+    const part = new UploadPartCommand({ ...object, UploadId, PartNumber, Body })
+    const { ETag, ChecksumCRC32 } = await ask(limits.part, (options) => client.send(part, options))
+    return { PartNumber, ETag, ChecksumCRC32 }
+  }
+
+  const completeUpload = async (
+    object: ObjectName,
+    UploadId: string | undefined,
+    Parts: CompletedPart[],
+  ): Promise<void> => {
+    const complete = new CompleteMultipartUploadCommand({ ...object, UploadId, MultipartUpload: { Parts } })
+    const requestTimeout = limits.completion
+    await ask(limits.completion, (options) => patientClient.send(complete, { ...options, requestTimeout }))
+  }
 
   const beginUpload = async (object: ObjectName) => {
-    const begin = new CreateMultipartUploadCommand({ ...object, ChecksumAlgorithm: 'CRC32' })
-    const { UploadId } = await ask(limits.answer, (options) => client.send(begin, options))
-    const Parts: CompletedPart[] = []
+    const UploadId = await createUpload(object)
+    const parts: CompletedPart[] = []
     return {
-      async add(Body: Buffer): Promise<void> {
-        const PartNumber = Parts.length + 1
-        const part = new UploadPartCommand({ ...object, UploadId, PartNumber, Body })
-        const { ETag, ChecksumCRC32 } = await ask(limits.part, (options) => client.send(part, options))
-        Parts.push({ PartNumber, ETag, ChecksumCRC32 })
+      async add(bytes: Buffer): Promise<void> {
+        parts.push(await uploadPart(object, UploadId, parts.length + 1, bytes))
       },
-      async complete(): Promise<void> {
-        const complete = new CompleteMultipartUploadCommand({
-          ...object,
-          UploadId,
-          MultipartUpload: { Parts },
-        })
-        const requestTimeout = limits.completion
-        await ask(limits.completion, (options) =>
-          patientClient.send(complete, { ...options, requestTimeout }),
-        )
-      },
+      complete: () => completeUpload(object, UploadId, parts),
       abort: () => abortUpload(object, UploadId),
     }
   }
@@ -131,7 +155,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     try {
       for await (const { bytes, isLast } of partsOf(meter.bytes, partSizeFor(maxBytes))) {
         if (isLast && upload === null) {
-          await putWhole(object, bytes, meter.digest().toString('base64'))
+          await putWhole(object, bytes, meter.digest())
         } else {
           upload ??= await beginUpload(object)
           await upload.add(bytes)
@@ -148,33 +172,142 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     }
   }
 
-  /** The objects below the prefix, or those of them that come after a name, in the order of their names. */
-  async function* objects(after?: string): AsyncGenerator<{ name: string; modifiedAt: Date }> {
-    const StartAfter = after && `${prefix}${after}`
+  /** The objects below a prefix, or those of them that come after a name, in the order of their names. */
+  async function* objectsBelow(Prefix: string, StartAfter?: string) {
     let ContinuationToken: string | undefined
     do {
-      const list = new ListObjectsV2Command({ Bucket, Prefix: prefix, StartAfter, ContinuationToken })
+      const list = new ListObjectsV2Command({ Bucket, Prefix, StartAfter, ContinuationToken })
       const page = await ask(limits.answer, (options) => client.send(list, options))
-      for (const { Key = '', LastModified } of page.Contents ?? []) {
-        if (LastModified !== undefined) yield { name: Key.slice(prefix.length), modifiedAt: LastModified }
-      }
+      for (const { Key = '', LastModified } of page.Contents ?? []) yield { Key, LastModified }
       ContinuationToken = page.NextContinuationToken
     } while (ContinuationToken !== undefined)
   }
 
-  async function* uploads(): AsyncGenerator<ListedFile & { uploadId: string | undefined }> {
+  async function* uploadsBelow(Prefix: string): AsyncGenerator<MultipartUpload> {
     let markers: { readonly KeyMarker?: string | undefined; readonly UploadIdMarker?: string | undefined } =
       {}
     for (let isTruncated = true; isTruncated;) {
-      const list = new ListMultipartUploadsCommand({ Bucket, Prefix: prefix, ...markers })
+      const list = new ListMultipartUploadsCommand({ Bucket, Prefix, ...markers })
       const page = await ask(limits.answer, (options) => client.send(list, options))
-      for (const { Key = '', UploadId, Initiated } of page.Uploads ?? []) {
-        const key = Key.slice(prefix.length)
-        if (isKey(key) && Initiated !== undefined) yield { key, modifiedAt: Initiated, uploadId: UploadId }
-      }
+      yield* page.Uploads ?? []
       markers = { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker }
       isTruncated = page.IsTruncated === true
     }
+  }
+
+  const uploadsOf = async ({ Key }: ObjectName): Promise<string[]> => {
+    const found = await Array.fromAsync(uploadsBelow(Key))
+    return found.flatMap((upload) => (upload.Key === Key ? (upload.UploadId ?? []) : []))
+  }
+
+  /** The upload that holds a file's parts; undefined when none was begun. There are two when an answer was lost. */
+  const findUpload = async (object: ObjectName): Promise<string | undefined> =>
+    (await uploadsOf(object)).toSorted()[0]
+
+  /** Looked for again after it was made, so that every piece agrees on which of two it is. */
+  const findOrCreateUpload = async (object: ObjectName): Promise<string | undefined> => {
+    const found = await findUpload(object)
+    if (found !== undefined) return found
+    const made = await createUpload(object)
+    return (await findUpload(object)) ?? made
+  }
+
+  const partsOfUpload = async (object: ObjectName, UploadId: string): Promise<StoredPart[]> => {
+    const parts: StoredPart[] = []
+    let PartNumberMarker: string | undefined
+    do {
+      const list = new ListPartsCommand({ ...object, UploadId, PartNumberMarker })
+      const page = await ask(limits.answer, (options) => client.send(list, options))
+      parts.push(...(page.Parts ?? []))
+      PartNumberMarker = page.IsTruncated === true ? page.NextPartNumberMarker : undefined
+    } while (PartNumberMarker !== undefined)
+    return parts
+  }
+
+  const restsOf = (key: string): string => `${prefix}${incomingFolder}${expectKey(key)}/`
+
+  const restOf = (key: string, end: number): ObjectName => ({ Bucket, Key: `${restsOf(key)}${end}` })
+
+  const removeRests = async (key: string): Promise<void> => {
+    for await (const { Key } of objectsBelow(restsOf(key))) await removeObject({ Bucket, Key })
+  }
+
+  const readObject = async (object: ObjectName, key: string, range?: ByteRange): Promise<Readable> => {
+    const Range = range && `bytes=${range.start}-${range.end}`
+    const get = new GetObjectCommand({ ...object, Range })
+    const requestTimeout = limits.silence
+    const { Body } = await ask(limits.answer, (options) =>
+      patientClient.send(get, { ...options, requestTimeout }),
+    ).catch((error: unknown) => {
+      throw isMissing(error) ? new FileMissing(key, { cause: error }) : error
+    })
+    if (!(Body instanceof Readable)) throw new StorageUnavailable({ cause: new Error('There is no body') })
+    return endWhenSilent(Body, limits.silence)
+  }
+
+  const readRest = async (key: string, end: number): Promise<Buffer> =>
+    buffer(await readObject(restOf(key, end), key)).catch((cause: unknown) => {
+      throw new StorageUnavailable({ cause })
+    })
+
+  /** Null when there is no such object. */
+  const sizeOf = async (object: ObjectName): Promise<number | null> => {
+    try {
+      const head = new HeadObjectCommand(object)
+      return (await ask(limits.answer, (options) => client.send(head, options))).ContentLength ?? 0
+    } catch (error) {
+      if (isMissing(error)) return null
+      throw error
+    }
+  }
+
+  async function* append(
+    { key, size }: UnfinishedFile,
+    offset: number,
+    source: AsyncIterable<Uint8Array>,
+    { whole, hold }: Parameters<Storage['append']>[3],
+  ): AsyncGenerator<number> {
+    const object = objectOf(key)
+    const partSize = partSizeFor(size)
+    const memory = Buffer.allocUnsafeSlow(Math.min(partSize, size))
+    let start = offset - (offset % partSize)
+    let filled = offset - start
+    if (filled > 0) memory.set(await readRest(key, offset))
+    let upload: string | undefined
+
+    const addPart = async (): Promise<void> => {
+      await hold()
+      upload ??= start === 0 ? await findOrCreateUpload(object) : await findUpload(object)
+      if (upload === undefined) throw new FileMissing(key)
+      await uploadPart(object, upload, start / partSize + 1, memory.subarray(0, filled))
+      start += filled
+      filled = 0
+    }
+
+    const input = endQuietly(source)
+    for await (const chunk of input.chunks) {
+      if (start + filled + chunk.byteLength > size) throw new FileTooLarge(size)
+      for (let taken = 0; taken < chunk.byteLength;) {
+        const piece = chunk.subarray(taken, taken + partSize - filled)
+        memory.set(piece, filled)
+        filled += piece.byteLength
+        taken += piece.byteLength
+        if (filled < partSize || size <= partSize) continue
+        await addPart()
+        if (!whole) yield start
+      }
+    }
+    if (whole) input.rethrow()
+    const end = start + filled
+    if (end === size && size > partSize) {
+      if (filled > 0) await addPart()
+    } else if ((filled > 0 && end > offset) || size === 0) {
+      await hold()
+      await putWhole(end === size ? object : restOf(key, end), memory.subarray(0, filled))
+    }
+    yield end
+    if (end > offset && offset % partSize > 0) await removeObject(restOf(key, offset))
+    input.rethrow()
   }
 
   return {
@@ -184,25 +317,49 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       return { key, ...(await store(objectOf(key), source, maxBytes)) }
     },
 
+    async *append(file, offset, source, options) {
+      holdErrors(source)
+      try {
+        yield* append(file, offset, source, options)
+      } finally {
+        destroy(source)
+      }
+    },
+
+    async complete({ key, size }) {
+      const object = objectOf(key)
+      const upload = await findUpload(object)
+      if (upload !== undefined) {
+        await ifThere(async () => {
+          const parts = await partsOfUpload(object, upload)
+          if (parts.reduce((sum, { Size = 0 }) => sum + Size, 0) !== size) throw new FileMissing(key)
+          await completeUpload(object, upload, parts.map(asCompleted))
+        })
+      }
+      if ((await sizeOf(object)) !== size) throw new FileMissing(key)
+      await removeRests(key)
+    },
+
     async open(key, range) {
-      const Range = range && `bytes=${range.start}-${range.end}`
-      const get = new GetObjectCommand({ ...objectOf(key), Range })
-      const requestTimeout = limits.silence
-      const { Body } = await ask(limits.answer, (options) =>
-        patientClient.send(get, { ...options, requestTimeout }),
-      ).catch((error: unknown) => {
-        throw isMissing(error) ? new FileMissing(key, { cause: error }) : error
-      })
-      if (!(Body instanceof Readable)) throw new StorageUnavailable({ cause: new Error('There is no body') })
-      return endWhenSilent(Body, limits.silence)
+      return readObject(objectOf(key), key, range)
     },
 
     async remove(key) {
       await removeObject(objectOf(key))
     },
 
+    async removeUnfinished(key) {
+      const object = objectOf(key)
+      for (const upload of await uploadsOf(object)) await ifThere(() => abortUpload(object, upload))
+      await removeRests(key)
+      await removeObject(object)
+    },
+
     async *list() {
-      for await (const { name, modifiedAt } of objects()) if (isKey(name)) yield { key: name, modifiedAt }
+      for await (const { Key, LastModified } of objectsBelow(prefix)) {
+        const key = Key.slice(prefix.length)
+        if (isKey(key) && LastModified !== undefined) yield { key, modifiedAt: LastModified }
+      }
     },
 
     // Lists are in the order of their names: for keys that are neighbours this asks for little more than them.
@@ -211,7 +368,8 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       if (first === undefined) return []
       const last = others.at(-1) ?? first
       const missing = new Set(keys)
-      for await (const { name } of objects(first.slice(0, -1))) {
+      for await (const { Key } of objectsBelow(prefix, `${prefix}${first.slice(0, -1)}`)) {
+        const name = Key.slice(prefix.length)
         missing.delete(name)
         if (name >= last) break
       }
@@ -219,13 +377,16 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     },
 
     async *listUnfinished() {
-      for await (const { key, modifiedAt } of uploads()) yield { key, modifiedAt }
+      for await (const { Key = '', Initiated } of uploadsBelow(prefix)) {
+        const key = Key.slice(prefix.length)
+        if (isKey(key) && Initiated !== undefined) yield { key, modifiedAt: Initiated }
+      }
+      const incoming = `${prefix}${incomingFolder}`
+      for await (const { Key, LastModified } of objectsBelow(incoming)) {
+        const key = Key.slice(incoming.length).replace(/\/\d+$/, '')
+        if (isKey(key) && LastModified !== undefined) yield { key, modifiedAt: LastModified }
+      }
     },
-
-    removeAbandoned: (before) =>
-      removeOld(uploads(), before, ({ key, uploadId }) =>
-        abortIfThere(() => abortUpload(objectOf(key), uploadId)),
-      ),
 
     async check() {
       await ask(limits.check, (options) => client.send(new HeadBucketCommand({ Bucket }), options))
@@ -338,15 +499,21 @@ const isFull = (error: unknown): boolean =>
   (error.$metadata.httpStatusCode === 507 || quotaErrors.has(error.name))
 
 const isMissing = (error: unknown): boolean =>
-  error instanceof StorageUnavailable && error.cause instanceof NoSuchKey
+  error instanceof StorageUnavailable && (error.cause instanceof NoSuchKey || error.cause instanceof NotFound)
 
-/** False for an upload that was completed or aborted since it was listed. */
-const abortIfThere = async (abort: () => Promise<unknown>): Promise<boolean> => {
+/** Passes over an upload that was completed or aborted since it was listed. */
+const ifThere = async (work: () => Promise<unknown>): Promise<void> => {
   try {
-    await abort()
-    return true
+    await work()
   } catch (error) {
-    if (error instanceof StorageUnavailable && error.cause instanceof NoSuchUpload) return false
-    throw error
+    if (!(error instanceof StorageUnavailable && error.cause instanceof NoSuchUpload)) throw error
   }
 }
+
+const asCompleted = ({ PartNumber, ETag, ChecksumCRC32 }: StoredPart): CompletedPart => ({
+  PartNumber,
+  ETag,
+  ChecksumCRC32,
+})
+
+const sha256Of = (bytes: Buffer): Buffer => createHash('sha256').update(bytes).digest()

@@ -10,6 +10,14 @@ export type StoredFile = {
   sha256: string
 }
 
+/** A file that arrives in pieces, be it by several requests and after a crash in between. */
+export type UnfinishedFile = {
+  /** Made by `newKey`; what is complete can be asked for by it. */
+  key: string
+  /** Bytes that it will have. */
+  size: number
+}
+
 /** The first and the last byte to read, both inclusive and counted from 0. */
 export type ByteRange = { start: number; end: number }
 
@@ -30,6 +38,38 @@ export type Storage = {
   put(source: Readable | AsyncIterable<Uint8Array>, options: { maxBytes: number }): Promise<StoredFile>
 
   /**
+   * Writes what `source` yields behind the first `offset` bytes of an unfinished file, where `offset` is 0 or a number
+   * that this told before; what was written behind them is given up. Each time that bytes have become durable it tells
+   * how many there are from the start, and goes on when the caller has recorded it.
+   *
+   * When `source` fails, what it had yielded is kept and told, and then its error thrown as it is. With `whole` nothing is
+   * told before `source` has ended well, and nothing kept when it fails. The caller sees to it that there is one writer:
+   * `hold` is awaited before each write, and what it throws ends this without another one.
+   *
+   * @throws FileMissing when there are fewer than `offset` bytes
+   * @throws FileTooLarge when there would be more than the file is to have; those before may have been kept
+   * @throws StorageFull when there is no space left
+   * @throws StorageUnavailable when the backend fails in any other way
+   * @throws TypeError when the key is not one that this backend makes
+   */
+  append(
+    file: UnfinishedFile,
+    offset: number,
+    source: Readable | AsyncIterable<Uint8Array>,
+    options: { whole: boolean; hold: () => Promise<void> },
+  ): AsyncIterable<number>
+
+  /**
+   * Makes an unfinished file of which all bytes were appended one that can be opened. Doing so again changes nothing, so
+   * it can be repeated after a crash.
+   *
+   * @throws FileMissing when there are fewer bytes than the file is to have
+   * @throws StorageUnavailable when the backend fails
+   * @throws TypeError when the key is not one that this backend makes
+   */
+  complete(file: UnfinishedFile): Promise<void>
+
+  /**
    * Opens a file, or a range of it that lies inside the file. It resolves only when the bytes can be read, so that
    * a missing file can still be answered with a status. The caller reads the stream to its end or destroys it.
    *
@@ -48,6 +88,14 @@ export type Storage = {
   remove(key: string): Promise<void>
 
   /**
+   * Removes whatever there is of a file that may be unfinished, or complete without anybody having been told.
+   *
+   * @throws StorageUnavailable when the backend fails
+   * @throws TypeError when `key` is not one that this backend makes
+   */
+  removeUnfinished(key: string): Promise<void>
+
+  /**
    * Every stored file, in no particular order. Files that come or go meanwhile may or may not be seen.
    *
    * @throws StorageUnavailable when the backend fails
@@ -63,19 +111,12 @@ export type Storage = {
   missing(keys: readonly string[]): Promise<string[]>
 
   /**
-   * Every unfinished file, be its upload running or interrupted, in no particular order.
+   * Every file that is not complete, and when it was last written to as far as that is known: what `put` is storing now
+   * or had to leave behind in a crash, and what `append` has begun. One may be told more than once.
    *
    * @throws StorageUnavailable when the backend fails
    */
   listUnfinished(): AsyncIterable<ListedFile>
-
-  /**
-   * Removes what interrupted uploads have left behind: temporary files last written to before `before`.
-   * Resolves to how many there were. One that cannot be removed does not keep the others.
-   *
-   * @throws StorageUnavailable when the backend fails
-   */
-  removeAbandoned(before: Date): Promise<number>
 
   /**
    * Resolves when a file can be written now.

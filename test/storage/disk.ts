@@ -1,5 +1,5 @@
 import * as fs from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import t from 'tap'
 import type { Test } from 'tap'
@@ -31,7 +31,7 @@ t.test('only the owner of the process can read', { skip: process.platform === 'w
   t.same(await modes(await filesBelow(folder)), new Set(['600']))
 })
 
-t.test('abandoned temporary files are removed, current ones and stored ones are not', async (t) => {
+t.test('temporary files are told as unfinished, and can be removed', async (t) => {
   const { folder, storage } = await diskTestStorage(t)
   const stored = await storage.put(chunks(Buffer.from('stored')), { maxBytes })
   const source = new PassThrough()
@@ -42,29 +42,19 @@ t.test('abandoned temporary files are removed, current ones and stored ones are 
   await fs.writeFile(abandoned, 'abandoned')
   await fs.utimes(abandoned, new Date(0), new Date(0))
 
-  t.equal(await storage.removeAbandoned(new Date(Date.now() - 3_600_000)), 1)
-  t.equal(await storage.removeAbandoned(new Date(Date.now() - 3_600_000)), 0)
+  const unfinished = async () => Array.fromAsync(storage.listUnfinished())
+  const old = (await unfinished()).filter(({ modifiedAt }) => modifiedAt.getTime() === 0)
+  t.same(
+    old.map((file) => file.key),
+    [basename(abandoned)],
+  )
+  t.equal((await unfinished()).length, 2)
+  await storage.removeUnfinished(basename(abandoned))
+  t.equal((await unfinished()).length, 1)
   source.end()
   const { key } = await put
   const listed = await Array.fromAsync(storage.list())
   t.same(listed.map((file) => file.key).toSorted(), [stored.key, key].toSorted())
-})
-
-t.test('a temporary file that cannot be removed does not keep the others', async (t) => {
-  const { folder } = await diskTestStorage(t)
-  const names = ['1', '2', '3'].map((digit) => `0190c2a0-0000-7000-8000-00000000000${digit}`)
-  for (const name of names) {
-    await fs.writeFile(join(folder, 'incoming', name), 'abandoned')
-    await fs.utimes(join(folder, 'incoming', name), new Date(0), new Date(0))
-  }
-  const [stuck = ''] = names
-  const rm: typeof fs.rm = async (path, options) => {
-    if (String(path).endsWith(stuck)) throw failure('EACCES')
-    await fs.rm(path, options)
-  }
-  const storage = await storageWith(t, folder, { rm })
-  await t.rejects(storage.removeAbandoned(new Date()), StorageUnavailable, 'it is said')
-  t.same(await fs.readdir(join(folder, 'incoming')), [stuck])
 })
 
 t.test('a folder that is gone makes the storage unavailable, not empty', async (t) => {
@@ -81,7 +71,7 @@ t.test('a folder that is gone makes the storage unavailable, not empty', async (
   await t.rejects(Array.fromAsync(storage.list()), StorageUnavailable)
   await t.rejects(storage.missing([key]), StorageUnavailable)
   await t.rejects(Array.fromAsync(storage.listUnfinished()), StorageUnavailable)
-  await t.rejects(storage.removeAbandoned(new Date()), StorageUnavailable)
+  await t.rejects(storage.removeUnfinished(key), StorageUnavailable)
   await t.rejects(diskStorage(folder), StorageUnavailable)
 })
 

@@ -30,7 +30,7 @@ t.test('a bucket', { skip: noS3 }, async (t) => {
     t.match((await head(8_000_000)).ChecksumCRC32, /^.+-2$/, 'of both parts')
   })
 
-  t.test('abandoned uploads are removed, other ones are not', async (t) => {
+  t.test('uploads are told as unfinished and can be removed, those of others are not', async (t) => {
     const { client, location, storage, keys } = await s3TestStorage(t)
     const begin = async (name: string) => {
       const object = { Bucket: location.bucket, Key: `${location.prefix}${name}` }
@@ -40,9 +40,11 @@ t.test('a bucket', { skip: noS3 }, async (t) => {
     const ours = '0190c2a0-0000-7000-8000-000000000000'
     await begin(ours)
     await begin('somebody-else')
-    t.equal(await storage.removeAbandoned(new Date(Date.now() - 60_000)), 0, 'too young')
-    t.same(await keys(), [ours, 'somebody-else'])
-    t.equal(await storage.removeAbandoned(new Date(Date.now() + 60_000)), 1)
+    const [unfinished, ...others] = await Array.fromAsync(storage.listUnfinished())
+    t.equal(unfinished?.key, ours)
+    t.ok(Math.abs(Date.now() - Number(unfinished?.modifiedAt)) < 60_000)
+    t.same(others, [])
+    await storage.removeUnfinished(ours)
     t.same(await keys(), ['somebody-else'])
   })
 
@@ -72,6 +74,6 @@ t.test('a bucket', { skip: noS3 }, async (t) => {
     await t.rejects(Array.fromAsync(storage.list()), StorageUnavailable)
     await t.rejects(storage.missing([key]), StorageUnavailable)
     await t.rejects(Array.fromAsync(storage.listUnfinished()), StorageUnavailable)
-    await t.rejects(storage.removeAbandoned(new Date()), StorageUnavailable)
+    await t.rejects(storage.removeUnfinished(key), StorageUnavailable)
   })
 })

@@ -1,0 +1,99 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { Comparison, Pattern, TaskCondition, TaskField } from '../domain/task-condition.ts'
+import { escapeLike, foldText } from '../domain/text.ts'
+import type { Condition } from './list.ts'
+import { hasPairs, isPartOf, patternOf } from './search.ts'
+import { parameter, type ParameterType, type ParameterTypes } from './statement.ts'
+
+/** Makes a parameter of a value that the caller wrote. */
+type Bind = <Type extends ParameterType>(type: Type, value: ParameterTypes[Type]) => SQL
+
+/** The condition on the task in row `item` that a filter asks for. Nothing that the caller wrote gets into its text. */
+export const compileCondition = (condition: TaskCondition): Condition => {
+  const values: Record<string, unknown> = {}
+  const bind: Bind = (type, value) => {
+    const name = `filter_${Object.keys(values).length}`
+    values[name] = value
+    return parameter(name, type)
+  }
+  return { shape: shapeOf(condition), sql: holds(condition, bind), values }
+}
+
+/** What makes the text: all but what is bound, of which a text counts by whether it has pairs. */
+const shapeOf = (condition: TaskCondition): string =>
+  JSON.stringify(condition, (name, value: unknown) => {
+    if (name === 'text' && typeof value === 'string') return hasPairs(value)
+    return boundNames.has(name) ? undefined : value
+  })
+
+const boundNames = new Set(['words', 'value', 'values'])
+
+/**
+ * A comparison with a value that is missing is null, which counts as false everywhere but under `not`: there it is made
+ * false.
+ */
+const holds = (condition: TaskCondition, bind: Bind): SQL => {
+  switch (condition.kind) {
+    case 'and':
+    case 'or': {
+      const operands = condition.operands.map((operand) => holds(operand, bind))
+      return sql`(${sql.join(operands, sql.raw(` ${condition.kind} `))})`
+    }
+    case 'not':
+      return sql`not coalesce(${holds(condition.operand, bind)}, false)`
+    case 'search':
+      return sql`(item.search @@ ${bind('text', condition.words)}::tsquery or
+        ${titleContains(condition.text, bind)})`
+    case 'tagged':
+      return sql`exists (
+        select from task_tags link join tags tag on tag.id = link.tag_id
+        where link.task_id = item.id and ${matches(sql`tag.name_folded`, foldPattern(condition.pattern), bind)})`
+    case 'present':
+      return sql`${column(condition.field)} is not null`
+    case 'not_empty':
+      return sql`${column(condition.field)} <> ''`
+    case 'contains':
+      return condition.field === 'title'
+        ? titleContains(condition.text, bind)
+        : sql`fold_text(${column(condition.field)}) like ${bind('text', patternOf(condition.text))} escape '\\'`
+    case 'matches':
+      return matches(column(condition.field), condition.pattern, bind)
+    case 'one_of':
+      return sql`${column(condition.field)} = any(${bind('text[]', condition.values)})`
+    case 'id':
+      return compare(condition, bind('uuid', condition.value))
+    case 'instant':
+      return compare(condition, bind('instant', condition.value))
+    case 'number':
+      return compare(condition, bind('float8', condition.value))
+  }
+}
+
+/** The fields of a task have the names of their columns. */
+const column = (field: TaskField): SQL => sql.raw(`item.${field}`)
+
+/** A title is kept folded, and has an index. */
+const titleContains = (text: string, bind: Bind): SQL =>
+  isPartOf(sql`item.title_folded`, text, bind('text', text), bind('text', patternOf(text)))
+
+const compare = (
+  { field, operator }: { readonly field: TaskField; readonly operator: Comparison },
+  value: SQL,
+): SQL => sql`${column(field)} ${operators[operator]} ${value}`
+
+const operators: Readonly<Record<Comparison, SQL>> = {
+  '=': sql`=`,
+  '!=': sql`<>`,
+  '<': sql`<`,
+  '<=': sql`<=`,
+  '>': sql`>`,
+  '>=': sql`>=`,
+}
+
+const matches = (value: SQL, { text, hasOpenStart, hasOpenEnd }: Pattern, bind: Bind): SQL => {
+  if (!hasOpenStart && !hasOpenEnd) return sql`${value} = ${bind('text', text)}`
+  const pattern = `${hasOpenStart ? '%' : ''}${escapeLike(text)}${hasOpenEnd ? '%' : ''}`
+  return sql`${value} like ${bind('text', pattern)} escape '\\'`
+}
+
+const foldPattern = (pattern: Pattern): Pattern => ({ ...pattern, text: foldText(pattern.text) })

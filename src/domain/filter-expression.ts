@@ -1,0 +1,274 @@
+import {
+  createToken,
+  EmbeddedActionsParser,
+  EOF,
+  type IParserErrorMessageProvider,
+  type IToken,
+  Lexer,
+  type ParserMethod,
+} from 'chevrotain'
+
+/**
+ * The syntax of filters: Google's AIP-160 (https://google.aip.dev/160), of which functions and composite arguments are
+ * refused. What the names in a filter mean is not known here.
+ */
+
+/** What a filter says, whatever its fields are. */
+export type Expression =
+  | { readonly kind: 'and' | 'or'; readonly operands: readonly Expression[] }
+  | { readonly kind: 'not'; readonly operand: Expression }
+  | {
+      readonly kind: 'comparison'
+      readonly field: Word
+      readonly operator: Operator
+      /** Where the operator stands, as in a word. */
+      readonly at: number
+      readonly value: Word
+    }
+  | { readonly kind: 'word'; readonly word: Word }
+
+export type Operator = '=' | '!=' | '<' | '<=' | '>' | '>=' | ':'
+
+/** A name or a value as it was written. */
+export interface Word {
+  /** Without its quotes, its escapes and the wildcards at its ends. */
+  readonly text: string
+  readonly isQuoted: boolean
+  /** Whether it begins, or ends, with a wildcard. */
+  readonly hasOpenStart: boolean
+  readonly hasOpenEnd: boolean
+  /** As it stands in the filter. */
+  readonly image: string
+  /** Where it stands: the number of its first character, counted from 1. */
+  readonly at: number
+}
+
+/** A filter that cannot be read. */
+export class FilterError extends Error {
+  override readonly name = 'FilterError'
+  /** The number of the character, counted from 1. */
+  readonly at: number
+  readonly found: string
+  readonly expected: string
+
+  constructor(at: number, found: string, expected: string) {
+    super(`At character ${at}: found ${found}, expected ${expected}`)
+    this.at = at
+    this.found = found
+    this.expected = expected
+  }
+}
+
+/** Deeper than people nest, and far from what the call stack holds. */
+const deepest = 20
+const mostTerms = 50
+
+// AIP-160 parts words and dots. No field here has fields of its own, so a dot is part of a word.
+const text = createToken({ name: 'Text', label: 'a word', pattern: /[^\s()<>=!:,"'\\-][^\s()<>=!:,"\\]*/ })
+const quoted = createToken({
+  name: 'String',
+  label: 'a text in quotes',
+  pattern: /"(?:[^"\\]|\\[^])*"|'(?:[^'\\]|\\[^])*'/,
+  line_breaks: true,
+})
+// The only word with colons in it. What it says exactly is checked where it is used.
+const timestamp = createToken({
+  name: 'Timestamp',
+  label: 'a time',
+  pattern: /\d{4}-\d\d-\d\d[Tt]\d[\d:.]*(?:[Zz]|[+-][\d:]+)?/,
+})
+const operator = createToken({ name: 'Operator', label: 'an operator', pattern: /[<>!]=|[=<>:]/ })
+const keyword = (name: string) => createToken({ name, label: name, pattern: name, longer_alt: text })
+const and = keyword('AND')
+const or = keyword('OR')
+const not = keyword('NOT')
+const minus = createToken({ name: 'Minus', label: '-', pattern: '-' })
+const open = createToken({ name: 'Open', label: '(', pattern: '(' })
+const close = createToken({ name: 'Close', label: ')', pattern: ')' })
+const space = createToken({ name: 'Space', pattern: /\s+/, group: Lexer.SKIPPED, line_breaks: true })
+
+const tokens = [space, timestamp, and, or, not, quoted, operator, minus, open, close, text]
+
+const lexer = new Lexer(tokens, { positionTracking: 'onlyOffset' })
+
+const aTerm = 'a comparison such as status = todo, a word to search for, or ('
+const aValue = 'a value: a word, a number, a time, or a text in quotes'
+const valueRules = new Set(['arg', 'value'])
+
+/** What would be right where the parser stops. */
+const expectations: IParserErrorMessageProvider = {
+  buildMismatchTokenMessage: ({ expected }) => expected.LABEL ?? expected.name,
+  buildNotAllInputParsedMessage: () => 'AND, OR, another comparison, or the end',
+  buildNoViableAltMessage: ({ ruleName }) => (valueRules.has(ruleName) ? aValue : aTerm),
+  buildEarlyExitMessage: () => aTerm,
+}
+
+const combine = (kind: 'and' | 'or', operands: readonly Expression[]): Expression => {
+  const [first] = operands
+  return operands.length === 1 && first !== undefined ? first : { kind, operands }
+}
+
+/** The rules are those of AIP-160's EBNF, by their names. OR binds closer than AND, and a space is an AND. */
+class FilterParser extends EmbeddedActionsParser {
+  readonly expression: ParserMethod<[], Expression> = this.RULE('expression', () => {
+    const operands = [this.SUBRULE(this.sequence)]
+    this.MANY(() => {
+      this.CONSUME(and)
+      operands.push(this.SUBRULE2(this.sequence))
+    })
+    return combine('and', operands)
+  })
+
+  private readonly sequence: ParserMethod<[], Expression> = this.RULE('sequence', () => {
+    const operands: Expression[] = []
+    this.AT_LEAST_ONE(() => operands.push(this.SUBRULE(this.factor)))
+    return combine('and', operands)
+  })
+
+  private readonly factor: ParserMethod<[], Expression> = this.RULE('factor', () => {
+    const operands = [this.SUBRULE(this.term)]
+    this.MANY(() => {
+      this.CONSUME(or)
+      operands.push(this.SUBRULE2(this.term))
+    })
+    return combine('or', operands)
+  })
+
+  private readonly term: ParserMethod<[], Expression> = this.RULE('term', (): Expression => {
+    const negation = this.OPTION(() =>
+      this.OR([{ ALT: () => this.CONSUME(not) }, { ALT: () => this.CONSUME(minus) }]),
+    )
+    const operand = this.SUBRULE(this.simple)
+    return negation === undefined ? operand : { kind: 'not', operand }
+  })
+
+  private readonly simple: ParserMethod<[], Expression> = this.RULE('simple', () =>
+    this.OR([{ ALT: () => this.SUBRULE(this.composite) }, { ALT: () => this.SUBRULE(this.restriction) }]),
+  )
+
+  private readonly composite: ParserMethod<[], Expression> = this.RULE('composite', () => {
+    this.CONSUME(open)
+    const expression = this.SUBRULE(this.expression)
+    this.CONSUME(close)
+    return expression
+  })
+
+  private readonly restriction: ParserMethod<[], Expression> = this.RULE('restriction', (): Expression => {
+    const word = this.SUBRULE(this.value)
+    const comparison = this.OPTION(() => {
+      const { image, startOffset } = this.CONSUME(operator)
+      return { operator: image as Operator, at: startOffset, value: this.SUBRULE(this.arg) }
+    })
+    return comparison === undefined
+      ? { kind: 'word', word }
+      : { kind: 'comparison', field: word, ...comparison }
+  })
+
+  private readonly arg: ParserMethod<[], Word> = this.RULE('arg', () =>
+    this.OR([{ ALT: () => this.SUBRULE(this.negative) }, { ALT: () => this.SUBRULE(this.value) }]),
+  )
+
+  private readonly negative: ParserMethod<[], Word> = this.RULE('negative', () => {
+    const { startOffset } = this.CONSUME(minus)
+    const { image } = this.CONSUME(text)
+    return this.ACTION(() => readWord(`-${image}`, startOffset))
+  })
+
+  private readonly value: ParserMethod<[], Word> = this.RULE('value', () => {
+    const token = this.OR([
+      { ALT: () => this.CONSUME(text) },
+      { ALT: () => this.CONSUME(quoted) },
+      { ALT: () => this.CONSUME(timestamp) },
+    ])
+    return this.ACTION(() => readWord(token.image, token.startOffset))
+  })
+
+  constructor() {
+    super(tokens, { errorMessageProvider: expectations, maxLookahead: 1 })
+    this.performSelfAnalysis()
+  }
+}
+
+const parser = new FilterParser()
+
+/**
+ * Reads a filter; null when it is empty, which AIP-160 allows.
+ *
+ * @throws FilterError
+ */
+export const parseFilter = (source: string): Expression | null => {
+  const { tokens, errors } = lexer.tokenize(source)
+  const [unreadable] = errors
+  if (unreadable !== undefined) throw unreadableCharacter(source, unreadable.offset)
+  if (tokens.length === 0) return null
+  const numbered = numberCharacters(source, tokens)
+  checkBounds(numbered)
+  parser.input = numbered
+  const expression = parser.expression()
+  const [error] = parser.errors
+  if (error === undefined) return expression
+  const { tokenType, startOffset, image } = error.token
+  throw tokenType === EOF
+    ? new FilterError(countCharacters(source) + 1, 'the end', error.message)
+    : new FilterError(startOffset, image, error.message)
+}
+
+const unreadableCharacter = (source: string, offset: number): FilterError => {
+  const [character = ''] = source.slice(offset)
+  const expected = `"'`.includes(character)
+    ? `the ${character} that ends this text`
+    : 'this character inside quotes only'
+  return new FilterError(countCharacters(source.slice(0, offset)) + 1, character, expected)
+}
+
+const countCharacters = (text: string): number => Array.from(text).length
+
+/** The lexer counts UTF-16 units from 0, people count characters from 1. */
+const numberCharacters = (source: string, tokens: readonly IToken[]): IToken[] => {
+  let units = 0
+  let characters = 1
+  return tokens.map((token) => {
+    characters += countCharacters(source.slice(units, token.startOffset))
+    units = token.startOffset
+    return { ...token, startOffset: characters }
+  })
+}
+
+const words = new Set([text, quoted, timestamp])
+
+/** Before the parser, which calls itself, sees the tokens. */
+const checkBounds = (tokens: readonly IToken[]): void => {
+  let depth = 0
+  let terms = 0
+  for (const [index, { tokenType, startOffset, image }] of tokens.entries()) {
+    if (tokenType === open) {
+      const before = tokens[index - 1]
+      if (before?.tokenType === text && before.startOffset + countCharacters(before.image) === startOffset)
+        throw new FilterError(before.startOffset, `${before.image}(`, 'no function, since there are none')
+      depth += 1
+      if (depth > deepest) throw new FilterError(startOffset, image, `at most ${deepest} nested parentheses`)
+    }
+    if (tokenType === close) depth -= 1
+    if (words.has(tokenType)) terms += 1
+    if (tokenType === operator) terms -= 1
+    if (terms > mostTerms) throw new FilterError(startOffset, image, `at most ${mostTerms} comparisons`)
+  }
+}
+
+const wildcard = '*'
+
+const readWord = (image: string, at: number): Word => {
+  const isQuoted = /^["']/.test(image)
+  const pieces = (isQuoted ? image.slice(1, -1).match(/\\[^]|[^]/g) : image.match(/[^]/g)) ?? []
+  const hasOpenStart = pieces[0] === wildcard
+  const hasOpenEnd = pieces.at(-1) === wildcard
+  const between = pieces.slice(hasOpenStart ? 1 : 0, hasOpenEnd ? -1 : undefined)
+  const read = (piece: string): string => {
+    if (piece === wildcard)
+      throw new FilterError(at, image, String.raw`* at the start or the end only, or \* in quotes`)
+    if (piece.length === 1 || !isQuoted) return piece
+    if (/^\\["'\\*]/.test(piece)) return piece.slice(1)
+    throw new FilterError(at, image, String.raw`no escape but \" \' \\ and \*`)
+  }
+  return { text: between.map(read).join(''), isQuoted, hasOpenStart, hasOpenEnd, image, at }
+}

@@ -1,0 +1,245 @@
+import { isInstant } from './dates.ts'
+import { parseSearch } from './search.ts'
+import { priorityRanks, statusRanks } from './task-ranks.ts'
+import { foldSearch } from './text.ts'
+import { type Expression, FilterError, type Operator, parseFilter, type Word } from './filter-expression.ts'
+
+/** How the values of a field compare. */
+type FieldType =
+  | { readonly type: 'text' | 'id' | 'user' | 'instant' | 'number' }
+  | { readonly type: 'choice' | 'rank'; readonly values: readonly string[] }
+
+/** The fields of a task that have one value at most and that a filter can name, as the contract names them. */
+const fields = {
+  id: { type: 'id' },
+  title: { type: 'text' },
+  description: { type: 'text' },
+  status: { type: 'choice', values: statusRanks },
+  priority: { type: 'rank', values: priorityRanks },
+  start_at: { type: 'instant' },
+  due_at: { type: 'instant' },
+  completed_at: { type: 'instant' },
+  owner_id: { type: 'user' },
+  assignee_id: { type: 'user' },
+  attachment_count: { type: 'number' },
+  version: { type: 'number' },
+  created_at: { type: 'instant' },
+  updated_at: { type: 'instant' },
+} as const satisfies Readonly<Record<string, FieldType>>
+
+export type TaskField = keyof typeof fields
+
+export type Comparison = Exclude<Operator, ':'>
+
+/** A text that is to match, with anything in front of it or behind it or not. */
+export interface Pattern {
+  readonly text: string
+  readonly hasOpenStart: boolean
+  readonly hasOpenEnd: boolean
+}
+
+/** What a filter asks of a task: names and values are known and right, and `now` and `me` are resolved. */
+export type TaskCondition =
+  | { readonly kind: 'and' | 'or'; readonly operands: readonly TaskCondition[] }
+  | { readonly kind: 'not'; readonly operand: TaskCondition }
+  /** The words (in PostgreSQL's query syntax) are in the title or the description, or the text is in the title. */
+  | { readonly kind: 'search'; readonly words: string; readonly text: string }
+  /** Carries a tag whose name is like this, whatever its case. */
+  | { readonly kind: 'tagged'; readonly pattern: Pattern }
+  | { readonly kind: 'present' | 'not_empty'; readonly field: TaskField }
+  /** Has this folded text in it. */
+  | { readonly kind: 'contains'; readonly field: TaskField; readonly text: string }
+  | { readonly kind: 'matches'; readonly field: TaskField; readonly pattern: Pattern }
+  | { readonly kind: 'one_of'; readonly field: TaskField; readonly values: readonly string[] }
+  | (CompareWith<'id' | 'instant', string> | CompareWith<'number', number>)
+
+interface CompareWith<Kind, Value> {
+  readonly kind: Kind
+  readonly field: TaskField
+  readonly operator: Comparison
+  readonly value: Value
+}
+
+/** What the words of a filter stand for that are not themselves a value. */
+export interface FilterContext {
+  /** What `now` is. */
+  readonly now: Date
+  /** Who `me` is. */
+  readonly userId: string
+}
+
+/**
+ * Reads a filter of tasks; null when it is empty.
+ *
+ * @throws FilterError
+ */
+export const readTaskCondition = (source: string, context: FilterContext): TaskCondition | null => {
+  const expression = parseFilter(source)
+  return expression === null ? null : readExpression(expression, context)
+}
+
+const readExpression = (expression: Expression, context: FilterContext): TaskCondition => {
+  switch (expression.kind) {
+    case 'and':
+    case 'or':
+      return {
+        kind: expression.kind,
+        operands: expression.operands.map((operand) => readExpression(operand, context)),
+      }
+    case 'not':
+      return not(readExpression(expression.operand, context))
+    case 'word':
+      return readSearch(expression.word)
+    case 'comparison':
+      return readComparison(expression, context)
+  }
+}
+
+const not = (operand: TaskCondition): TaskCondition => ({ kind: 'not', operand })
+
+type ComparisonExpression = Extract<Expression, { kind: 'comparison' }>
+
+const isField = (name: string): name is TaskField => Object.hasOwn(fields, name)
+
+const readComparison = (comparison: ComparisonExpression, context: FilterContext): TaskCondition => {
+  const { field: name, operator, value } = comparison
+  if (name.text === 'tags') return readTagged(comparison)
+  if (!isField(name.text)) throw unexpected(name, oneOf([...Object.keys(fields), 'tags']))
+  const field = name.text
+  const definition: FieldType = fields[field]
+  if (operator === ':' && isAnything(value))
+    return { kind: definition.type === 'text' ? 'not_empty' : 'present', field }
+  switch (definition.type) {
+    case 'text':
+      return readText(field, comparison)
+    case 'choice':
+    case 'rank':
+      return { kind: 'one_of', field, values: readChoices(definition, comparison) }
+    case 'id':
+    case 'user': {
+      const own = definition.type === 'user' ? { me: context.userId } : {}
+      return { kind: 'id', field, operator: readEquality(comparison), value: readId(value, own) }
+    }
+    case 'instant':
+      return {
+        kind: 'instant',
+        field,
+        operator: readOrder(comparison),
+        value: readInstant(value, context.now),
+      }
+    case 'number':
+      return { kind: 'number', field, operator: readOrder(comparison), value: readNumber(value) }
+  }
+}
+
+const readTagged = ({ operator, at, value }: ComparisonExpression): TaskCondition => {
+  if (operator !== ':') throw new FilterError(at, operator, ':, since a task has several tags')
+  return { kind: 'tagged', pattern: patternOf(value) }
+}
+
+const readText = (field: TaskField, comparison: ComparisonExpression): TaskCondition => {
+  const { operator, value } = comparison
+  if (operator === ':') return contains(field, plain(value, 'a text without *').text)
+  const matches: TaskCondition = { kind: 'matches', field, pattern: patternOf(value) }
+  return readEquality(comparison) === '=' ? matches : not(matches)
+}
+
+const contains = (field: TaskField, text: string): TaskCondition => ({
+  kind: 'contains',
+  field,
+  text: foldSearch(text),
+})
+
+/** The values that the comparison is true for. */
+const readChoices = (
+  { type, values }: Extract<FieldType, { values: unknown }>,
+  comparison: ComparisonExpression,
+): readonly string[] => {
+  const operator = type === 'rank' ? readOrder(comparison) : readEquality(comparison)
+  const rank = values.indexOf(plain(comparison.value, oneOf(values)).text)
+  if (rank === -1) throw unexpected(comparison.value, oneOf(values))
+  return values.filter((_, index) => holds[operator](index, rank))
+}
+
+const holds: Readonly<Record<Comparison, (left: number, right: number) => boolean>> = {
+  '=': (left, right) => left === right,
+  '!=': (left, right) => left !== right,
+  '<': (left, right) => left < right,
+  '<=': (left, right) => left <= right,
+  '>': (left, right) => left > right,
+  '>=': (left, right) => left >= right,
+}
+
+/** The operator of a comparison with a field that has one value, where `:` asks for that value. */
+const readOrder = ({ operator }: ComparisonExpression): Comparison => (operator === ':' ? '=' : operator)
+
+const readEquality = (comparison: ComparisonExpression): '=' | '!=' => {
+  const operator = readOrder(comparison)
+  if (operator === '=' || operator === '!=') return operator
+  throw new FilterError(comparison.at, operator, '=, != or :, since this field has no order')
+}
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+const readId = (word: Word, { me }: { readonly me?: string }): string => {
+  const expected = me === undefined ? 'a UUID' : 'a UUID or me'
+  const { text } = plain(word, expected)
+  if (text === 'me' && me !== undefined) return me
+  if (uuid.test(text)) return text
+  throw unexpected(word, expected)
+}
+
+const aTime = 'a time such as 2026-11-02T09:00:00Z, 2026-11-02, now or now+7d'
+const relative = /^now(?:([+-]\d{1,9}(?:\.\d{1,9})?)([smhdw]))?$/
+const units: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400, w: 604_800 }
+
+const readInstant = (word: Word, now: Date): string => {
+  const { text } = plain(word, aTime)
+  const [matched, amount = '0', unit = 's'] = relative.exec(text) ?? []
+  const instant =
+    matched === undefined
+      ? text.replace(/^\d{4}-\d\d-\d\d$/, '$&T00:00:00Z')
+      : instantText(now.getTime() + Number(amount) * (units[unit] ?? 0) * 1_000)
+  if (isInstant(instant)) return new Date(instant.toUpperCase()).toISOString()
+  throw unexpected(word, aTime)
+}
+
+/** Empty when no date is that far away. */
+const instantText = (milliseconds: number): string => {
+  const date = new Date(milliseconds)
+  return Number.isNaN(date.getTime()) ? '' : date.toISOString()
+}
+
+const decimal = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/
+
+const readNumber = (word: Word): number => {
+  const { text } = plain(word, 'a number')
+  const number = Number(text)
+  if (decimal.test(text) && Number.isFinite(number)) return number
+  throw unexpected(word, 'a number')
+}
+
+const readSearch = (word: Word): TaskCondition => {
+  const { text, isQuoted } = plain(word, 'a word without *')
+  if (!isQuoted && /^(and|or|not)$/i.test(text)) throw unexpected(word, `${text.toUpperCase()} in capitals`)
+  // A + that is not percent-encoded arrives as a space.
+  if (!isQuoted && /^\d+(\.\d+)?[smhdw]$/.test(text))
+    throw unexpected(word, 'now+7d as one word; in a URL its + is written %2B')
+  if (text === '') throw unexpected(word, 'a word to search for')
+  const { words } = parseSearch(isQuoted ? `"${text.replaceAll('"', ' ')}"` : text)
+  return words === '' ? contains('title', text) : { kind: 'search', words, text: foldSearch(text) }
+}
+
+const patternOf = ({ text, hasOpenStart, hasOpenEnd }: Word): Pattern => ({ text, hasOpenStart, hasOpenEnd })
+
+const isAnything = ({ text, hasOpenStart }: Word): boolean => text === '' && hasOpenStart
+
+const plain = (word: Word, expected: string): Word => {
+  if (word.hasOpenStart || word.hasOpenEnd) throw unexpected(word, expected)
+  return word
+}
+
+const unexpected = ({ at, image }: Word, expected: string): FilterError =>
+  new FilterError(at, image, expected)
+
+const oneOf = (names: readonly string[]): string => `one of ${names.join(', ')}`

@@ -1,0 +1,224 @@
+import t from 'tap'
+import { accountActions } from './fixture/accounts.ts'
+import { type Account, startService } from './fixture/service.ts'
+import { pointersOf, type Task, taskActions } from './fixture/tasks.ts'
+
+const service = await startService(t)
+const { attachFile, createTask } = taskActions(service)
+const admin = await service.register('admin')
+const { createApiToken } = accountActions(service, admin)
+const { owner, assignee } = await taskActions(service).peopleOf('read')
+const everything = 'owner,assignee,attachments'
+
+const getTask = async ({ token }: Pick<Account, 'token'>, task_id: string, expand?: string, headers = {}) =>
+  service.expect('getTask', 200, {
+    token,
+    params: { task_id },
+    headers,
+    ...(expand !== undefined && { query: { expand } }),
+  })
+
+const userAs = async ({ token }: Account, { id }: Account) =>
+  (await service.expect('getUser', 200, { token, params: { user_id: id } })).body
+
+const attachmentsOf = async ({ token }: Account, { id }: Task, limit = 20) => {
+  const request = { token, params: { task_id: id }, query: { limit } }
+  return (await service.expect('listTaskAttachments', 200, request)).body.items
+}
+
+/** What `expand` adds to a task, and the task without it. */
+const apart = ({ owner, assignee, attachments, ...plain }: Task) => ({
+  plain,
+  extras: { owner, assignee, attachments },
+})
+
+t.test('getTask', async (t) => {
+  const { id } = await createTask(owner, { assignee_id: assignee.id })
+  await attachFile(owner, id)
+  await attachFile(assignee, id)
+
+  t.test('200 has what was asked for, and no more', async (t) => {
+    const { body: plain } = await getTask(owner, id)
+    t.notOk('owner' in plain || 'assignee' in plain || 'attachments' in plain)
+    const whole = {
+      owner: await userAs(owner, owner),
+      assignee: await userAs(owner, assignee),
+      attachments: await attachmentsOf(owner, plain),
+    }
+    t.equal(whole.attachments.length, 2)
+    const { body } = await getTask(owner, id, everything)
+    t.strictSame(apart(body), { plain, extras: whole })
+    t.strictSame((await getTask(owner, id, 'attachments,assignee,owner')).body, body, 'in any order')
+    for (const [name, value] of Object.entries(whole)) {
+      t.strictSame((await getTask(owner, id, name)).body, { ...plain, [name]: value })
+    }
+  })
+
+  t.test('200 shows people as the caller may see them', async (t) => {
+    for (const caller of [owner, assignee, admin]) {
+      const { body } = await getTask(caller, id, 'owner,assignee')
+      t.strictSame(body.owner, await userAs(caller, owner))
+      t.strictSame(body.assignee, await userAs(caller, assignee))
+    }
+    const { body } = await getTask(owner, id, 'owner,assignee')
+    t.strictSame([body.owner?.email, body.assignee?.email], [owner.email, null])
+  })
+
+  t.test('200 without an assignee or attachments', async (t) => {
+    const { id } = await createTask(owner)
+    const { body } = await getTask(owner, id, everything)
+    t.equal(body.assignee_id, null)
+    t.notOk('assignee' in body)
+    t.strictSame(body.attachments, [])
+  })
+
+  t.test('200 has the newest 20 attachments', async (t) => {
+    const task = await createTask(owner)
+    for (let n = 0; n < 22; n += 1) await attachFile(owner, task.id)
+    const { body } = await getTask(owner, task.id, 'attachments')
+    t.equal(body.attachment_count, 22)
+    t.strictSame(body.attachments, await attachmentsOf(owner, task))
+  })
+
+  t.test('304 until the bytes differ', async (t) => {
+    const friend = await service.register('friend')
+    const uploader = await service.register('uploader')
+    const { id } = await createTask(friend, { assignee_id: uploader.id })
+    await attachFile(uploader, id)
+    const etagOf = async (caller: Account, expand?: string) =>
+      (await getTask(caller, id, expand)).headers.get('etag') ?? ''
+    const params = { task_id: id }
+    const isUnchanged = async (etag: string, expand: string) => {
+      const headers = { 'if-none-match': etag }
+      return (
+        (await service.call('getTask', { token: friend.token, params, headers, query: { expand } }))
+          .status === 304
+      )
+    }
+
+    const plain = await etagOf(friend)
+    const first = await etagOf(friend, everything)
+    t.ok(await isUnchanged(first, everything))
+    t.equal(await etagOf(friend, 'assignee,owner,attachments'), first)
+    const others = [
+      plain,
+      await etagOf(friend, 'owner'),
+      await etagOf(friend, 'assignee'),
+      await etagOf(admin, everything),
+    ]
+    t.equal(new Set([first, ...others]).size, 5, 'each representation has its own')
+    for (const etag of others) t.notOk(await isUnchanged(etag, everything))
+
+    const { token } = friend
+    const me = { user_id: friend.id }
+    await service.expect('updateUser', 200, { token, params: me, body: { display_name: 'A friend' } })
+    t.notOk(await isUnchanged(first, everything), 'the owner has another name')
+    t.equal(await etagOf(friend), plain, 'the task is the same')
+
+    const second = await etagOf(friend, 'attachments')
+    const { token: goes } = uploader
+    await service.expect('updateTask', 200, { token, params, body: { assignee_id: null } })
+    const third = await etagOf(friend, 'attachments')
+    t.not(third, second)
+    await service.expect('deleteUser', 204, { token: goes, params: { user_id: uploader.id } })
+    t.notOk(await isUnchanged(third, 'attachments'), 'the uploader is gone')
+    t.equal((await getTask(friend, id, 'attachments')).body.attachments?.[0]?.uploaded_by, null)
+  })
+
+  t.test('the ETag of more than the task is none for If-Match', async () => {
+    const { headers } = await getTask(owner, id, 'owner')
+    const request = { token: owner.token, params: { task_id: id }, body: { priority: 'low' } }
+    await service.expect('updateTask', 412, {
+      ...request,
+      headers: { 'if-match': headers.get('etag') ?? '' },
+    })
+    const { headers: plain } = await getTask(owner, id)
+    await service.expect('updateTask', 200, { ...request, headers: { 'if-match': plain.get('etag') ?? '' } })
+  })
+
+  t.test('400 for what is not there to be expanded', async (t) => {
+    const bad = [
+      '',
+      'x',
+      'owner,x',
+      'owner,',
+      ',owner',
+      'owner,owner',
+      'Owner',
+      'owner_id',
+      'tags',
+      'owner assignee',
+    ]
+    for (const expand of bad) {
+      const request = { token: owner.token, params: { task_id: id }, query: { expand } }
+      const { body } = await service.expect('getTask', 400, request)
+      t.match(pointersOf(body), [/^\/expand/], expand)
+    }
+  })
+
+  t.test('403 for an API token that may not read it alone', async (t) => {
+    const statusOf = async (scopes: readonly string[], expand: string) => {
+      const { token } = await createApiToken(owner, { scopes })
+      return (await service.call('getTask', { token, params: { task_id: id }, query: { expand } })).status
+    }
+    t.equal(await statusOf(['tasks:read'], 'owner'), 403)
+    t.equal(await statusOf(['tasks:read'], 'assignee'), 403)
+    t.equal(await statusOf(['tasks:read', 'users:read'], 'assignee'), 200)
+    t.equal(await statusOf(['tasks:read', 'users:read'], everything), 403)
+    t.equal(await statusOf(['tasks:read', 'attachments:read'], 'attachments'), 200)
+    const { token } = await createApiToken(owner)
+    const { body } = await service.expect('getTask', 403, {
+      token,
+      params: { task_id: id },
+      query: { expand: 'owner' },
+    })
+    t.equal(body.code, 'insufficient_scope')
+    t.match(body.detail, /users:read/)
+  })
+})
+
+t.test('lists', async (t) => {
+  const { owner, assignee, stranger } = await taskActions(service).peopleOf('list')
+  const first = await createTask(owner, { title: 'First', assignee_id: assignee.id })
+  const second = await createTask(owner, { title: 'Second' })
+  await attachFile(owner, first.id)
+  await createTask(stranger, { title: 'Foreign' })
+  const params = { user_id: owner.id }
+
+  for (const operation of ['listTasks', 'listUserTasks'] as const) {
+    t.test(operation, async (t) => {
+      const list = async ({ token }: Pick<Account, 'token'>, query: object) =>
+        (await service.expect(operation, 200, { token, params, query: { ...query } })).body
+
+      t.test('200 has what getTask has', async (t) => {
+        for (const caller of [owner, assignee]) {
+          for (const expand of ['owner', 'assignee', 'attachments', 'owner,attachments', everything]) {
+            const { items } = await list(caller, { expand })
+            const tasks = caller === owner ? [second, first] : [first]
+            const expected = await Promise.all(
+              tasks.map(async ({ id }) => (await getTask(caller, id, expand)).body),
+            )
+            t.strictSame(items, expected, expand)
+          }
+        }
+      })
+
+      t.test('200 page by page', async (t) => {
+        const whole = await list(owner, { expand: everything })
+        const page = await list(owner, { expand: everything, limit: 1, include_total: true })
+        t.equal(page.total, 2)
+        const next = await list(owner, { expand: everything, limit: 1, cursor: page.next_cursor })
+        t.strictSame([...page.items, ...next.items], whole.items)
+      })
+
+      t.test('400 and 403 as of getTask', async (t) => {
+        const request = { token: owner.token, params, query: { expand: 'owner,x' } }
+        const { body } = await service.expect(operation, 400, request)
+        t.match(pointersOf(body), [/^\/expand/])
+        const { token } = await createApiToken(owner)
+        await service.expect(operation, 403, { token, params, query: { expand: 'attachments' } })
+        t.equal((await list({ token }, {})).items.length, 2)
+      })
+    })
+  }
+})

@@ -1,0 +1,699 @@
+import { createHash, randomBytes } from 'node:crypto'
+import t, { type Test } from 'tap'
+import { deriveKeys } from '../../src/auth/keys.ts'
+import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
+import { sweep } from '../../src/sweeper.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { head, openRaw } from '../fixture/raw.ts'
+import { type Account, fileForm, startService } from '../fixture/service.ts'
+import { openTestStorage } from '../fixture/storage.ts'
+import { countStatuses, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
+import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
+
+const maxBytes = 1_000_000
+const quota = 2_000_000
+
+const { storage, keys } = await openTestStorage(t)
+let fault: Error | null = null
+let completeFault: Error | null = null
+const service = await startService(t, {
+  storage: {
+    ...storage,
+    async *append(...parameters) {
+      if (fault !== null) throw fault
+      yield* storage.append(...parameters)
+    },
+    async complete(file) {
+      if (completeFault !== null) throw completeFault
+      await storage.complete(file)
+    },
+  },
+  config: { attachmentMaxBytes: maxBytes, attachmentQuotaBytes: quota },
+})
+const { db, secrets } = service.deps
+const round = {
+  db,
+  storage,
+  secondFactorKeys: deriveKeys(secrets, 'second-factor'),
+  auditDays: 365,
+  log: service.app.log,
+}
+const { createTask } = taskActions(service)
+
+let count = 0
+const newOwner = async (): Promise<{ readonly owner: Account; readonly task: Task }> => {
+  count += 1
+  const owner = await service.register(`owner${count}`)
+  return { owner, task: await createTask(owner) }
+}
+
+const tus = { 'tus-resumable': '1.0.0' }
+
+const digest = (algorithm: string, bytes: Uint8Array): Buffer => createHash(algorithm).update(bytes).digest()
+const sha256 = (bytes: Uint8Array): string => digest('sha256', bytes).toString('hex')
+
+/** Begins an upload. */
+const begin = async (
+  { token }: Account,
+  { id: task_id }: Task,
+  length: number,
+  metadata?: Readonly<Record<string, string>>,
+): Promise<string> => {
+  const request = { token, params: { task_id }, headers: tusHeaders(length, metadata) }
+  return uploadIdIn((await service.expect('createUpload', 201, request)).headers)
+}
+
+/** Sends a piece. */
+const send = (
+  { token }: Account,
+  upload_id: string,
+  offset: number,
+  body: Uint8Array,
+  headers: Readonly<Record<string, string>> = {},
+) =>
+  service.call('appendUpload', {
+    token,
+    params: { upload_id },
+    body,
+    headers: { ...pieceHeaders(offset), ...headers },
+  })
+
+const offsetOf = async ({ token }: Account, upload_id: string): Promise<number> => {
+  const { headers } = await service.expect('getUploadOffset', 200, {
+    token,
+    params: { upload_id },
+    headers: tus,
+  })
+  return Number(headers.get('upload-offset'))
+}
+
+const attachmentsOf = async ({ token }: Account, { id: task_id }: Task) =>
+  (await service.expect('listTaskAttachments', 200, { token, params: { task_id } })).body.items
+
+/** The attachment that an answer names, and the bytes that it has. */
+const attachmentAt = async ({ token }: Account, headers: Headers) => {
+  const attach_id = headers.get('content-location')?.split('/').at(-1) ?? ''
+  const { body } = await service.expect('downloadAttachment', 200, { token, params: { attach_id } })
+  return { id: attach_id, content: Buffer.from((body ?? []) as unknown as Uint8Array) }
+}
+
+/** Begins to send a piece, and leaves it to the caller to end that. */
+const beginPiece = async (
+  t: Test,
+  { token }: Account,
+  upload_id: string,
+  offset: number,
+  length: number,
+  bytes: Uint8Array,
+) => {
+  const connection = await openRaw(t, service.url)
+  const lines = Object.entries({ ...pieceHeaders(offset), 'content-length': length })
+  connection.socket.write(
+    head(
+      `PATCH /uploads/${upload_id} HTTP/1.1`,
+      'Host: x',
+      `Authorization: Bearer ${token}`,
+      ...lines.map(([name, value]) => `${name}: ${value}`),
+    ),
+  )
+  connection.socket.write(bytes)
+  await eventually('it is being written', async () => {
+    const [row] = await db.run('select leased_until > now() as leased from uploads where id = $1', [
+      upload_id,
+    ])
+    return row?.leased === true
+  })
+  return connection
+}
+
+/** Whatever was tried left no file, no row and no attachment. */
+const leavesNothing = async (t: Test, owner: Account, task: Task): Promise<void> => {
+  await eventually('no file is left', async () => (await filesOf(owner)) === 0)
+  t.same(await attachmentsOf(owner, task), [])
+  t.same(await db.run('select from uploads where user_id = $1', [owner.id]), [])
+}
+
+/** How many files there are that nobody else's rows name. */
+const filesOf = async (owner: Account): Promise<number> => {
+  const others = await db.run(
+    `select storage_key from uploads where user_id <> $1 union select storage_key from attachments where uploaded_by <> $1`,
+    [owner.id],
+  )
+  const known = new Set(others.map((row) => String(row.storage_key)))
+  return (await keys()).filter((key) => ![...known].some((one) => key.includes(one))).length
+}
+
+t.test('getUploadOptions', async (t) => {
+  const params = { task_id: unknownId }
+
+  t.test('204: what is spoken here, for everybody', async (t) => {
+    const { headers } = await service.expect('getUploadOptions', 204, { params })
+    t.equal(headers.get('tus-version'), '1.0.0')
+    t.equal(headers.get('tus-max-size'), String(maxBytes))
+    t.match(headers.get('tus-extension'), 'creation')
+    t.match(headers.get('tus-checksum-algorithm'), 'sha1')
+  })
+
+  t.test('400', async () => {
+    await service.expect('getUploadOptions', 400, { params: { task_id: 'x' } })
+    await service.expect('getUploadOptions', 400, { params, query: { bogus: 1 } })
+  })
+})
+
+t.test('createUpload', async (t) => {
+  const { owner, task } = await newOwner()
+  const request = { token: owner.token, params: { task_id: task.id } }
+
+  t.test('201: nothing has arrived yet', async (t) => {
+    const { headers } = await service.expect('createUpload', 201, { ...request, headers: tusHeaders(5) })
+    t.match(headers.get('location'), /^\/uploads\/[0-9a-f-]{36}$/)
+    t.equal(headers.get('upload-offset'), '0')
+    t.equal(headers.get('content-location'), null)
+    const left = Date.parse(headers.get('upload-expires') ?? '') - Date.now()
+    t.ok(left > 23.9 * 3_600_000 && left <= 24 * 3_600_000)
+    t.same(await attachmentsOf(owner, task), [])
+  })
+
+  t.test('201: with the first piece, or all of it', async (t) => {
+    const content = randomBytes(5_000)
+    const headers = { ...pieceHeaders(0), ...tusHeaders(content.length, { filename: 'a.bin' }) }
+    const first = await service.expect('createUpload', 201, {
+      ...request,
+      headers,
+      body: content.subarray(0, 99),
+    })
+    t.equal(first.headers.get('upload-offset'), '99')
+    t.equal(first.headers.get('content-location'), null)
+    const last = await send(owner, uploadIdIn(first.headers), 99, content.subarray(99))
+    t.ok(content.equals((await attachmentAt(owner, last.headers)).content))
+
+    const whole = await service.expect('createUpload', 201, { ...request, headers, body: content })
+    t.equal(whole.headers.get('upload-offset'), '5000')
+    t.ok(content.equals((await attachmentAt(owner, whole.headers)).content))
+  })
+
+  t.test('201: an empty file is there at once', async (t) => {
+    const { headers } = await service.expect('createUpload', 201, { ...request, headers: tusHeaders(0) })
+    t.equal((await attachmentAt(owner, headers)).content.length, 0)
+    t.equal(await offsetOf(owner, uploadIdIn(headers)), 0)
+    t.equal(
+      (await send(owner, uploadIdIn(headers), 0, Buffer.alloc(0), { 'content-length': '0' })).status,
+      204,
+    )
+  })
+
+  t.test('400: what is not as the contract says', async (t) => {
+    const { 'upload-length': _, ...withoutLength } = tusHeaders(1)
+    const bad: readonly (readonly [pointer: string, headers: Record<string, string>])[] = [
+      ['/Upload-Length', withoutLength],
+      ['/Upload-Length', { ...withoutLength, 'upload-defer-length': '1' }],
+      ['/Upload-Length', { ...tusHeaders(1), 'upload-length': '-1' }],
+      ['/Upload-Length', { ...tusHeaders(1), 'upload-length': '1.5' }],
+      ['/Upload-Length', { ...tusHeaders(1), 'upload-length': '99999999999999999999' }],
+      ['/Upload-Metadata', tusHeaders(1, { filetype: 'text/plain' })],
+      ['/Upload-Metadata', tusHeaders(1, { filename: '' })],
+      ['/Upload-Metadata', tusHeaders(1, { filename: 'a\nb' })],
+      ['/Upload-Metadata', tusHeaders(1, { filename: 'a\0b' })],
+      ['/Upload-Metadata', tusHeaders(1, { filename: 'x'.repeat(256) })],
+      ['/Upload-Metadata', tusHeaders(1, { filename: 'a', sha256: 'abc' })],
+      ['/Upload-Metadata', { ...tusHeaders(1), 'upload-metadata': 'filename YQ==,filename YQ==' }],
+      ['/Upload-Metadata', { ...tusHeaders(1), 'upload-metadata': 'filename /w==' }],
+      ['/Upload-Metadata', { ...tusHeaders(1), 'upload-metadata': 'filename YQ==,,' }],
+      ['/Upload-Checksum', { ...tusHeaders(1), 'upload-checksum': 'md5 YQ==' }],
+      ['/Upload-Checksum', { ...tusHeaders(1), 'upload-checksum': 'sha1' }],
+    ]
+    for (const [pointer, headers] of bad) {
+      const { body } = await service.expect('createUpload', 400, { ...request, headers })
+      t.equal(body.errors?.[0]?.pointer, pointer, JSON.stringify(headers))
+    }
+  })
+
+  t.test('401', async () => {
+    await service.expect('createUpload', 401, { params: request.params, headers: tusHeaders(1) })
+  })
+
+  t.test('404: of a task that is not there or not seen', async () => {
+    const headers = tusHeaders(1)
+    await service.expect('createUpload', 404, { ...request, params: { task_id: unknownId }, headers })
+    const { owner: stranger } = await newOwner()
+    await service.expect('createUpload', 404, { ...request, token: stranger.token, headers })
+  })
+
+  t.test('412: another version of the protocol', async (t) => {
+    for (const version of ['0.2.2', undefined]) {
+      const { 'tus-resumable': _, ...others } = tusHeaders(1)
+      const headers = { ...others, ...(version !== undefined && { 'tus-resumable': version }) }
+      const answer = await service.expect('createUpload', 412, { ...request, headers })
+      t.equal(answer.body.code, 'tus_version_unsupported')
+      t.equal(answer.headers.get('tus-version'), '1.0.0')
+      t.equal(answer.headers.get('tus-resumable'), '1.0.0')
+    }
+  })
+
+  t.test('413: more than a file may have', async (t) => {
+    const headers = tusHeaders(maxBytes + 1)
+    const { body } = await service.expect('createUpload', 413, { ...request, headers })
+    t.equal(body.code, 'content_too_large')
+    await begin(owner, task, maxBytes)
+  })
+
+  t.test('413: more than the quota leaves, with what other uploads are still to bring', async (t) => {
+    const { owner, task } = await newOwner()
+    const first = await begin(owner, task, maxBytes)
+    await begin(owner, task, maxBytes)
+    const headers = tusHeaders(1)
+    const refused = { token: owner.token, params: { task_id: task.id }, headers }
+    const { body } = await service.expect('createUpload', 413, refused)
+    t.match(body, { code: 'quota_exceeded', quota, used: quota, size: 1 })
+    await service.expect('abortUpload', 204, {
+      token: owner.token,
+      params: { upload_id: first },
+      headers: tus,
+    })
+    await begin(owner, task, 1)
+  })
+
+  t.test('415: a first piece of another type', async () => {
+    const headers = { ...tusHeaders(1), 'content-type': 'application/octet-stream' }
+    await service.expect('createUpload', 415, { ...request, headers, body: Buffer.from('x') })
+  })
+
+  t.test('422, 460, 503 and 507: nothing is left', async (t) => {
+    const { owner, task } = await newOwner()
+    const content = randomBytes(1_000)
+    const create = (status: 422 | 460 | 503 | 507, headers: Record<string, string>) =>
+      service.expect('createUpload', status, {
+        token: owner.token,
+        params: { task_id: task.id },
+        headers: { ...pieceHeaders(0), ...headers },
+        body: content,
+      })
+    const other = await create(422, tusHeaders(1_000, { filename: 'a', sha256: sha256(Buffer.alloc(1)) }))
+    t.equal(other.body.code, 'digest_mismatch')
+    await leavesNothing(t, owner, task)
+    const checksum = `sha1 ${digest('sha1', Buffer.alloc(1)).toString('base64')}`
+    const damaged = await create(460, { ...tusHeaders(1_000), 'upload-checksum': checksum })
+    t.equal(damaged.body.code, 'checksum_mismatch')
+    await leavesNothing(t, owner, task)
+    for (const [status, error] of [
+      [503, new StorageUnavailable()],
+      [507, new StorageFull()],
+    ] as const) {
+      fault = error
+      await create(status, tusHeaders(1_000))
+      fault = null
+      await leavesNothing(t, owner, task)
+    }
+  })
+})
+
+t.test('getUploadOffset', async (t) => {
+  const { owner, task } = await newOwner()
+  const { owner: stranger } = await newOwner()
+
+  t.test('200: how far it is, and what was said of it', async (t) => {
+    const metadata = { album: '', filename: 'résumé.txt', filetype: 'text/plain' }
+    const upload_id = await begin(owner, task, 5, metadata)
+    await send(owner, upload_id, 0, Buffer.from('he'))
+    const request = { token: owner.token, params: { upload_id }, headers: tus }
+    const { headers } = await service.expect('getUploadOffset', 200, request)
+    t.equal(headers.get('upload-offset'), '2')
+    t.equal(headers.get('upload-length'), '5')
+    t.equal(headers.get('upload-metadata'), tusHeaders(5, metadata)['upload-metadata'])
+    t.equal(headers.get('cache-control'), 'no-store')
+  })
+
+  t.test('400, 401, 404, 412', async () => {
+    const upload_id = await begin(owner, task, 5)
+    const request = { token: owner.token, params: { upload_id }, headers: tus }
+    await service.expect('getUploadOffset', 400, { ...request, params: { upload_id: 'x' } })
+    await service.expect('getUploadOffset', 401, { ...request, token: undefined })
+    await service.expect('getUploadOffset', 404, { ...request, params: { upload_id: unknownId } })
+    await service.expect('getUploadOffset', 404, { ...request, token: stranger.token })
+    await service.expect('getUploadOffset', 412, { ...request, headers: {} })
+  })
+
+  t.test('410: one that has expired, until it is swept', async (t) => {
+    const { owner, task } = await newOwner()
+    const upload_id = await begin(owner, task, 5)
+    await send(owner, upload_id, 0, Buffer.from('he'))
+    await db.run(`update uploads set expires_at = now() - interval '1 second' where id = $1`, [upload_id])
+    const request = { token: owner.token, params: { upload_id }, headers: tus }
+    await service.expect('getUploadOffset', 410, request)
+    const { body } = await send(owner, upload_id, 2, Buffer.from('llo'))
+    t.match(body, { status: 410, code: 'upload_gone' })
+    await sweep(round)
+    await service.expect('getUploadOffset', 404, request)
+    await leavesNothing(t, owner, task)
+  })
+})
+
+t.test('appendUpload', async (t) => {
+  const { owner, task } = await newOwner()
+
+  t.test('204: the pieces become what an upload at once becomes', async (t) => {
+    const { owner, task } = await newOwner()
+    const content = Buffer.concat([Buffer.from('%PDF-1.7\n'), randomBytes(200_000)])
+    const metadata = {
+      filename: 'plan.pdf',
+      filetype: 'Application/PDF',
+      sha256: sha256(content).toUpperCase(),
+    }
+    const upload_id = await begin(owner, task, content.length, metadata)
+    const ends = [1, 70_000, content.length - 1, content.length]
+    let offset = 0
+    for (const end of ends) {
+      const { status, headers } = await send(owner, upload_id, offset, content.subarray(offset, end))
+      t.equal(status, 204)
+      t.equal(headers.get('upload-offset'), String(end))
+      t.equal(await offsetOf(owner, upload_id), end)
+      t.equal(headers.has('content-location'), end === content.length)
+      t.equal((await attachmentsOf(owner, task)).length, end === content.length ? 1 : 0)
+      offset = end
+    }
+    const file = fileForm(content, metadata.filename, metadata.filetype)
+    const params = { task_id: task.id }
+    const { body: plain } = await service.expect('addTaskAttachment', 201, {
+      token: owner.token,
+      params,
+      body: file,
+    })
+    const [, arrived] = await attachmentsOf(owner, task)
+    t.same({ ...arrived, id: '', created_at: '' }, { ...plain, id: '', created_at: '' })
+    const { body: seen } = await service.expect('getTask', 200, { token: owner.token, params })
+    t.equal(seen.attachment_count, 2)
+  })
+
+  t.test('204: again, when the answer to the last piece was lost', async (t) => {
+    const { owner, task } = await newOwner()
+    const upload_id = await begin(owner, task, 5)
+    const { headers } = await send(owner, upload_id, 0, Buffer.from('hello'))
+    const again = await send(owner, upload_id, 5, Buffer.alloc(0), { 'content-length': '0' })
+    t.equal(again.status, 204)
+    t.equal(again.headers.get('content-location'), headers.get('content-location'))
+    t.equal((await send(owner, upload_id, 5, Buffer.from('x'))).status, 413)
+    t.equal((await attachmentsOf(owner, task)).length, 1)
+  })
+
+  t.test('204: with its checksum', async (t) => {
+    const content = Buffer.from('hello')
+    const upload_id = await begin(owner, task, 5)
+    for (const [algorithm, start, end] of [
+      ['sha1', 0, 2],
+      ['sha256', 2, 5],
+    ] as const) {
+      const piece = content.subarray(start, end)
+      const checksum = `${algorithm} ${digest(algorithm, piece).toString('base64')}`
+      t.equal((await send(owner, upload_id, start, piece, { 'upload-checksum': checksum })).status, 204)
+    }
+    t.equal(await offsetOf(owner, upload_id), 5)
+  })
+
+  t.test('460: with another one nothing of it is kept', async (t) => {
+    const upload_id = await begin(owner, task, 5)
+    await send(owner, upload_id, 0, Buffer.from('h'))
+    const checksum = {
+      'upload-checksum': `sha256 ${digest('sha256', Buffer.from('ello')).toString('base64')}`,
+    }
+    const { status, body } = await send(owner, upload_id, 1, Buffer.from('elbo'), checksum)
+    t.equal(status, 460)
+    t.match(body, { code: 'checksum_mismatch' })
+    t.equal(await offsetOf(owner, upload_id), 1)
+    const { headers } = await send(owner, upload_id, 1, Buffer.from('ello'), checksum)
+    t.equal((await attachmentAt(owner, headers)).content.toString(), 'hello')
+  })
+
+  t.test('400, 401, 404, 412, 415', async (t) => {
+    const upload_id = await begin(owner, task, 5)
+    const { owner: stranger } = await newOwner()
+    const piece = Buffer.from('hello')
+    t.equal((await send(owner, 'x', 0, piece)).status, 400)
+    t.equal((await send(owner, upload_id, 0, piece, { 'upload-offset': 'x' })).status, 400)
+    t.equal((await send(owner, upload_id, 0, piece, { 'upload-checksum': 'crc32 YQ==' })).status, 400)
+    const anonymous = { params: { upload_id }, headers: pieceHeaders(0), body: piece }
+    const refused = await service.expect('appendUpload', 401, anonymous)
+    t.equal(refused.headers.get('tus-resumable'), '1.0.0', 'which every answer has')
+    t.equal((await send(owner, unknownId, 0, piece)).status, 404)
+    t.equal((await send(stranger, upload_id, 0, piece)).status, 404)
+    t.equal((await send(owner, upload_id, 0, piece, { 'tus-resumable': '2.0.0' })).status, 412)
+    const other = await send(owner, upload_id, 0, piece, { 'content-type': 'application/octet-stream' })
+    t.equal(other.status, 415)
+    t.equal(other.headers.get('accept-patch'), 'application/offset+octet-stream')
+    t.equal(await offsetOf(owner, upload_id), 0)
+  })
+
+  t.test('404: one who may not attach to the task any more', async (t) => {
+    const { owner: assignee } = await newOwner()
+    const shared = await createTask(owner, { assignee_id: assignee.id })
+    const upload_id = await begin(assignee, shared, 5)
+    await send(assignee, upload_id, 0, Buffer.from('he'))
+    const change = { token: owner.token, params: { task_id: shared.id }, body: { assignee_id: null } }
+    await service.expect('updateTask', 200, change)
+    t.equal((await send(assignee, upload_id, 2, Buffer.from('llo'))).status, 404)
+    t.same(await attachmentsOf(owner, shared), [])
+  })
+
+  t.test('409: not where the upload is', async (t) => {
+    const upload_id = await begin(owner, task, 5)
+    await send(owner, upload_id, 0, Buffer.from('he'))
+    for (const offset of [0, 1, 3, 5]) {
+      const { status, body } = await send(owner, upload_id, offset, Buffer.from('llo'))
+      t.equal(status, 409)
+      t.match(body, { code: 'upload_conflict' })
+    }
+    t.equal(await offsetOf(owner, upload_id), 2)
+  })
+
+  t.test('410: what had arrived is lost', async (t) => {
+    const { owner, task } = await newOwner()
+    const upload_id = await begin(owner, task, 5)
+    await send(owner, upload_id, 0, Buffer.from('he'))
+    const [row] = await db.run('select storage_key from uploads where id = $1', [upload_id])
+    await storage.removeUnfinished(String(row?.storage_key))
+    t.equal((await send(owner, upload_id, 2, Buffer.from('llo'))).status, 410)
+    t.equal((await send(owner, upload_id, 2, Buffer.from('llo'))).status, 404)
+    await leavesNothing(t, owner, task)
+  })
+
+  t.test('413: more than was said', async (t) => {
+    const upload_id = await begin(owner, task, 5)
+    const { body } = await send(owner, upload_id, 0, Buffer.from('hello!'))
+    t.match(body, { status: 413, code: 'content_too_large' })
+    const { headers } = await send(owner, upload_id, await offsetOf(owner, upload_id), Buffer.from('hello'))
+    t.equal((await attachmentAt(owner, headers)).content.toString(), 'hello')
+  })
+
+  t.test('413: the quota was used up meanwhile; with room it is finished', async (t) => {
+    const { owner, task } = await newOwner()
+    const upload_id = await begin(owner, task, 5)
+    const params = { task_id: task.id }
+    const attach = (size: number) =>
+      service.expect('addTaskAttachment', 201, {
+        token: owner.token,
+        params,
+        body: fileForm(Buffer.alloc(size)),
+      })
+    const { body: other } = await attach(maxBytes)
+    await attach(maxBytes)
+    const { body } = await send(owner, upload_id, 0, Buffer.from('hello'))
+    t.match(body, { status: 413, code: 'quota_exceeded' })
+    t.equal(await offsetOf(owner, upload_id), 4, 'it lacks a byte, so that its client comes back')
+    await service.expect('deleteAttachment', 204, { token: owner.token, params: { attach_id: other.id } })
+    const { headers } = await send(owner, upload_id, 4, Buffer.from('o'))
+    t.equal((await attachmentAt(owner, headers)).content.toString(), 'hello')
+  })
+
+  t.test('422: another digest than was said, and nothing is left', async (t) => {
+    const { owner, task } = await newOwner()
+    const upload_id = await begin(owner, task, 5, { filename: 'a', sha256: sha256(Buffer.from('world')) })
+    const { body } = await send(owner, upload_id, 0, Buffer.from('hello'))
+    t.match(body, { status: 422, code: 'digest_mismatch', errors: [{ pointer: '/Upload-Metadata' }] })
+    const request = { token: owner.token, params: { upload_id }, headers: tus }
+    await service.expect('getUploadOffset', 404, request)
+    await leavesNothing(t, owner, task)
+  })
+
+  t.test('423: while another request writes', async (t) => {
+    const upload_id = await begin(owner, task, 10)
+    const first = await beginPiece(t, owner, upload_id, 0, 10, Buffer.from('first'))
+    const { status, headers, body } = await send(owner, upload_id, 0, Buffer.from('the second'))
+    t.equal(status, 423)
+    t.match(body, { code: 'upload_locked' })
+    t.equal(headers.get('retry-after'), '5')
+    first.socket.write('again')
+    const answer = await first.answer()
+    t.equal(answer.status, 204)
+    t.equal((await attachmentAt(owner, answer.headers)).content.toString(), 'firstagain')
+  })
+
+  t.test('503 and 507: what was stored stays', async (t) => {
+    const upload_id = await begin(owner, task, 5)
+    await send(owner, upload_id, 0, Buffer.from('he'))
+    for (const [status, error] of [
+      [503, new StorageUnavailable()],
+      [507, new StorageFull()],
+    ] as const) {
+      fault = error
+      t.equal((await send(owner, upload_id, 2, Buffer.from('llo'))).status, status)
+      fault = null
+      t.equal(await offsetOf(owner, upload_id), 2)
+    }
+    const { headers } = await send(owner, upload_id, 2, Buffer.from('llo'))
+    t.equal((await attachmentAt(owner, headers)).content.toString(), 'hello')
+  })
+})
+
+t.test('abortUpload', async (t) => {
+  const { owner, task } = await newOwner()
+  const abort = (upload_id: string, token: string | undefined = owner.token) =>
+    service.call('abortUpload', { token, params: { upload_id }, headers: tus })
+
+  t.test('204: with what has arrived', async (t) => {
+    const upload_id = await begin(owner, task, 5)
+    await send(owner, upload_id, 0, Buffer.from('he'))
+    t.equal((await abort(upload_id)).status, 204)
+    t.equal((await abort(upload_id)).status, 404)
+    t.equal((await send(owner, upload_id, 2, Buffer.from('llo'))).status, 404)
+    await leavesNothing(t, owner, task)
+  })
+
+  t.test('204: a complete one is forgotten, and its attachment stays', async (t) => {
+    const { owner, task } = await newOwner()
+    const upload_id = await begin(owner, task, 5)
+    const { headers } = await send(owner, upload_id, 0, Buffer.from('hello'))
+    t.equal((await abort(upload_id, owner.token)).status, 204)
+    await sweep(round)
+    t.equal((await attachmentAt(owner, headers)).content.toString(), 'hello')
+  })
+
+  t.test('400, 401, 404, 412', async (t) => {
+    const upload_id = await begin(owner, task, 5)
+    const { owner: stranger } = await newOwner()
+    const request = { token: owner.token, params: { upload_id } }
+    await service.expect('abortUpload', 400, { ...request, params: { upload_id: 'x' }, headers: tus })
+    await service.expect('abortUpload', 401, { params: request.params, headers: tus })
+    t.equal((await abort(upload_id, stranger.token)).status, 404)
+    await service.expect('abortUpload', 412, request)
+    t.equal(await offsetOf(owner, upload_id), 0)
+  })
+})
+
+t.test('things that happen at once', async (t) => {
+  t.test('ten times the same piece: it is written once', async (t) => {
+    const { owner, task } = await newOwner()
+    const content = randomBytes(300_000)
+    const upload_id = await begin(owner, task, content.length)
+    const pieces = Array.from({ length: 10 }, () => send(owner, upload_id, 0, content))
+    const replies = await Promise.all(pieces)
+    const { 204: stored = 0, 409: conflict = 0, 423: locked = 0 } = countStatuses(replies)
+    t.equal(stored, 1)
+    t.equal(conflict + locked, 9)
+    const headers = replies.find(({ status }) => status === 204)?.headers ?? new Headers()
+    t.ok(content.equals((await attachmentAt(owner, headers)).content))
+    t.equal((await attachmentsOf(owner, task)).length, 1)
+  })
+
+  t.test('the last byte, after a crash before the end: it becomes one attachment', async (t) => {
+    const { owner, task } = await newOwner()
+    const upload_id = await begin(owner, task, 5)
+    completeFault = new StorageUnavailable()
+    t.equal((await send(owner, upload_id, 0, Buffer.from('hello'))).status, 503)
+    completeFault = null
+    t.equal(await offsetOf(owner, upload_id), 4)
+    const last = Array.from({ length: 5 }, () => send(owner, upload_id, 4, Buffer.from('o')))
+    const replies = await Promise.all(last)
+    const headers = replies.find(({ status }) => status === 204)?.headers ?? new Headers()
+    t.equal((await attachmentAt(owner, headers)).content.toString(), 'hello')
+    t.equal((await attachmentsOf(owner, task)).length, 1)
+    t.equal(await offsetOf(owner, upload_id), 5)
+  })
+
+  t.test('a client that goes away in the middle continues', async (t) => {
+    const { owner, task } = await newOwner()
+    const content = randomBytes(300_000)
+    const upload_id = await begin(owner, task, content.length)
+    for (const leave of ['destroy', 'resetAndDestroy'] as const) {
+      const offset = await offsetOf(owner, upload_id)
+      const piece = content.subarray(offset, offset + 100_000)
+      const { socket } = await beginPiece(t, owner, upload_id, offset, content.length - offset, piece)
+      socket[leave]()
+      await eventually('what has arrived is kept', async () => (await offsetOf(owner, upload_id)) > offset)
+      t.ok((await offsetOf(owner, upload_id)) <= offset + piece.length)
+    }
+    // The lease of the request that was cut ends after its bytes are recorded.
+    let headers = new Headers()
+    await eventually('it is finished', async () => {
+      const offset = await offsetOf(owner, upload_id)
+      const reply = await send(owner, upload_id, offset, content.subarray(offset))
+      headers = reply.headers
+      return reply.status === 204
+    })
+    t.ok(content.equals((await attachmentAt(owner, headers)).content))
+  })
+
+  t.test('a request that was silent for too long loses the upload to the next one', async (t) => {
+    const { owner, task } = await newOwner()
+    const content = randomBytes(1_000)
+    const upload_id = await begin(owner, task, 1_000)
+    const silent = await beginPiece(t, owner, upload_id, 0, 1_000, content.subarray(0, 10))
+    await db.run('update uploads set leased_until = now() where id = $1', [upload_id])
+    const { status, headers } = await send(owner, upload_id, 0, content)
+    t.equal(status, 204)
+    silent.socket.write(content.subarray(10))
+    t.equal((await silent.answer()).status, 423)
+    t.ok(content.equals((await attachmentAt(owner, headers)).content))
+    t.equal((await attachmentsOf(owner, task)).length, 1)
+  })
+
+  t.test('an upload that is given up, or whose task or user is deleted, while a piece arrives', async (t) => {
+    const ends: readonly (readonly [
+      string,
+      (owner: Account, task: Task, upload_id: string) => Promise<unknown>,
+    ])[] = [
+      [
+        'given up',
+        ({ token }, _task, upload_id) =>
+          service.expect('abortUpload', 204, { token, params: { upload_id }, headers: tus }),
+      ],
+      [
+        'task',
+        ({ token }, { id: task_id }) => service.expect('deleteTask', 204, { token, params: { task_id } }),
+      ],
+      ['user', ({ token, id: user_id }) => service.expect('deleteUser', 204, { token, params: { user_id } })],
+    ]
+    for (const [what, end] of ends) {
+      const { owner, task } = await newOwner()
+      const upload_id = await begin(owner, task, 10)
+      const piece = await beginPiece(t, owner, upload_id, 0, 10, Buffer.from('first'))
+      await end(owner, task, upload_id)
+      piece.socket.write('again')
+      t.equal((await piece.answer()).status, 404, what)
+      await eventually('nothing is left', async () => (await filesOf(owner)) === 0)
+      t.same(await db.run('select from uploads where id = $1', [upload_id]), [])
+    }
+  })
+})
+
+t.test('the sweeper leaves an upload alone that can be continued, however old it is', async (t) => {
+  const { owner, task } = await newOwner()
+  const content = Buffer.from('hello')
+  const upload_id = await begin(owner, task, 5)
+  await send(owner, upload_id, 0, content.subarray(0, 2))
+  const aged = async function* (files: ReturnType<typeof storage.list>) {
+    for await (const { key } of files) yield { key, modifiedAt: new Date(0) }
+  }
+  const old = { list: () => aged(storage.list()), listUnfinished: () => aged(storage.listUnfinished()) }
+  await sweep({ ...round, storage: { ...storage, ...old } })
+  const { headers } = await send(owner, upload_id, 2, content.subarray(2))
+  await sweep({ ...round, storage: { ...storage, ...old } })
+  t.equal((await attachmentAt(owner, headers)).content.toString(), 'hello')
+
+  await db.run(`update uploads set expires_at = now() - interval '1 second' where id = $1`, [upload_id])
+  await sweep(round)
+  t.same(
+    await db.run('select from uploads where id = $1', [upload_id]),
+    [],
+    'one that is complete is forgotten',
+  )
+  t.equal((await attachmentAt(owner, headers)).content.toString(), 'hello')
+})
