@@ -4,7 +4,7 @@ import type { Position } from '../domain/cursors.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import type { SortBy } from '../domain/sort.ts'
 import type { Database } from './client.ts'
-import { instantText } from './json.ts'
+import { keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import type { CallerPlaceholders } from './permissions.ts'
 import {
   type Compiled,
@@ -20,8 +20,8 @@ import {
  * Lists: a resource declares which of its fields filter and which sort, and this makes of them one statement for a page.
  *
  * Such a statement reads a page's rows and little more, however many there are and however deep it begins, where an
- * index has the order. For that it is put together from parts that an index can serve each, and that are merged: one for
- * each reason why the caller sees a row, and each of these in two where the first sort key can be missing.
+ * index has the order. For that it merges parts that an index can serve each: one for each reason why the caller sees a
+ * row, and one for each range of the keyset.
  */
 
 /** Which part of a list is asked for; every list takes the same. */
@@ -128,14 +128,6 @@ const conditionOf = (name: string, field: FilterFields[string], value: unknown):
       }
 }
 
-/** A field that a list can be sorted by. */
-export interface SortField {
-  /** An expression on the row `item`. */
-  readonly value: SQL
-  readonly type: 'instant' | 'int' | 'real' | 'text'
-  readonly isNullable: boolean
-}
-
 /** The order of most lists. */
 export const newestFirst: readonly SortBy<'created_at'>[] = [{ field: 'created_at', descending: true }]
 export const createdAt: SortField = { value: sql`item.created_at`, type: 'instant', isNullable: false }
@@ -159,6 +151,8 @@ export interface ListSource<Field extends string> {
   readonly joined?: (rows: SQL, caller: CallerPlaceholders) => SQL
   /** The JSON text of a row. */
   readonly json: (row: SQL, caller: CallerPlaceholders) => SQL
+  /** Whether the best plan depends on who asks, even without filters. */
+  readonly dependsOnCaller?: boolean
   /** Values for other parameters than those of the conditions. */
   readonly values?: Readonly<Record<string, unknown>>
 }
@@ -221,21 +215,6 @@ const conditionsIn = <Field extends string>({
   filters,
 }: ListSource<Field>): readonly Condition[] => [...conditions, ...filters]
 
-const positionValues = (position: Position | null): Readonly<Record<string, unknown>> =>
-  position === null
-    ? {}
-    : {
-        at_id: position.id,
-        ...Object.fromEntries(position.values.map((value, index) => [`at_${index}`, value])),
-      }
-
-/** The id and the sort keys of the first or last row of a page. */
-const parseEdge = (json: string | null): Omit<Position, 'direction'> | null => {
-  if (json === null) return null
-  const [id, ...values] = JSON.parse(json) as [string, ...(string | null)[]]
-  return { id, values }
-}
-
 const prepare = <Field extends string>(
   source: ListSource<Field>,
   role: Role,
@@ -252,24 +231,13 @@ const prepare = <Field extends string>(
   ])
   const known = statements.get(shape)
   if (known !== undefined) return known
-  const isPrepared = source.filters.length === 0 && prepared < mostPrepared
+  const isPrepared = source.filters.length === 0 && source.dependsOnCaller !== true && prepared < mostPrepared
   if (isPrepared) prepared += 1
   const compiled = { ...compile(pageStatement(source, role, request)), isPrepared }
   statements.set(shape, compiled)
   return compiled
 }
 
-/** A sort key as one page reads it: backwards, everything turns round. */
-interface Key extends SortField {
-  readonly ascends: boolean
-  /** Whether rows without a value come last, as they do when reading forwards. */
-  readonly nullsLast: boolean
-  /** Its value in the position. */
-  readonly at: SQL
-  readonly isAtNull: boolean
-}
-
-const id = sql`item.id`
 const limit = parameter('limit', 'int')
 const offset = parameter('offset', 'int')
 
@@ -278,130 +246,38 @@ const pageStatement = <Field extends string>(
   role: Role,
   { position, includeTotal }: PageRequest,
 ): SQL => {
-  const { from, seenBecause, sortFields, order, joined, json } = source
   // The role is part of the shape and so a constant here: the planner sees which indexes can serve the condition.
   const caller = {
     caller: parameter('caller', 'uuid'),
     is_admin: role === 'admin' ? sql`true` : sql`false`,
     in_session: sql`false`,
   }
-  const isForward = position?.direction !== 'before'
-  const keys = order.map(({ field, descending }, index): Key => {
-    const { type, value, isNullable } = sortFields[field]
-    const ascends = descending !== isForward
-    const isAtNull = position?.values[index] === null
-    return {
-      type,
-      value,
-      isNullable,
-      ascends,
-      nullsLast: isForward,
-      at: parameter(`at_${index}`, type),
-      isAtNull,
-    }
-  })
-  const idAscends = keys.at(-1)?.ascends ?? true
-  const seen = seenBecause(caller)
-  const matching = (reason: SQL): SQL =>
-    sql`from ${from} where ${conjunction([reason, ...conditionsIn(source).map((condition) => condition.sql)])}`
-
-  const columns = keys.map(({ value }, index) => sql`${value} as ${sort(index)}`)
-  const inOrder = sql.join(
-    [
-      ...keys.map((key, index) =>
-        // A part has none or nothing but rows without the first key.
-        index === 0 ? asIndexed(key.value, key.ascends) : ordered(key.value, key),
-      ),
-      asIndexed(id, idAscends),
-    ],
-    sql`, `,
-  )
-  const parts = seen.flatMap((reason) =>
-    ranges(keys, idAscends, position !== null).map(
+  const keyset = keysetOf(source.order, source.sortFields, position)
+  const conditions = conditionsIn(source).map((condition) => condition.sql)
+  const matching = source
+    .seenBecause(caller)
+    .map((reason) => sql`from ${source.from} where ${sql.join([reason, ...conditions], sql` and `)}`)
+  const parts = matching.flatMap((rows) =>
+    keyset.ranges.map(
       (range) => sql`(
-        select item.*, ${sql.join(columns, sql`, `)} ${matching(reason)} and ${range}
-        order by ${inOrder} limit ${limit} + 1 + ${offset})`,
+        select item.*, ${keyset.columns} ${rows} and ${range}
+        order by ${keyset.indexOrder} limit ${limit} + 1 + ${offset})`,
     ),
   )
-  const mergedOrder = sql.join(
-    [...keys.map((key, index) => ordered(sort(index), key)), asIndexed(sql`id`, idAscends)],
-    sql`, `,
-  )
-  const edge = sql`json_build_array(${sql.join([sql`id`, ...keys.map((key, index) => edgeText(key, sort(index)))], sql`, `)})::text`
+  const counts = matching.map((rows) => sql`(select count(*)::int ${rows})`)
+  const rows = sql`numbered`
   return sql`
-    with numbered as (
-      select picked.*, row_number() over (order by ${mergedOrder}) as position
-      from (select * from (${sql.join(parts, sql` union all `)}) part order by ${mergedOrder} limit ${limit} + 1 offset ${offset}) picked
+    with picked as (
+      select * from (${sql.join(parts, sql` union all `)}) parts
+      order by ${keyset.order} limit ${limit} + 1 offset ${offset}
+    ), numbered as (
+      select picked.*, row_number() over (order by ${keyset.order}) as position from picked
     )
     select
-      '[' || coalesce(string_agg(${json(sql`numbered`, caller)}, ',' order by position ${isForward ? sql`` : sql`desc`})
+      '[' || coalesce(string_agg(${source.json(rows, caller)}, ',' order by position ${keyset.isForward ? sql`` : sql`desc`})
         filter (where position <= ${limit}), '') || ']' as items,
-      max(${edge}) filter (where position = 1) as near,
-      case when count(*) > ${limit} then max(${edge}) filter (where position = ${limit}) end as far,
-      ${
-        includeTotal
-          ? sql`(${sql.join(
-              seen.map((reason) => sql`(select count(*)::int ${matching(reason)})`),
-              sql` + `,
-            )})`
-          : sql`null::int`
-      } as total
-    from numbered ${joined?.(sql`numbered`, caller) ?? sql``}`
-}
-
-const sort = (index: number): SQL => sql.raw(`sort_${index}`)
-
-const conjunction = (conditions: readonly SQL[]): SQL => sql.join([...conditions], sql` and `)
-
-/** The order of the indexes, one way or the other: the planner knows them by where NULLS would be. */
-const asIndexed = (value: SQL, ascends: boolean): SQL =>
-  sql`${value} ${sql.raw(ascends ? 'asc nulls first' : 'desc nulls last')}`
-
-const ordered = (value: SQL, { ascends, nullsLast, isNullable }: Key): SQL =>
-  isNullable
-    ? sql`${value} ${sql.raw(`${ascends ? 'asc' : 'desc'} nulls ${nullsLast ? 'last' : 'first'}`)}`
-    : asIndexed(value, ascends)
-
-/** A key's value as a cursor keeps it; `at` reads it back without loss. */
-const edgeText = ({ type }: Key, value: SQL): SQL =>
-  type === 'instant' ? instantText(value) : sql`${value}::text`
-
-/**
- * The ranges of rows behind the position that an index on the first key and the id can serve, none of which has a row of
- * another. Rows without a value are one, since no comparison finds them.
- */
-const ranges = (keys: readonly Key[], idAscends: boolean, hasPosition: boolean): readonly SQL[] => {
-  const [first, ...rest] = keys
-  if (first === undefined) throw new Error('A list has an order')
-  const absent = sql`${first.value} is null`
-  const present = sql`${first.value} is not null`
-  if (!hasPosition) return first.isNullable ? [present, absent] : [sql`true`]
-  if (first.isAtNull) {
-    const behind = sql`${absent} and (${isBehind(rest, idAscends)})`
-    return first.nullsLast ? [behind] : [behind, present]
-  }
-  const operator = sign(first.ascends)
-  const behind =
-    rest.length === 0
-      ? sql`(${first.value}, ${id}) ${operator} (${first.at}, ${atId})`
-      : sql`${first.value} ${operator}= ${first.at} and (${isBehind(keys, idAscends)})`
-  return first.isNullable && first.nullsLast ? [behind, absent] : [behind]
-}
-
-const atId = parameter('at_id', 'uuid')
-
-const sign = (ascends: boolean): SQL => sql.raw(ascends ? '>' : '<')
-
-/** Whether `item` comes behind the position by these keys, and then by the id. */
-const isBehind = (keys: readonly Key[], idAscends: boolean): SQL => {
-  const [key, ...rest] = keys
-  if (key === undefined) return sql`${id} ${sign(idAscends)} ${atId}`
-  const { value, at, isAtNull, nullsLast, isNullable, ascends } = key
-  const then = isBehind(rest, idAscends)
-  if (isAtNull) {
-    const same = sql`${value} is null and (${then})`
-    return nullsLast ? same : sql`${value} is not null or ${same}`
-  }
-  const behind = sql`${value} ${sign(ascends)} ${at} or ${value} = ${at} and (${then})`
-  return isNullable && nullsLast ? sql`${behind} or ${value} is null` : behind
+      max(${keyset.edge}) filter (where position = 1) as near,
+      case when count(*) > ${limit} then max(${keyset.edge}) filter (where position = ${limit}) end as far,
+      ${includeTotal ? sql.join(counts, sql` + `) : sql`null::int`} as total
+    from numbered ${source.joined?.(rows, caller) ?? sql``}`
 }

@@ -126,7 +126,23 @@ export const allowsTagApart = (
   role: Role,
   caller: CallerPlaceholders,
   tag: SQL,
-): readonly SQL[] => allowedApart(permission, role, tagRelations(caller, tag))
+): readonly SQL[] =>
+  allowedApart(permission, role, {
+    ...tagRelations(caller, tag),
+    // From the tasks on that the caller sees, whose number does not grow with that of all tasks.
+    sees_carrier: sql`${tag}.id in (${carriedTags(role, caller)})`,
+  })
+
+/** The column `tag_id` of each tag on each task that the caller sees. */
+export const carriedTags = (role: Role, caller: CallerPlaceholders): SQL =>
+  sql.join(
+    allowsTaskApart('task.see', role, caller, sql`carrier`).map(
+      (reason) => sql`
+        select carried.tag_id from tasks carrier join task_tags carried on carried.task_id = carrier.id
+        where ${reason}`,
+    ),
+    sql` union all `,
+  )
 
 const tagRelations = (caller: CallerPlaceholders, tag: SQL): Relations => ({
   owner: sql`${tag}.owner_id = ${caller.caller}`,

@@ -17,10 +17,10 @@ import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from 
 import {
   allowsTag,
   allowsTagApart,
-  allowsTaskApart,
   callerOf,
   callerParameters,
   type CallerPlaceholders,
+  carriedTags,
 } from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
 import { hasPart } from './search.ts'
@@ -120,6 +120,8 @@ export const selectTags = (
     {
       name: 'tags',
       from: sql`tags item`,
+      // By how many tasks they see.
+      dependsOnCaller: true,
       seenBecause: (caller) => allowsTagApart('tag.see', principal.role, caller, sql`item`),
       filters: q === undefined ? [] : [hasPart(sql`fold_text(item.name)`, foldSearch(q))],
       sortFields: { created_at: createdAt },
@@ -133,11 +135,6 @@ export const selectTags = (
   )
 
 /** How many tasks with each of the tags the caller sees. */
-const countTasks = (rows: SQL, role: Role, caller: CallerPlaceholders): SQL => {
-  const links = allowsTaskApart('task.see', role, caller, sql`task`).map(
-    (reason) => sql`
-      select link.tag_id from tasks task join task_tags link on link.task_id = task.id
-      where link.tag_id in (select id from ${rows}) and ${reason}`,
-  )
-  return sql`select tag_id, count(*) as tasks from (${sql.join(links, sql` union all `)}) links group by tag_id`
-}
+const countTasks = (rows: SQL, role: Role, caller: CallerPlaceholders): SQL => sql`
+  select tag_id, count(*) as tasks from (${carriedTags(role, caller)}) carried
+  where tag_id in (select id from ${rows}) group by tag_id`

@@ -5,6 +5,7 @@ import type { SortBy } from '../domain/sort.ts'
 import type { TaskList, TaskSortField } from '../domain/task-filter.ts'
 import type { Database } from './client.ts'
 import { expandedTaskJson, taskJson } from './json.ts'
+import type { SortField } from './keyset.ts'
 import {
   type Condition,
   conditionsOf,
@@ -16,7 +17,6 @@ import {
   type Page,
   type PageRequest,
   selectPage,
-  type SortField,
 } from './list.ts'
 import { allowsTask, allowsTaskApart, type CallerPlaceholders } from './permissions.ts'
 import { hasPart } from './search.ts'
@@ -38,11 +38,11 @@ const filterFields = {
   owner_id: filterOneOf('uuid', sql`item.owner_id`),
   assignee_id: filterOneOf('uuid', sql`item.assignee_id`),
   any_tag: filterBy('uuid[]', carries),
-  // The first condition is there for the planner, which may then start from a tag that few tasks carry.
   all_tags: filterBy(
     'uuid[]',
-    (value) => sql`${carries(value)} and cardinality(${value}) =
-      (select count(*) from task_tags link where link.task_id = item.id and link.tag_id = any(${value}))`,
+    (value) => sql`item.id in (
+      select link.task_id from task_tags link where link.tag_id = any(${value})
+      group by link.task_id having count(*) = cardinality(${value}))`,
   ),
   tagged: filterFlag(sql`exists (select from task_tags link where link.task_id = item.id)`),
   attached: filterFlag(sql`item.attachment_count > 0`, sql`item.attachment_count = 0`),

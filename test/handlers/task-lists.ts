@@ -34,6 +34,19 @@ const fold = (text: string): string =>
     .replaceAll(/[\u0300-\u036f]/g, '')
     .toLowerCase()
 
+// First, since only the first lists of a process are prepared at all.
+t.test('filters leave no statements behind on the connection', async (t) => {
+  const count = async (): Promise<number> => {
+    const [row] = await service.deps.db.run('select count(*)::int as count from pg_prepared_statements', [])
+    return Number(row?.count)
+  }
+  const choices = ['untagged=true', 'overdue=true', 'q=x', 'status=todo', 'has_attachments=true']
+  const before = await count()
+  for (let n = 1; n < 32; n += 1)
+    await listTasks(admin, choices.filter((_, bit) => (n >> bit) % 2 === 1).join('&'))
+  t.ok((await count()) - before < 10)
+})
+
 t.test('every filter and order, held against a naive reading of all tasks', async (t) => {
   const random = randomFrom(7)
   const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)] as T
@@ -168,12 +181,6 @@ t.test('every filter and order, held against a naive reading of all tasks', asyn
     }
   }
 
-  const prepared = async (): Promise<number> => {
-    const [row] = await service.deps.db.run('select count(*)::int as count from pg_prepared_statements', [])
-    return Number(row?.count)
-  }
-  let preparedBefore = 0
-
   for (let n = 0; n < 160; n += 1) {
     const names = Object.keys(filters).filter(() => random() < (n % 4) * 0.06)
     const chosen = names.map((name) => [name, filters[name]?.() ?? (['', () => true] as const)] as const)
@@ -219,9 +226,7 @@ t.test('every filter and order, held against a naive reading of all tasks', asyn
       back.unshift(page.items.map(({ id }) => id))
     }
     t.strictSame(back, pages, `backwards: ${label}`)
-    if (n === 100) preparedBefore = await prepared()
   }
-  t.ok((await prepared()) - preparedBefore < 60, 'filters leave no statements behind on the connection')
 })
 
 t.test('q', async (t) => {

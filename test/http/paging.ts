@@ -12,6 +12,7 @@ type ListId = Extract<OperationId, 'listTasks' | 'listUserTasks' | 'listTags' | 
 interface Page {
   readonly items: readonly { readonly id: string }[]
   readonly next_cursor: string | null
+  readonly prev_cursor: string | null
   readonly total: number | null
 }
 
@@ -182,6 +183,23 @@ for (const list of lists) {
         url = page.links.get('next')
         const start = page.links.get('first')?.search.slice(1)
         t.strictSame(idsOf(await readPage(list, owner, start)), everything.slice(0, 20))
+      }
+      t.strictSame(ids, everything)
+    })
+
+    t.test('the walk back by the Link header', async (t) => {
+      const first = await readPage(list, owner, { limit: 20 })
+      t.notOk(first.links.has('prev'), 'nothing comes before the first page')
+      t.equal(first.prev_cursor, null)
+      let page = await readPage(list, owner, { offset: 45, limit: 20 })
+      const ids = idsOf(page)
+      for (let url = page.links.get('prev'); url !== undefined; url = page.links.get('prev')) {
+        t.equal(url.searchParams.get('cursor'), page.prev_cursor)
+        const behind = ids[0]
+        page = await readPage(list, owner, url.search.slice(1))
+        ids.unshift(...idsOf(page))
+        const next = await readPage(list, owner, page.links.get('next')?.search.slice(1))
+        t.equal(idsOf(next)[0], behind, 'and forth again')
       }
       t.strictSame(ids, everything)
     })

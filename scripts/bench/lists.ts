@@ -1,0 +1,278 @@
+import { type Database, migrate } from '../../src/db/client.ts'
+import { createClient, type ServerConnection } from '../../src/db/connection.ts'
+import { selectTasks } from '../../src/db/task-list.ts'
+import type { Position } from '../../src/domain/cursors.ts'
+import type { Principal } from '../../src/domain/permissions.ts'
+import { type TaskList, taskList, type TaskListQuery, taskSortFields } from '../../src/domain/task-filter.ts'
+import { withPostgres } from '../postgres.ts'
+import { idAt, seedTasks } from './seed-lists.ts'
+
+/**
+ * Measures lists of tasks on a PostgreSQL server of its own: each filter and each order, for an administrator, who sees
+ * everything, and for the member who has most tasks. `npm run bench:lists -- [tasks] [milliseconds per measurement]`.
+ */
+
+const [large = 1_000_000, budget = 250] = process.argv.slice(2).map(Number)
+const small = large / 100
+const firstPage = { limit: 50, offset: 0, position: null, includeTotal: false }
+const depth = 100_000
+
+interface Family {
+  readonly name: string
+  readonly query: TaskListQuery
+}
+
+const orders = taskSortFields.flatMap((field) => [field, `-${field}`])
+
+const filters: readonly (readonly [string, TaskListQuery])[] = [
+  ['status=todo', { status: ['todo'] }],
+  ['status=cancelled', { status: ['cancelled'] }],
+  ['priority=urgent', { priority: ['urgent'] }],
+  ['owner_id, of many tasks', { owner_id: [idAt(1)] }],
+  ['owner_id, of few tasks', { owner_id: [idAt(900)] }],
+  ['assignee_id', { assignee_id: [idAt(20)] }],
+  ['tag_id', { tag_id: [idAt(3)] }],
+  ['tag_id of two, all', { tag_id: [idAt(3), idAt(4)], tag_match: 'all' }],
+  ['untagged', { untagged: true }],
+  ['overdue', { overdue: true }],
+  [
+    'due_after, due_before: a week',
+    { due_after: '2026-03-02T00:00:00Z', due_before: '2026-03-09T00:00:00Z' },
+  ],
+  ['created_before: a year', { created_before: '2026-01-01T00:00:00Z' }],
+  ['updated_after: the last days', { updated_after: '2026-12-20T00:00:00Z' }],
+  ['completed_before: a year', { completed_before: '2026-01-01T00:00:00Z' }],
+  ['has_attachments', { has_attachments: true }],
+  ['filter=status = todo AND priority >= high', { filter: 'status = todo AND priority >= high' }],
+  ['q, a word of one task in ten', { q: 'invoice' }],
+  ['q, a rare word', { q: 'w19999' }],
+  ['q, a part of a title', { q: 'voice meet' }],
+]
+
+const families: readonly Family[] = [
+  ...orders.map((sort) => ({ name: `sort=${sort}`, query: { sort } })),
+  ...filters.flatMap(([name, query]) => [
+    { name: `${name}, sort=-created_at`, query: { ...query, sort: '-created_at' } },
+    { name: `${name}, sort=due_at`, query: { ...query, sort: 'due_at' } },
+  ]),
+  ...filters
+    .filter(([, { q }]) => q !== undefined)
+    .map(([name, query]) => ({ name: `${name}, by relevance`, query })),
+]
+
+const principalOf = (n: number, role: Principal['role']): Principal => ({
+  userId: idAt(n),
+  role,
+  credential: { kind: 'session', sessionId: idAt(n) },
+})
+
+const callers = { admin: principalOf(0, 'admin'), member: principalOf(1, 'member') }
+
+const listOf = ({ userId }: Principal, query: TaskListQuery): TaskList => {
+  const list = taskList(query, { now: new Date(), userId })
+  if (list === null) throw new Error('A family sorts by a field twice')
+  return list
+}
+
+interface Measurement {
+  readonly returned: number
+  readonly p50: number
+  readonly p99: number
+  /** How many rows of tasks were read for one that was answered with. */
+  readonly rowsRead: number
+}
+
+const quantile = (times: readonly number[], q: number): number => times[Math.ceil(times.length * q) - 1] ?? 0
+
+/** What a page takes, once it has run a few times; a slow one is run less often. */
+const measure = async (
+  db: Database,
+  principal: Principal,
+  query: TaskListQuery,
+  position: Position | null,
+): Promise<Measurement> => {
+  let statement: readonly [string, readonly unknown[]] = ['', []]
+  const recording: Database = {
+    ...db,
+    run: (text, values, isPrepared) => {
+      statement = [text, values]
+      return db.run(text, values, isPrepared)
+    },
+  }
+  const list = listOf(principal, query)
+  const read = () => selectTasks(recording, principal, list, { ...firstPage, position })
+  const page = await read()
+  const returned = countItems(page.items)
+  // PostgreSQL decides about the plan of a prepared statement at its sixth run.
+  const warm = performance.now() + budget
+  for (let n = 0; n < 6 && performance.now() < warm; n += 1) await read()
+
+  const times: number[] = []
+  const end = performance.now() + budget
+  while (times.length < 5 || (performance.now() < end && times.length < 200)) {
+    const start = performance.now()
+    await read()
+    times.push(performance.now() - start)
+  }
+  times.sort((a, b) => a - b)
+  return {
+    returned,
+    p50: quantile(times, 0.5),
+    p99: quantile(times, 0.99),
+    rowsRead: (await countRowsRead(db, statement)) / Math.max(returned, 1),
+  }
+}
+
+const countItems = (json: string): number => (JSON.parse(json) as unknown[]).length
+
+interface PlanNode {
+  readonly 'Relation Name'?: string
+  readonly Alias?: string
+  readonly 'Actual Rows'?: number
+  readonly 'Actual Loops'?: number
+  readonly 'Rows Removed by Filter'?: number
+  readonly 'Rows Removed by Index Recheck'?: number
+  readonly Plans?: readonly PlanNode[]
+}
+
+/** The rows of tasks that the scans of a statement's plan visited. */
+const countRowsRead = async (
+  db: Database,
+  [text, values]: readonly [string, readonly unknown[]],
+): Promise<number> => {
+  const [row] = await db.run(`explain (analyze, timing off, format json) ${text}`, values, false)
+  const [{ Plan: root }] = JSON.parse(JSON.stringify(row?.['QUERY PLAN'])) as [{ Plan: PlanNode }]
+  const visit = (node: PlanNode): number => {
+    const own = node['Relation Name'] === 'tasks' && node.Alias?.startsWith('item') ? rowsOf(node) : 0
+    return (node.Plans ?? []).reduce((sum, child) => sum + visit(child), own)
+  }
+  return visit(root)
+}
+
+const rowsOf = (node: PlanNode): number =>
+  (node['Actual Loops'] ?? 0) *
+  ((node['Actual Rows'] ?? 0) +
+    (node['Rows Removed by Filter'] ?? 0) +
+    (node['Rows Removed by Index Recheck'] ?? 0))
+
+/** A deep page begins behind this many tasks, or behind nine tenths of those that there are. */
+const deepPosition = async (
+  db: Database,
+  principal: Principal,
+  query: TaskListQuery,
+): Promise<Position | null> => {
+  const list = listOf(principal, query)
+  const read = (offset: number) =>
+    selectTasks(db, principal, list, { limit: 1, offset, position: null, includeTotal: offset === 0 })
+  const { total } = await read(0)
+  return (await read(Math.min(depth, Math.floor((total ?? 0) * 0.9)))).next
+}
+
+/** A database that lets a statement take its time: what is too slow is to be measured too. */
+const openWithoutDeadline = (connection: ServerConnection): Database => {
+  const client = createClient(connection, { max: 1, connection: { statement_timeout: 0, timezone: 'UTC' } })
+  return {
+    run: (text, values, prepare = true) =>
+      client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare }),
+    close: () => client.end(),
+  }
+}
+
+interface Result extends Family {
+  readonly caller: keyof typeof callers
+  /** How many tasks the caller sees at all. */
+  readonly seen: number
+  readonly first: Measurement
+  readonly deep: Measurement | null
+}
+
+/** Seeds a database on the server and measures it; without deep pages where there is nothing to compare them with. */
+const bench = async (url: string, name: string, count: number, isDeep: boolean): Promise<Result[]> => {
+  const own = new URL(url)
+  const admin = createClient({ kind: 'server', url }, { max: 1 })
+  await admin.unsafe(`create database ${name}`)
+  await admin.end()
+  own.pathname = `/${name}`
+  const connection: ServerConnection = { kind: 'server', url: own.href }
+  await migrate(connection)
+  const seeder = createClient(connection, { max: 1, connection: { statement_timeout: 0 } })
+  const start = performance.now()
+  await seedTasks(seeder, count)
+  await seeder.end()
+  console.log(`${count} tasks seeded in ${((performance.now() - start) / 1_000).toFixed(0)} s`)
+
+  const db = openWithoutDeadline(connection)
+  const results: Result[] = []
+  for (const [caller, principal] of Object.entries(callers) as [keyof typeof callers, Principal][]) {
+    const { total } = await selectTasks(db, principal, listOf(principal, {}), {
+      ...firstPage,
+      limit: 1,
+      includeTotal: true,
+    })
+    for (const family of families) {
+      const first = await measure(db, principal, family.query, null)
+      const position = isDeep ? await deepPosition(db, principal, family.query) : null
+      const deep = position && (await measure(db, principal, family.query, position))
+      results.push({ ...family, caller, seen: total ?? 0, first, deep })
+    }
+  }
+  await db.close()
+  return results
+}
+
+interface Column {
+  readonly title: string
+  readonly target: number
+  readonly value: (result: Result, smaller: Result | undefined) => number | null
+}
+
+/** A member may have as much read as twice what they see. */
+const rowsRead = ({ caller, seen }: Result, { returned, rowsRead: rows }: Measurement): number =>
+  caller === 'member' && rows * returned <= 2 * seen ? Math.min(rows, 10) : rows
+
+const columns: readonly Column[] = [
+  { title: 'p99/p50', target: 5, value: ({ first }) => first.p99 / first.p50 },
+  { title: 'rows/row', target: 10, value: (result) => rowsRead(result, result.first) },
+  { title: 'deep/first', target: 1.3, value: ({ first, deep }) => deep && deep.p50 / first.p50 },
+  { title: 'deep rows/row', target: 10, value: (result) => result.deep && rowsRead(result, result.deep) },
+  {
+    title: 'growth',
+    target: 1.5,
+    value: ({ first }, smaller) => (smaller ? first.p50 / smaller.first.p50 : null),
+  },
+]
+
+/** One line a family, with what misses its target marked, and how many families reach each target. */
+const print = (results: readonly Result[], smaller: readonly Result[]): void => {
+  const hits = columns.map(() => ({ met: 0, of: 0 }))
+  console.log(
+    ['caller', 'family', 'p50 ms', ...columns.map(({ title, target }) => `${title} <= ${target}`)].join(
+      ' | ',
+    ),
+  )
+  for (const result of results) {
+    const { caller, name, first } = result
+    const before = smaller.find((other) => other.caller === caller && other.name === name)
+    const cells = columns.map(({ target, value }, index) => {
+      const number = value(result, before)
+      const hit = hits[index]
+      if (number === null || hit === undefined) return '-'
+      const isMet = number <= target
+      hit.of += 1
+      if (isMet) hit.met += 1
+      return `${number.toFixed(1)}${isMet ? '' : ' missed'}`
+    })
+    console.log([caller, name, first.p50.toFixed(2), ...cells].join(' | '))
+  }
+  for (const [index, { title, target }] of columns.entries())
+    console.log(`${title} <= ${target}: met by ${hits[index]?.met} of ${hits[index]?.of}`)
+}
+
+await withPostgres(
+  async (url) => {
+    const smaller = await bench(url, 'small', small, false)
+    const results = await bench(url, 'large', large, true)
+    print(results, smaller)
+  },
+  { fast: true },
+)
