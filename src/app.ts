@@ -42,7 +42,7 @@ import { registerPasswordResetPage } from './http/password-reset-page.ts'
 import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
 import { logRequests, requestIdOf } from './http/request-log.ts'
 import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
-import { answerUnknownRoutes, collectMethods, readBodies, registerOperations } from './http/routes.ts'
+import { answerUnknownRoutes, collectPaths, readBodies, registerOperations } from './http/routes.ts'
 import { setSecurityHeaders } from './http/security-headers.ts'
 import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './http/slow-clients.ts'
 import { withoutBase } from './http/url.ts'
@@ -146,9 +146,9 @@ export const buildApp = async ({
 
   for (const observe of observers) observe(app)
   logRequests(app)
-  const methodsOf = collectMethods(app)
+  const paths = collectPaths(app)
   setSecurityHeaders(app, publicUrl)
-  openToOrigins(app, config.corsOrigins, methodsOf)
+  openToOrigins(app, config.corsOrigins, paths.methodsOf)
   requireHost(app)
   refuseExpectations(app)
   refuseWhileClosing(app, (config.shutdownSeconds - closingSeconds) * 1_000)
@@ -156,7 +156,7 @@ export const buildApp = async ({
   limitBodyTime(app, timeLimits.body)
   const limit = await createLimit(app, { limits: limitsOf(config), redisUrl: config.redisUrl })
   limitOtherRoutes(app, limit)
-  answerUnknownRoutes(app, methodsOf)
+  answerUnknownRoutes(app, paths)
   readBodies(app)
 
   await app.register(fastifyMultipart, { throwFileSizeLimit: false })

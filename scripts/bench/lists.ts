@@ -1,4 +1,4 @@
-import { type Database, migrate } from '../../src/db/client.ts'
+import type { Database } from '../../src/db/client.ts'
 import { createClient, type ServerConnection } from '../../src/db/connection.ts'
 import { selectTasks } from '../../src/db/task-list.ts'
 import type { Position } from '../../src/domain/cursors.ts'

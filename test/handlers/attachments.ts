@@ -745,6 +745,8 @@ t.test('the files that a user attached take no more than the quota together', as
     await isFull(t, uploader, own)
 
     await service.expect('deleteTask', 204, { token: uploader.token, params: { task_id: own.id } })
+    await isFull(t, uploader, shared)
+    await service.expect('deleteTrashedTask', 204, { token: uploader.token, params: { task_id: own.id } })
     const next = await newTask(uploader)
     await fill(uploader, next)
     await isFull(t, uploader, next)

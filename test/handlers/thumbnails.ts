@@ -339,7 +339,10 @@ t.test('thumbnails go with their attachment', async (t) => {
     ],
     [
       'whose task is deleted',
-      ({ task_id }: Attachment) => service.expect('deleteTask', 204, { token, params: { task_id } }),
+      async ({ task_id }: Attachment) => {
+        await service.expect('deleteTask', 204, { token, params: { task_id } })
+        await service.expect('deleteTrashedTask', 204, { token, params: { task_id } })
+      },
     ],
   ] as const) {
     const { body } = await service.expect('createTask', 201, { token, body: { title: 'To be deleted' } })
