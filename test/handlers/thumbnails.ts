@@ -338,7 +338,7 @@ t.test('thumbnails go with their attachment', async (t) => {
       ({ id }: Attachment) => service.expect('deleteAttachment', 204, { token, params: { attach_id: id } }),
     ],
     [
-      'whose task is deleted',
+      'whose task is deleted for good',
       async ({ task_id }: Attachment) => {
         await service.expect('deleteTask', 204, { token, params: { task_id } })
         await service.expect('deleteTrashedTask', 204, { token, params: { task_id } })
