@@ -26,6 +26,7 @@ import { thumbnailHandlers } from './handlers/thumbnails.ts'
 import { trashHandlers } from './handlers/trash.ts'
 import { uploadHandlers } from './handlers/uploads.ts'
 import { userHandlers } from './handlers/users.ts'
+import type { LogStream } from './log.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
 import {
@@ -83,6 +84,8 @@ export interface AppDeps {
   readonly openMailer: OpenMailer
   /** The usual ones, unless a test has less time. */
   readonly timeLimits?: TimeLimits
+  /** The standard output, unless it is another one. */
+  readonly logStream?: LogStream
   /** How many requests may run at a time; the usual number, unless a test has fewer. */
   readonly requestLimit?: number
   /** Add hooks in front of all others, to see each request whole. */
@@ -99,6 +102,7 @@ export const buildApp = async ({
   secrets,
   db: silentDb,
   backgroundDb = silentDb,
+  logStream,
   storage,
   passwords,
   thumbnailer,
@@ -113,7 +117,7 @@ export const buildApp = async ({
   const base = config.publicUrl === null ? '' : new URL(config.publicUrl).pathname.replace(/\/$/, '')
 
   const app = Fastify({
-    logger: { level: config.logLevel },
+    logger: { level: config.logLevel, ...(logStream && { stream: logStream }) },
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     bodyLimit: largestBody,
     requestTimeout: uploadTimeout,
