@@ -34,6 +34,7 @@ const deadline = 15 * 60_000
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const cache = join(root, '.cache/conformance')
 const config = fileURLToPath(new URL('schemathesis.toml', import.meta.url))
+const hooks = fileURLToPath(new URL('hooks.py', import.meta.url))
 const bin = join(cache, 'venv/bin')
 
 const install = async (t: Teardown): Promise<void> => {
@@ -73,7 +74,7 @@ const conform = async (t: Teardown, url: string, token: string, ...which: string
       ...which,
     ],
     cwd: cache,
-    env: process.env,
+    env: { ...process.env, SCHEMATHESIS_HOOKS: hooks },
   })
   console.log(printed.slice(printed.indexOf('API Operations:')))
 }

@@ -88,7 +88,7 @@ t.test('the answers to what is hardly a request', async (t) => {
     [400, 'NONSENSE\r\n\r\n'],
     [400, head('GET / HTTP/1.1')],
     [417, head('GET / HTTP/1.1', 'Host: x', 'Expect: miracles')],
-    [431, head('GET / HTTP/1.1', 'Host: x', `X-Large: ${'a'.repeat(20_000)}`)],
+    [431, head('GET / HTTP/1.1', 'Host: x', `X-Large: ${'a'.repeat(70_000)}`)],
   ]
   for (const [status, bytes] of requests) {
     const answer = await sendRaw(t, service.url, bytes)
