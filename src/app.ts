@@ -26,6 +26,7 @@ import { thumbnailHandlers } from './handlers/thumbnails.ts'
 import { trashHandlers } from './handlers/trash.ts'
 import { uploadHandlers } from './handlers/uploads.ts'
 import { userHandlers } from './handlers/users.ts'
+import type { LogStream } from './log.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
 import {
@@ -42,7 +43,7 @@ import { registerPasswordResetPage } from './http/password-reset-page.ts'
 import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
 import { logRequests, requestIdOf } from './http/request-log.ts'
 import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
-import { answerUnknownRoutes, collectMethods, readBodies, registerOperations } from './http/routes.ts'
+import { answerUnknownRoutes, collectPaths, readBodies, registerOperations } from './http/routes.ts'
 import { setSecurityHeaders } from './http/security-headers.ts'
 import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './http/slow-clients.ts'
 import { withoutBase } from './http/url.ts'
@@ -83,6 +84,8 @@ export interface AppDeps {
   readonly openMailer: OpenMailer
   /** The usual ones, unless a test has less time. */
   readonly timeLimits?: TimeLimits
+  /** The standard output, unless it is another one. */
+  readonly logStream?: LogStream
   /** How many requests may run at a time; the usual number, unless a test has fewer. */
   readonly requestLimit?: number
   /** Add hooks in front of all others, to see each request whole. */
@@ -99,6 +102,7 @@ export const buildApp = async ({
   secrets,
   db: silentDb,
   backgroundDb = silentDb,
+  logStream,
   storage,
   passwords,
   thumbnailer,
@@ -113,7 +117,7 @@ export const buildApp = async ({
   const base = config.publicUrl === null ? '' : new URL(config.publicUrl).pathname.replace(/\/$/, '')
 
   const app = Fastify({
-    logger: { level: config.logLevel },
+    logger: { level: config.logLevel, ...(logStream && { stream: logStream }) },
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     bodyLimit: largestBody,
     requestTimeout: uploadTimeout,
@@ -146,9 +150,9 @@ export const buildApp = async ({
 
   for (const observe of observers) observe(app)
   logRequests(app)
-  const methodsOf = collectMethods(app)
+  const paths = collectPaths(app)
   setSecurityHeaders(app, publicUrl)
-  openToOrigins(app, config.corsOrigins, methodsOf)
+  openToOrigins(app, config.corsOrigins, paths.methodsOf)
   requireHost(app)
   refuseExpectations(app)
   refuseWhileClosing(app, (config.shutdownSeconds - closingSeconds) * 1_000)
@@ -156,7 +160,7 @@ export const buildApp = async ({
   limitBodyTime(app, timeLimits.body)
   const limit = await createLimit(app, { limits: limitsOf(config), redisUrl: config.redisUrl })
   limitOtherRoutes(app, limit)
-  answerUnknownRoutes(app, methodsOf)
+  answerUnknownRoutes(app, paths)
   readBodies(app)
 
   await app.register(fastifyMultipart, { throwFileSizeLimit: false })

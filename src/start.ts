@@ -9,6 +9,7 @@ import type { ConnectionOptions } from './db/connection.ts'
 import { startEmbedded } from './db/embedded.ts'
 import { keepEmbeddedTidy } from './db/maintenance.ts'
 import { migrateWhenPossible, untilMigrated } from './db/when-migrated.ts'
+import { openLog } from './log.ts'
 import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
 import { smtpMailer } from './mail/smtp.ts'
 import { databaseAround, hasherAround, storageAround } from './observe/around.ts'
@@ -35,6 +36,8 @@ export interface ServiceProcess {
  */
 export const start = async (config: Config, process: ServiceProcess): Promise<void> => {
   const { say, atEnd, stopping } = process
+  const logStream = openLog()
+  atEnd(() => logStream.flush())
   await mkdir(config.dataDir, { recursive: true, mode: 0o700 })
   if (config.storageUrl !== null)
     say(`keeping attachments in the bucket ${config.storageUrl.bucket} of STORAGE_URL`)
@@ -57,6 +60,7 @@ export const start = async (config: Config, process: ServiceProcess): Promise<vo
     storage,
     passwords,
     thumbnailer: createThumbnailer(),
+    logStream,
     openMailer: mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
     observers,
   })

@@ -690,7 +690,7 @@ const selectAccess = `
 /** A problem as bytes would show it, without what names the request. */
 const anonymized = ({ status, headers, body }: Reply): string => {
   const { instance: _instance, request_id: _requestId, ...problem } = (body ?? {}) as Schemas['Problem']
-  const fields = [...headers].filter(([name]) => name !== 'date')
+  const fields = [...headers].filter(([name]) => name !== 'date' && name !== 'x-request-id')
   return JSON.stringify([status, fields, problem])
 }
 

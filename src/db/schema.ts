@@ -433,7 +433,7 @@ export const taskDepartures = pgTable(
   ],
 )
 
-/** One row: what is true of the history of changes as a whole. */
+/** One row, or none as long as it is that of the defaults: what is true of the history of changes as a whole. */
 export const changeHistory = pgTable(
   'change_history',
   {

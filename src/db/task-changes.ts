@@ -76,7 +76,7 @@ const selectFor = (role: Role) =>
         select * from numbered where position <= ${p.limit}
       )
       select
-        coalesce(${p.epoch} <> history.epoch or ${p.departures_from} <= history.pruned_through
+        coalesce(${p.epoch} <> coalesce(epoch, 1) or ${p.departures_from} <= coalesce(pruned_through, '0')
           or ${p.changed_in} > ${horizon}, false) as is_expired,
         (select '[' || coalesce(string_agg(${taskJson(task)}, ',' order by position), '') || ']'
           from page join tasks task using (id) where is_seen) as changed,
@@ -85,8 +85,8 @@ const selectFor = (role: Role) =>
         exists (select from numbered where position > ${p.limit}) as has_more,
         (select changed_in::text from page where position = ${p.limit}) as last_changed_in,
         (select id::text from page where position = ${p.limit}) as last_id,
-        history.epoch, ${horizon}::text as horizon, ${departuresFrom}::text as departures_from
-      from change_history history`
+        coalesce(epoch, 1) as epoch, ${horizon}::text as horizon, ${departuresFrom}::text as departures_from
+      from (values (true)) always (singleton) left join change_history using (singleton)`
   })
 
 const select = { member: selectFor('member'), admin: selectFor('admin') }
@@ -110,7 +110,7 @@ export const selectTaskChanges = async (
     limit,
   }
   const row = onlyRow(await select[principal.role](db, values))
-  if (row === null) throw new Error('There is a history of changes')
+  if (row === null) throw new Error('A statement of changes answers with one row')
   if (row.is_expired) return null
   const { changed, deleted, epoch, last_changed_in, last_id } = row
   // At the end everything before the horizon is known, and there is no id as low as that of nothing.
@@ -132,9 +132,10 @@ const pruneBatch = statement(
         select ctid from task_departures where created_at < now() - make_interval(days => ${p.days}) limit ${p.limit}))
       returning changed_in
     ), noted as (
-      update change_history set pruned_through = greatest(
-        pruned_through, (select changed_in from pruned order by changed_in desc limit 1))
-      where exists (select from pruned)
+      insert into change_history as history (pruned_through)
+      select changed_in from pruned order by changed_in desc limit 1
+      on conflict (singleton) do update
+        set pruned_through = greatest(history.pruned_through, excluded.pruned_through)
     )
     select count(*) as pruned from pruned`,
 )
@@ -153,7 +154,8 @@ const restampBatch = statement(
       select id from tasks
       where deleted_at is null and changed_in >= pg_snapshot_xmax(pg_current_snapshot()) limit ${p.limit}
     ), begun as (
-      update change_history set epoch = epoch + 1, pruned_through = '0' where exists (select from ahead)
+      insert into change_history as history (epoch) select 2 where exists (select from ahead)
+      on conflict (singleton) do update set epoch = history.epoch + 1, pruned_through = '0'
     ), forgotten as (
       delete from task_departures where exists (select from ahead)
     ), restamped as (

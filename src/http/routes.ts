@@ -124,8 +124,15 @@ export const readBodies = (app: FastifyInstance): void => {
 /** The methods that the path of a URL takes; null when there is no such path. */
 export type MethodsOf = (url: string) => readonly string[] | null
 
+/** What is known of all paths that get a route. */
+export interface KnownPaths {
+  readonly methodsOf: MethodsOf
+  /** Whether the path is a route's as it stands, without parameters. */
+  readonly isLiteral: (path: string) => boolean
+}
+
 /** Keeps the methods of all paths that get a route from now on. */
-export const collectMethods = (app: FastifyInstance): MethodsOf => {
+export const collectPaths = (app: FastifyInstance): KnownPaths => {
   const paths = findMyWay({ maxParamLength: app.initialConfig.routerOptions?.maxParamLength ?? 100 })
   const methodsByPath = new Map<string, Set<string>>()
   app.addHook('onRoute', ({ method, url }) => {
@@ -134,22 +141,28 @@ export const collectMethods = (app: FastifyInstance): MethodsOf => {
     for (const one of [method].flat()) methods.add(one)
     methodsByPath.set(url, methods)
   })
-  return (url) => {
-    const methods: unknown = paths.find('GET', pathOf(url))?.store
-    return methods instanceof Set ? [...methods].map(String).toSorted() : null
+  return {
+    methodsOf(url) {
+      const methods: unknown = paths.find('GET', pathOf(url))?.store
+      return methods instanceof Set ? [...methods].map(String).toSorted() : null
+    },
+    isLiteral: (path) => methodsByPath.has(path),
   }
 }
 
 /** Answers a path without the method with 405 and Allow, and anything else that has no route with 404. */
-export const answerUnknownRoutes = (app: FastifyInstance, methodsOf: MethodsOf): void => {
+export const answerUnknownRoutes = (app: FastifyInstance, { methodsOf, isLiteral }: KnownPaths): void => {
   const refuse = ({ method, url }: FastifyRequest): never => {
     const methods = methodsOf(url)
     if (methods === null || methods.includes(method)) throw problems.notFound()
     throw problems.methodNotAllowed(method, methods.join(', '))
   }
+  // PUT /tasks/changes is a method that this path does not take, though the router takes it for PUT /tasks/{task_id}.
+  const isMisrouted = ({ url, routeOptions }: FastifyRequest): boolean =>
+    routeOptions.url?.includes(':') === true && isLiteral(pathOf(url))
   // Before a body is read, since that can only find another fault.
   app.addHook('onRequest', async (request) => {
-    if (request.is404) refuse(request)
+    if (request.is404 || isMisrouted(request)) refuse(request)
   })
   app.setNotFoundHandler(refuse)
 }

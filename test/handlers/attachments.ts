@@ -722,7 +722,7 @@ t.test('the files that a user attached take no more than the quota together', as
     await isFull(t, owner, task)
   })
 
-  t.test('deleting an attachment, its task, or the owner of that makes room', async (t) => {
+  t.test('deleting an attachment, its task for good, or the owner of that makes room', async (t) => {
     const { owner, task } = await newOwner()
     const uploader = await register()
     const shared = await newTask(owner, { assignee_id: uploader.id })
@@ -744,8 +744,11 @@ t.test('the files that a user attached take no more than the quota together', as
     await attach(uploader, own, fileForm(randomBytes(maxBytes)))
     await isFull(t, uploader, own)
 
-    await service.expect('deleteTask', 204, { token: uploader.token, params: { task_id: own.id } })
+    const removal = { token: uploader.token, params: { task_id: own.id } }
+    await service.expect('deleteTask', 204, removal)
     const next = await newTask(uploader)
+    await isFull(t, uploader, next)
+    await service.expect('deleteTrashedTask', 204, removal)
     await fill(uploader, next)
     await isFull(t, uploader, next)
   })

@@ -618,7 +618,7 @@ const forgetFailures = async (): Promise<void> => {
 /** An answer without what is never the same twice. */
 const told = ({ status, headers, body }: Reply): object => ({
   status,
-  headers: [...headers].filter(([name]) => name !== 'date'),
+  headers: [...headers].filter(([name]) => name !== 'date' && name !== 'x-request-id'),
   body: { ...(typeof body === 'object' ? body : null), request_id: null },
 })
 

@@ -354,6 +354,8 @@ t.test('copies that are kept while others write are right in the end', async (t)
   const { owner, assignee, stranger } = people
   const everybody = [owner, assignee, stranger, admin]
   const tag = await createTag(owner, 'race')
+  // Nothing happens to these, so that in the end there is something that each of them sees.
+  for (const { id } of [assignee, stranger]) await createTask(owner, { assignee_id: id })
   let random = 42
   const below = (count: number): number => {
     random = (random * 1_103_515_245 + 12_345) % 2_147_483_648
@@ -407,7 +409,7 @@ t.test('copies that are kept while others write are right in the end', async (t)
 
   for (const copy of copies) {
     await copy.update()
-    t.ok(copy.tasks().length > 5)
+    t.ok(copy.tasks().length > 0)
     t.strictSame(copy.tasks(), await truthOf(copy.account), copy.account.user.username)
   }
 })

@@ -338,8 +338,11 @@ t.test('thumbnails go with their attachment', async (t) => {
       ({ id }: Attachment) => service.expect('deleteAttachment', 204, { token, params: { attach_id: id } }),
     ],
     [
-      'whose task is deleted',
-      ({ task_id }: Attachment) => service.expect('deleteTask', 204, { token, params: { task_id } }),
+      'whose task is deleted for good',
+      async ({ task_id }: Attachment) => {
+        await service.expect('deleteTask', 204, { token, params: { task_id } })
+        await service.expect('deleteTrashedTask', 204, { token, params: { task_id } })
+      },
     ],
   ] as const) {
     const { body } = await service.expect('createTask', 201, { token, body: { title: 'To be deleted' } })
