@@ -178,8 +178,6 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       } else {
         await putWhole(object, rest, digest)
       }
-      // Frees it now that nothing reads it any more. V8 would leave it there until it collects the whole heap.
-      memory.buffer.transfer(0)
       return { size, sha256: digest.toString('hex') }
     } catch (error) {
       destroy(source)
