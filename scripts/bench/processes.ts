@@ -5,6 +5,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import manifest from '../../package.json' with { type: 'json' }
 import { isInstalled } from '../commands.ts'
 import type { Teardown } from '../run-to-end.ts'
 
@@ -12,7 +13,7 @@ import type { Teardown } from '../run-to-end.ts'
 export interface Server {
   readonly url: string
   readonly pid: number
-  /** Milliseconds from its start until it listened. */
+  /** Milliseconds from its start until it was ready. */
   readonly startTime: number
   stop(): Promise<void>
 }
@@ -20,24 +21,33 @@ export interface Server {
 interface Start {
   /** Relative to this folder. */
   readonly program: string
+  /** Of Node. */
+  readonly options?: readonly string[]
   readonly environment: Readonly<Record<string, string>>
   readonly core: number | null
   /** Where its log goes, as in production: to a file. */
   readonly folder: string
 }
 
-const listening = /(http:\/\/127\.0\.0\.1:\d+)/
+/** The service, with the options of Node that `npm start` gives it. */
+export const service: Pick<Start, 'program' | 'options'> = {
+  program: '../../src/server.ts',
+  options: manifest.scripts.start.split(' ').filter((word) => word.startsWith('--')),
+}
+
+/** The service listens before it is ready, which the log tells in lines of JSON. */
+const ready = /^(?:taskwright: ready and )?listening\b.*(http:\/\/127\.0\.0\.1:\d+)/
 
 /** Starts a server of ours or a floor in a process of its own, on one processor. It ends with `t`. */
 export const startServer = async (
   t: Teardown,
-  { program, environment, core, folder }: Start,
+  { program, options = [], environment, core, folder }: Start,
 ): Promise<Server> => {
   const started = performance.now()
   const log = join(folder, `${started}.log`)
   const output = await open(log, 'a')
   const path = fileURLToPath(new URL(program, import.meta.url))
-  const child = spawn(...onProcessor(core, process.execPath, [path]), {
+  const child = spawn(...onProcessor(core, process.execPath, [...options, path]), {
     env: { PATH: process.env.PATH, NODE_ENV: 'production', HOST: '127.0.0.1', PORT: '0', ...environment },
     stdio: ['ignore', output.fd, output.fd],
   })
@@ -66,7 +76,7 @@ const onProcessor = (
     ? [command, [...parameters]]
     : ['taskset', ['--cpu-list', String(core), command, ...parameters]]
 
-/** The address that a server prints once it listens. */
+/** The address that a server prints once it is ready. */
 const printedUrl = async (log: string): Promise<string> => {
   for (;;) {
     const found = await firstMatch(log)
@@ -79,7 +89,7 @@ const firstMatch = async (log: string): Promise<string | null> => {
   const file = await open(log)
   try {
     for await (const line of createInterface({ input: file.createReadStream({ autoClose: false }) })) {
-      const url = line.includes('listening') ? listening.exec(line)?.[1] : undefined
+      const url = ready.exec(line)?.[1]
       if (url !== undefined) return url
     }
     return null

@@ -11,7 +11,7 @@ import { isInstalled } from '../commands.ts'
 import { withPostgres } from '../postgres.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
 import { type Load, type Measured, type Pressure, putUnderLoad } from './load.ts'
-import { cpuTime, residentMemory, type Server, shareProcessors, startServer } from './processes.ts'
+import { cpuTime, residentMemory, type Server, service, shareProcessors, startServer } from './processes.ts'
 import { type Scenario, scenarios } from './scenarios.ts'
 import { type Seed, seedDatabase } from './seed.ts'
 
@@ -92,8 +92,6 @@ const production = {
   ),
 }
 
-const service = '../../src/server.ts'
-
 interface ServerResults {
   readonly rows: readonly Row[]
   /** Bytes. */
@@ -106,8 +104,8 @@ const measureOnServer = async (t: Teardown, place: Place, url: string): Promise<
   const seed = await prepare({ kind: 'server', url })
   const environment = { DATABASE_URL: url, DATA_DIR: join(place.folder, 'server'), ...production }
   // The second start is the one that counts: the first makes a secret and fills the system's caches.
-  await (await startServer(t, { ...place, program: service, environment })).stop()
-  const ours = await startServer(t, { ...place, program: service, environment })
+  await (await startServer(t, { ...place, ...service, environment })).stop()
+  const ours = await startServer(t, { ...place, ...service, environment })
   const floors = await startServer(t, {
     ...place,
     program: 'floors.ts',
@@ -138,7 +136,7 @@ const measureEmbedded = async (t: Teardown, place: Place): Promise<readonly Embe
   })
   const seed = await prepare(database.connection).finally(() => database.close())
   const environment = { DATA_DIR: dataDir, ...production }
-  const server = await startServer(t, { ...place, program: service, environment })
+  const server = await startServer(t, { ...place, ...service, environment })
   const rows: EmbeddedRow[] = []
   for (const { name, ours, status, connections } of await scenariosFor(server, seed)) {
     await expectStatus(server, ours, status)

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { createClient } from '../../test/fixture/service.ts'
 import type { Teardown } from '../run-to-end.ts'
-import { type Server, startServer } from './processes.ts'
+import { type Server, service, startServer } from './processes.ts'
 import type { Target } from './transfer.ts'
 
 /** Where a server runs: on a processor, with its files in a folder. */
@@ -31,7 +31,7 @@ export const startService = async (
     ...environment,
   }
   const server = await startServer(t, {
-    program: '../../src/server.ts',
+    ...service,
     environment: production,
     core,
     folder,

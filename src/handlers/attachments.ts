@@ -52,8 +52,10 @@ export const attachmentHandlers = ({
       // What may be a repeat, and so need no room, is refused when that is known.
       const room = idempotency === null ? { size: body.leastSize, quota } : undefined
       expectDone(await checkMayAttach(db, principal, params.task_id, room))
+      // The less a file can have, the less memory the storage needs for it.
+      const maxBytes = Math.min(attachmentMaxBytes, body.mostSize)
       const { fileName, contentType, stored } = await body.receive(
-        (content) => putDetecting(storage, content, { maxBytes: attachmentMaxBytes }),
+        (content) => putDetecting(storage, content, { maxBytes }),
         (file) => discard(storage, file),
       )
       const { key: storageKey, size, sha256, detectedContentType } = stored

@@ -18,6 +18,8 @@ interface Digested {
 export interface FileForm {
   /** Bytes that the file has at least, by the length of the request; 0 when that is not told. */
   readonly leastSize: number
+  /** Bytes that the file has at most, by the length of the request; Infinity when that is not told. */
+  readonly mostSize: number
   /**
    * Streams the file into `store` and reads the form to its end. When the form turns out to hold anything else, or
    * something else than its digests say, what was stored is given to `discard`.
@@ -51,8 +53,10 @@ const drainTime = 5_000
  */
 export const readFileForm = (request: FastifyRequest, maxBytes: number): FileForm => {
   const digests = readContentDigest(request)
+  const { 'content-length': length } = request.headers
   return {
-    leastSize: Math.max(0, Number(request.headers['content-length'] ?? 0) - largestFormOverhead),
+    leastSize: Math.max(0, Number(length ?? 0) - largestFormOverhead),
+    mostSize: Number(length ?? Infinity),
     receive: (store, discard) => receiveFile(request, { maxBytes, digests, store, discard }),
   }
 }

@@ -2,12 +2,9 @@ import { createHash } from 'node:crypto'
 import { constants, lstat, mkdir, open, opendir, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { Writable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
-import { callbackify } from 'node:util'
 import { expectKey, isKey, newKey } from './keys.ts'
 import { openContent } from './send-file.ts'
-import { destroy, endQuietly, holdErrors } from './source.ts'
+import { consume, destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
@@ -161,21 +158,15 @@ async function writeFile(
   }
 }
 
-/**
- * A slow disk holds the source back. It is piped, which hands its chunks on as they are: to iterate over a stream copies
- * what has come meanwhile.
- */
 async function copy(source: AsyncIterable<Uint8Array>, handle: FileHandle, maxBytes: number) {
   const hash = createHash('sha256')
   let size = 0
-  const write = callbackify(async (chunk: Uint8Array) => {
+  await consume(source, async (chunk) => {
     size += chunk.byteLength
     if (size > maxBytes) throw new FileTooLarge(maxBytes)
     hash.update(chunk)
     await onDisk(() => handle.writeFile(chunk))
   })
-  const sink = new Writable({ write: (chunk: Uint8Array, _encoding, done) => write(chunk, done) })
-  await pipeline(source, sink)
   return { size, sha256: hash.digest('hex') }
 }
 

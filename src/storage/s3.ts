@@ -25,7 +25,7 @@ import { PassThrough, pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config.ts'
 import { expectKey, isKey, newKey } from './keys.ts'
-import { destroy, endQuietly, holdErrors } from './source.ts'
+import { consume, destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { ByteRange, Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
@@ -70,12 +70,6 @@ const quotaErrors: ReadonlySet<string> = new Set(['QuotaExceeded', 'XMinioAdminB
 interface ObjectName {
   readonly Bucket: string
   readonly Key: string
-}
-
-/** Bytes of a file, and whether they are the last ones. */
-interface Part {
-  readonly bytes: Buffer
-  readonly isLast: boolean
 }
 
 /**
@@ -133,15 +127,20 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     await ask(limits.completion, (options) => patientClient.send(complete, { ...options, requestTimeout }))
   }
 
-  const beginUpload = async (object: ObjectName) => {
-    const UploadId = await createUpload(object)
+  /** An upload that begins with its first part. */
+  const uploadOf = (object: ObjectName) => {
+    let id: string | undefined
     const parts: CompletedPart[] = []
     return {
+      hasBegun: () => id !== undefined,
       async add(bytes: Buffer): Promise<void> {
-        parts.push(await uploadPart(object, UploadId, parts.length + 1, bytes))
+        id ??= await createUpload(object)
+        parts.push(await uploadPart(object, id, parts.length + 1, bytes))
       },
-      complete: () => completeUpload(object, UploadId, parts),
-      abort: () => abortUpload(object, UploadId),
+      complete: () => completeUpload(object, id, parts),
+      async abort(): Promise<void> {
+        if (id !== undefined) await abortUpload(object, id)
+      },
     }
   }
 
@@ -150,24 +149,41 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     source: AsyncIterable<Uint8Array>,
     maxBytes: number,
   ): Promise<Pick<StoredFile, 'size' | 'sha256'>> => {
-    const meter = meterOf(source, maxBytes)
-    let upload: Awaited<ReturnType<typeof beginUpload>> | null = null
+    const upload = uploadOf(object)
+    const memory = Buffer.allocUnsafeSlow(Math.min(partSizeFor(maxBytes), maxBytes))
+    const hash = createHash('sha256')
+    let size = 0
+    let filled = 0
     try {
-      for await (const { bytes, isLast } of partsOf(meter.bytes, partSizeFor(maxBytes))) {
-        if (isLast && upload === null) {
-          await putWhole(object, bytes, meter.digest())
-        } else {
-          upload ??= await beginUpload(object)
-          await upload.add(bytes)
-          if (isLast) await upload.complete()
+      await consume(source, async (chunk) => {
+        size += chunk.byteLength
+        if (size > maxBytes) throw new FileTooLarge(maxBytes)
+        hash.update(chunk)
+        for (let taken = 0; taken < chunk.byteLength;) {
+          if (filled === memory.byteLength) {
+            await upload.add(memory)
+            filled = 0
+          }
+          const piece = chunk.subarray(taken, taken + memory.byteLength - filled)
+          memory.set(piece, filled)
+          filled += piece.byteLength
+          taken += piece.byteLength
         }
+      })
+      const digest = hash.digest()
+      const rest = memory.subarray(0, filled)
+      if (upload.hasBegun()) {
+        await upload.add(rest)
+        await upload.complete()
+      } else {
+        await putWhole(object, rest, digest)
       }
-      return { size: meter.size(), sha256: meter.digest().toString('hex') }
+      return { size, sha256: digest.toString('hex') }
     } catch (error) {
       destroy(source)
       // An object as well: the server may have made it although its answer was lost. What cannot be removed now, and
       // an upload whose begin nobody was told of, is left to the sweeper.
-      await Promise.allSettled([upload?.abort(), removeObject(object)])
+      await Promise.allSettled([upload.abort(), removeObject(object)])
       throw error
     }
   }
@@ -423,40 +439,6 @@ const openClient = (
 
 /** Small, since each upload holds one in memory, and large enough for a file of `maxBytes`. */
 const partSizeFor = (maxBytes: number): number => Math.max(smallestPart, Math.ceil(maxBytes / mostParts))
-
-/** The bytes of `source`, counted and hashed as they pass. */
-const meterOf = (source: AsyncIterable<Uint8Array>, maxBytes: number) => {
-  const hash = createHash('sha256')
-  let size = 0
-  async function* bytes(): AsyncGenerator<Uint8Array> {
-    for await (const chunk of source) {
-      size += chunk.byteLength
-      if (size > maxBytes) throw new FileTooLarge(maxBytes)
-      hash.update(chunk)
-      yield chunk
-    }
-  }
-  return { bytes: bytes(), size: () => size, digest: () => hash.copy().digest() }
-}
-
-/** Parts of one size, but for the last one. All are the same memory: one is gone when the next is asked for. */
-async function* partsOf(source: AsyncIterable<Uint8Array>, partSize: number): AsyncGenerator<Part> {
-  const memory = Buffer.allocUnsafeSlow(partSize)
-  let filled = 0
-  for await (const chunk of source) {
-    for (let taken = 0; taken < chunk.byteLength;) {
-      if (filled === partSize) {
-        yield { bytes: memory, isLast: false }
-        filled = 0
-      }
-      const piece = chunk.subarray(taken, taken + partSize - filled)
-      memory.set(piece, filled)
-      filled += piece.byteLength
-      taken += piece.byteLength
-    }
-  }
-  yield { bytes: memory.subarray(0, filled), isLast: true }
-}
 
 /** A body that fails when its reader has waited for the next bytes for `limit` milliseconds. */
 const endWhenSilent = (body: Readable, limit: number): Readable => {

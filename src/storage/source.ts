@@ -1,4 +1,6 @@
-import { Readable } from 'node:stream'
+import { Readable, Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { callbackify } from 'node:util'
 
 /**
  * A stream may fail before anyone reads it. Unheard, its error would end the process; merely emitted, without the stream
@@ -10,6 +12,26 @@ export function holdErrors(source: AsyncIterable<Uint8Array>): void {
 
 export function destroy(source: AsyncIterable<Uint8Array>): void {
   if (source instanceof Readable) source.destroy()
+}
+
+/**
+ * Gives every chunk of a source to `take`, one after the other, which holds the source back. What it does has ended when
+ * this ends, also when the source fails meanwhile.
+ *
+ * A stream is piped, which hands its chunks on as they are: to iterate over it copies what has come meanwhile.
+ */
+export const consume = async (
+  source: AsyncIterable<Uint8Array>,
+  take: (chunk: Uint8Array) => Promise<void>,
+): Promise<void> => {
+  let taken = Promise.resolve()
+  const write = callbackify((chunk: Uint8Array) => (taken = take(chunk)))
+  const sink = new Writable({ write: (chunk: Uint8Array, _encoding, done) => write(chunk, done) })
+  try {
+    await pipeline(source, sink)
+  } finally {
+    await Promise.allSettled([taken])
+  }
 }
 
 /** A source whose failure looks like its end, until `rethrow` is called: first what came of it is to be kept. */

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { setInterval as every } from 'node:timers/promises'
@@ -170,6 +171,20 @@ t.test('a download that nobody reads is not read from the disk either, and is cu
   const read = content !== undefined && 'bytesRead' in content ? Number(content.bytesRead) : Infinity
   t.ok(read > 0 && read < largestFile / 4, `${read} bytes were read`)
   await eventually('its connection is closed', async () => (await countConnections()) === 0)
+})
+
+t.test('a download whose client leaves in the middle closes its file', async (t) => {
+  const { finish, answer } = await beginUpload(t, Buffer.alloc(largestFile))
+  finish()
+  const { headers } = await answer()
+  opened.length = 0
+  const { socket } = await openRaw(t, service.url)
+  socket.write(head(`GET ${headers.get('location')} HTTP/1.1`, 'Host: x', `Authorization: Bearer ${token}`))
+  await once(socket, 'data')
+  socket.pause()
+  t.equal(opened[0]?.closed, false)
+  socket.destroy()
+  await eventually('the file is closed', async () => opened[0]?.closed === true)
 })
 
 t.test('connections on which nothing happens are closed', async (t) => {
