@@ -2239,7 +2239,8 @@ export interface components {
          *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
          *     finds "Release notes". In a script without spaces between words any part is found.
          *
-         *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description.
+         *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description. Only the
+         *     newest 1,000 tasks that are found are on its pages, though `total` counts all; with `sort` every one is.
          * @example release notes
          */
         TaskSearch: string;
@@ -3396,7 +3397,8 @@ export interface operations {
                  *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
                  *     finds "Release notes". In a script without spaces between words any part is found.
                  *
-                 *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description.
+                 *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description. Only the
+                 *     newest 1,000 tasks that are found are on its pages, though `total` counts all; with `sort` every one is.
                  * @example release notes
                  */
                 q?: components["parameters"]["TaskSearch"];
@@ -3546,7 +3548,8 @@ export interface operations {
                  *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
                  *     finds "Release notes". In a script without spaces between words any part is found.
                  *
-                 *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description.
+                 *     Without `sort`, what fits best comes first: a word in the title counts for more than one in the description. Only the
+                 *     newest 1,000 tasks that are found are on its pages, though `total` counts all; with `sort` every one is.
                  * @example release notes
                  */
                 q?: components["parameters"]["TaskSearch"];

@@ -1,5 +1,6 @@
-import { type Database, migrate } from '../../src/db/client.ts'
+import type { Database } from '../../src/db/client.ts'
 import { createClient, type ServerConnection } from '../../src/db/connection.ts'
+import { migrate } from '../../src/db/migrate.ts'
 import { selectTasks } from '../../src/db/task-list.ts'
 import type { Position } from '../../src/domain/cursors.ts'
 import type { Principal } from '../../src/domain/permissions.ts'
@@ -174,6 +175,7 @@ const openWithoutDeadline = (connection: ServerConnection): Database => {
   return {
     run: (text, values, prepare = true) =>
       client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare }),
+    pending: () => 0,
     close: () => client.end(),
   }
 }

@@ -138,6 +138,8 @@ export interface ListSource<Field extends string> {
   readonly name: string
   /** What comes behind FROM. */
   readonly from: SQL
+  /** What all of the statement shares, to be read once: its name and a query. */
+  readonly shared?: (caller: CallerPlaceholders) => readonly [name: SQL, query: SQL]
   /** Why the caller sees a row: for each row that they see exactly one of these holds. */
   readonly seenBecause: (caller: CallerPlaceholders) => readonly SQL[]
   /** What holds for every row of the list, whoever asks and for what. */
@@ -147,6 +149,8 @@ export interface ListSource<Field extends string> {
   readonly sortFields: Readonly<Record<Field, SortField>>
   /** By which fields the list is sorted; ties are broken by the id, in the direction of the last one. */
   readonly order: readonly SortBy<Field>[]
+  /** How many of the newest rows are sorted and can be on a page; the total is that of all. For orders that no index has. */
+  readonly mostSorted?: number
   /** What is joined to the rows of a page for `json`. */
   readonly joined?: (rows: SQL, caller: CallerPlaceholders) => SQL
   /** The JSON text of a row. */
@@ -226,6 +230,7 @@ const prepare = <Field extends string>(
     role,
     conditionsIn(source).map((condition) => condition.shape),
     source.order,
+    source.mostSorted,
     position && [position.direction, position.values.map((value) => value === null)],
     includeTotal,
   ])
@@ -257,7 +262,8 @@ const pageStatement = <Field extends string>(
   const matching = source
     .seenBecause(caller)
     .map((reason) => sql`from ${source.from} where ${sql.join([reason, ...conditions], sql` and `)}`)
-  const parts = matching.flatMap((rows) =>
+  const sorted = source.mostSorted === undefined ? matching : [sql`from newest item where true`]
+  const parts = sorted.flatMap((rows) =>
     keyset.ranges.map(
       (range) => sql`(
         select item.*, ${keyset.columns} ${rows} and ${range}
@@ -267,7 +273,7 @@ const pageStatement = <Field extends string>(
   const counts = matching.map((rows) => sql`(select count(*)::int ${rows})`)
   const rows = sql`numbered`
   return sql`
-    with picked as (
+    with ${shared(source.shared?.(caller))} ${newest(matching, source.mostSorted)} picked as (
       select * from (${sql.join(parts, sql` union all `)}) parts
       order by ${keyset.order} limit ${limit} + 1 offset ${offset}
     ), numbered as (
@@ -280,4 +286,19 @@ const pageStatement = <Field extends string>(
       case when count(*) > ${limit} then max(${keyset.edge}) filter (where position = ${limit}) end as far,
       ${includeTotal ? sql.join(counts, sql` + `) : sql`null::int`} as total
     from numbered ${source.joined?.(rows, caller) ?? sql``}`
+}
+
+const shared = (expression: readonly [SQL, SQL] | undefined): SQL =>
+  expression === undefined ? sql`` : sql`${expression[0]} as materialized (${expression[1]}),`
+
+/** The newest of the rows that are in one of the parts, which an index can serve each. */
+const newest = (parts: readonly SQL[], most: number | undefined): SQL => {
+  if (most === undefined) return sql``
+  const { indexOrder } = keysetOf(newestFirst, { created_at: createdAt }, null)
+  const first = sql`order by ${indexOrder} limit ${sql.raw(String(most))}`
+  return sql`newest as (
+    select * from (${sql.join(
+      parts.map((rows) => sql`(select item.* ${rows} ${first})`),
+      sql` union all `,
+    )}) item ${first}),`
 }

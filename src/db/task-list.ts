@@ -78,6 +78,9 @@ const sortFields: Readonly<Record<TaskSortField | 'relevance', SortField>> = {
   relevance,
 }
 
+/** Each of them is ranked: no index has the order. */
+const mostRanked = 1_000
+
 const mostRelevantFirst: readonly SortBy<'relevance'>[] = [{ field: 'relevance', descending: true }]
 
 /** The words are in the title or the description, or all of the text is a part of the title. */
@@ -114,7 +117,9 @@ export const selectTasks = (
         ...(condition === undefined ? [] : [compileCondition(condition)]),
       ],
       sortFields,
-      order: order ?? (search === undefined ? newestFirst : mostRelevantFirst),
+      ...(order === null && search !== undefined
+        ? { order: mostRelevantFirst, mostSorted: mostRanked }
+        : { order: order ?? newestFirst }),
       json: (row, caller) =>
         expand.length > 0 ? expandedTaskJson(row, parameter('expand', 'text[]'), caller) : taskJson(row),
       values: { expand, ...(userId !== undefined && { user_id: userId }) },

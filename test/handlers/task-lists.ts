@@ -312,6 +312,32 @@ t.test('q', async (t) => {
     t.strictSame(again.items, first.items)
   })
 
+  t.test('of very many, the newest are sorted by what fits best, and all are counted', async (t) => {
+    const crowd = await service.register('crowd')
+    const { token } = crowd
+    await createTask(crowd, { title: 'gnu of old' })
+    const body = {
+      create: Array.from({ length: 500 }, (_, n) => ({
+        title: `${n}`,
+        description: 'gnu',
+        assignee_id: n % 2 === 0 ? crowd.id : null,
+      })),
+    }
+    await service.expect('batchTasks', 200, { token, body })
+    body.create[0] = { title: 'gnu', description: '', assignee_id: null }
+    await service.expect('batchTasks', 200, { token, body })
+
+    const pages = [await listTasks(crowd, { q: 'gnu', limit: 200, include_total: true })]
+    for (let cursor = pages[0]?.next_cursor; typeof cursor === 'string'; cursor = pages.at(-1)?.next_cursor)
+      pages.push(await listTasks(crowd, { q: 'gnu', limit: 200, cursor }))
+    const titles = pages.flatMap(({ items }) => items.map(({ title }) => title))
+    t.equal(titles[0], 'gnu')
+    t.notOk(titles.includes('gnu of old'))
+    t.equal(new Set(pages.flatMap(({ items }) => items.map(({ id }) => id))).size, 1_000)
+    t.equal(pages[0]?.total, 1_001)
+    t.strictSame(await titlesOf(crowd, { q: 'gnu', limit: 1, sort: 'created_at' }), ['gnu of old'])
+  })
+
   t.test('a change is found at once, and is a change of nothing else', async (t) => {
     const task = await createTask(searcher, { title: 'Before', description: 'quokka' })
     const params = { task_id: task.id }
