@@ -120,29 +120,18 @@ export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders
 export const allowsTag = (permission: Permission, caller: CallerPlaceholders, tag: SQL): SQL =>
   allowed(permission, tagRelations(caller, tag))
 
-/** The same as conditions of which exactly one holds. */
+/** The same as conditions of which exactly one holds; `carried` are the ids of the tags on tasks that the caller sees. */
 export const allowsTagApart = (
   permission: Permission,
   role: Role,
   caller: CallerPlaceholders,
   tag: SQL,
+  carried: SQL,
 ): readonly SQL[] =>
   allowedApart(permission, role, {
     ...tagRelations(caller, tag),
-    // From the tasks on that the caller sees, whose number does not grow with that of all tasks.
-    sees_carrier: sql`${tag}.id in (${carriedTags(role, caller)})`,
+    sees_carrier: sql`${tag}.id in (${carried})`,
   })
-
-/** The column `tag_id` of each tag on each task that the caller sees. */
-export const carriedTags = (role: Role, caller: CallerPlaceholders): SQL =>
-  sql.join(
-    allowsTaskApart('task.see', role, caller, sql`carrier`).map(
-      (reason) => sql`
-        select carried.tag_id from tasks carrier join task_tags carried on carried.task_id = carrier.id
-        where ${reason}`,
-    ),
-    sql` union all `,
-  )
 
 const tagRelations = (caller: CallerPlaceholders, tag: SQL): Relations => ({
   owner: sql`${tag}.owner_id = ${caller.caller}`,

@@ -306,7 +306,7 @@ export const taskTags = pgTable(
       .references(() => tags.id, { onDelete: 'cascade' }),
     created_at: createdAt(),
   },
-  (t) => [primaryKey({ columns: [t.task_id, t.tag_id] }), index('task_tags_tag').on(t.tag_id)],
+  (t) => [primaryKey({ columns: [t.task_id, t.tag_id] }), index('task_tags_tag').on(t.tag_id, t.task_id)],
 )
 
 export const attachments = pgTable(

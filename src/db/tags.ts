@@ -17,10 +17,10 @@ import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from 
 import {
   allowsTag,
   allowsTagApart,
+  allowsTaskApart,
   callerOf,
   callerParameters,
   type CallerPlaceholders,
-  carriedTags,
 } from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
 import { hasPart } from './search.ts'
@@ -122,19 +122,35 @@ export const selectTags = (
       from: sql`tags item`,
       // By how many tasks they see.
       dependsOnCaller: true,
-      seenBecause: (caller) => allowsTagApart('tag.see', principal.role, caller, sql`item`),
+      seenBecause: (caller) =>
+        allowsTagApart('tag.see', principal.role, caller, sql`item`, sql`select tag_id from carried`),
+      shared: (caller) => [sql`carried`, carriedTags(principal.role, caller)],
       filters: q === undefined ? [] : [hasPart(sql`fold_text(item.name)`, foldSearch(q))],
       sortFields: { created_at: createdAt },
       order: newestFirst,
-      joined: (rows, caller) =>
-        sql`left join (${countTasks(rows, principal.role, caller)}) counted on counted.tag_id = ${rows}.id`,
-      json: (row) => countedTagJson(row, sql`coalesce(counted.tasks, 0)`),
+      joined: (rows) => sql`left join carried on carried.tag_id = ${rows}.id`,
+      json: (row) => countedTagJson(row, countTasks(row, principal.role)),
     },
     principal,
     page,
   )
 
-/** How many tasks with each of the tags the caller sees. */
-const countTasks = (rows: SQL, role: Role, caller: CallerPlaceholders): SQL => sql`
-  select tag_id, count(*) as tasks from (${carriedTags(role, caller)}) carried
-  where tag_id in (select id from ${rows}) group by tag_id`
+/**
+ * How many of some tasks carry each tag: of those that the caller sees, whose number does not grow with that of all tasks.
+ * An administrator sees them all, so of those in the trash, which are few.
+ */
+const carriedTags = (role: Role, caller: CallerPlaceholders): SQL => {
+  const carriers = allowsTaskApart(role === 'admin' ? 'trash.see' : 'task.see', role, caller, sql`task`).map(
+    (reason) => sql`select id from tasks task where ${reason}`,
+  )
+  return sql`
+    select link.tag_id, count(*) as tasks
+    from (${sql.join(carriers, sql` union all `)}) carrier join task_tags link on link.task_id = carrier.id
+    group by link.tag_id`
+}
+
+/** How many tasks with the tag the caller sees. */
+const countTasks = (row: SQL, role: Role): SQL =>
+  role === 'admin'
+    ? sql`(select count(*) from task_tags link where link.tag_id = ${row}.id) - coalesce(carried.tasks, 0)`
+    : sql`coalesce(carried.tasks, 0)`

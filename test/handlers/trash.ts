@@ -27,6 +27,9 @@ const idsIn = async (
   { token }: Account,
 ): Promise<string[]> => (await service.expect(operation, 200, { token })).body.items.map(({ id }) => id)
 
+const tagCountOf = async ({ token }: Account): Promise<number | undefined> =>
+  (await service.expect('listTags', 200, { token, query: { q: 'kept', limit: 1 } })).body.items[0]?.task_count
+
 const totalOf = async (operation: 'listTrash' | 'listTasks', { token }: Account): Promise<number | null> =>
   (await service.expect(operation, 200, { token, query: { include_total: true } })).body.total
 
@@ -77,6 +80,7 @@ t.test('deleteTask moves a task to the trash', async (t) => {
     t.equal(body.total, 1)
     t.strictSame(await idsIn('listTags', assignee), [], 'who saw its tag by it sees the tag no longer')
     t.strictSame(await idsIn('listTags', owner), [tag.id])
+    for (const person of [owner, admin]) t.equal(await tagCountOf(person), 0, 'it does not count')
     await service.expect('getTag', 404, { token: assignee.token, params: { tag_id: tag.id } })
   })
 
@@ -154,6 +158,7 @@ t.test('restoreTask', async (t) => {
     t.strictSame(await readTask(assignee, task.id), { task: body, etag: headers.get('etag') })
     t.strictSame(await idsIn('listTasks', owner), [task.id, kept.id])
     t.strictSame(await idsIn('listTags', assignee), [tag.id])
+    for (const person of [owner, assignee, admin]) t.equal(await tagCountOf(person), 1)
     const file = await service.expect('downloadAttachment', 200, {
       token: assignee.token,
       params: { attach_id: attachmentId },
