@@ -54,7 +54,13 @@ function serverOptions(): DriverOptions {
     max: 10,
     connect_timeout: connectSeconds,
     idle_timeout: 300,
-    connection: { application_name: 'taskwright', statement_timeout: statementTimeout, timezone: 'UTC' },
+    connection: {
+      application_name: 'taskwright',
+      statement_timeout: statementTimeout,
+      timezone: 'UTC',
+      // Compiling a statement that runs for milliseconds takes longer than it saves.
+      jit: false,
+    },
   }
 }
 
