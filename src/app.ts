@@ -1,10 +1,11 @@
 import fastifyMultipart from '@fastify/multipart'
+import { hostname } from 'node:os'
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import { createAccessTokens } from './auth/access-tokens.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
 import { createAuthenticate } from './auth/authenticate.ts'
 import { createCheckPassword } from './auth/check-password.ts'
-import { cacheCredentials } from './auth/credentials.ts'
+import { cacheCredentials, type OtherCaches } from './auth/credentials.ts'
 import { deriveKeys, type Secrets } from './auth/keys.ts'
 import type { PasswordHasher } from './auth/passwords.ts'
 import type { Config } from './config.ts'
@@ -43,6 +44,7 @@ import { registerPasswordResetPage } from './http/password-reset-page.ts'
 import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
 import { logRequests, requestIdOf } from './http/request-log.ts'
 import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
+import { memoryCounts, type RequestCounts } from './http/request-counts.ts'
 import { answerUnknownRoutes, collectPaths, readBodies, registerOperations } from './http/routes.ts'
 import { setSecurityHeaders } from './http/security-headers.ts'
 import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './http/slow-clients.ts'
@@ -91,6 +93,16 @@ export interface AppDeps {
   /** Add hooks in front of all others, to see each request whole. */
   readonly observers?: readonly ((app: FastifyInstance) => void)[]
   readonly sweepTimes?: SweepTimes
+  /** Of an app that is one of several processes, which must do some things as one. */
+  readonly peers?: Peers
+}
+
+/** The processes of an instance, for an app that is one of them. */
+export interface Peers {
+  /** The number of this process, for its log. */
+  readonly worker: number
+  readonly requestCounts: RequestCounts
+  readonly otherCaches: OtherCaches
 }
 
 /** Bytes. The longest filter takes 24,000 of them in a URL when no character of it is ASCII; Node's own limit is 16,384. */
@@ -114,13 +126,18 @@ export const buildApp = async ({
   requestLimit = mostRequests,
   observers = [],
   sweepTimes,
+  peers,
 }: AppDeps): Promise<FastifyInstance> => {
   const contract = loadContract()
   const publicUrl = config.publicUrl ?? ''
   const base = config.publicUrl === null ? '' : new URL(config.publicUrl).pathname.replace(/\/$/, '')
 
   const app = Fastify({
-    logger: { level: config.logLevel, ...(logStream && { stream: logStream }) },
+    logger: {
+      level: config.logLevel,
+      ...(logStream && { stream: logStream }),
+      ...(peers && { base: logBase(peers.worker) }),
+    },
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     bodyLimit: largestBody,
     requestTimeout: uploadTimeout,
@@ -162,7 +179,11 @@ export const buildApp = async ({
   refuseWhileClosing(app, (config.shutdownSeconds - closingSeconds) * 1_000)
   shedLoad(app, requestLimit)
   limitBodyTime(app, timeLimits.body)
-  const limit = await createLimit(app, { limits: limitsOf(config), redisUrl: config.redisUrl })
+  const limit = await createLimit(app, {
+    limits: limitsOf(config),
+    redisUrl: config.redisUrl,
+    counts: peers?.requestCounts ?? memoryCounts(),
+  })
   limitOtherRoutes(app, limit)
   answerUnknownRoutes(app, paths)
   readBodies(app)
@@ -170,7 +191,7 @@ export const buildApp = async ({
   await app.register(fastifyMultipart, { throwFileSizeLimit: false })
 
   const accessTokens = await createAccessTokens(app, secrets)
-  const credentials = cacheCredentials(db)
+  const credentials = cacheCredentials(db, peers?.otherCaches)
   const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').newest)
   const checkPassword = createCheckPassword(db, passwords, attemptKeys)
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
@@ -232,6 +253,9 @@ export const buildApp = async ({
   await registerPasswordResetPage(app, { base })
   return app
 }
+
+/** What each line of a worker's log begins with: the usual, and which one it is. */
+const logBase = (worker: number) => ({ pid: process.pid, hostname: hostname(), worker })
 
 /** The audit trail for those who read logs: a line for each event. */
 const logAudit = (log: FastifyBaseLogger, events: string): void => {

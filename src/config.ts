@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
@@ -109,16 +110,23 @@ export interface Config {
   readonly traces: boolean
   /** Seconds that a stop may take; requests that have begun get all of it but the last few. */
   readonly shutdownSeconds: number
+  /** How many processes answer requests; 1 is the process itself. */
+  readonly workers: number
 }
 
 /** What one variable alone decides. */
-type Settings = Omit<Config, 'mail' | 'traces'> & MailSettings & TraceSettings
+type Settings = Omit<Config, 'mail' | 'traces' | 'workers'> & MailSettings & TraceSettings & WorkerSettings
 
 /** What `mail` is made of, besides others. */
 interface MailSettings {
   readonly smtpUrl: SmtpServer | null
   readonly mailFrom: MailAddress | null
   readonly isProduction: boolean
+}
+
+/** What `workers` is made of, besides others. */
+interface WorkerSettings {
+  readonly wantedWorkers: number | 'auto'
 }
 
 /** What `traces` is made of. */
@@ -267,6 +275,7 @@ const variables: Variables = {
     parse: parseShutdownSeconds,
     example: '30',
   },
+  wantedWorkers: { name: 'WORKERS', fallback: 1, parse: parseWorkers, example: 'auto' },
   isProduction: {
     name: 'NODE_ENV',
     fallback: false,
@@ -322,6 +331,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     otlpTracesEndpoint: read('otlpTracesEndpoint'),
     isOtelDisabled: read('isOtelDisabled'),
     shutdownSeconds: read('shutdownSeconds'),
+    wantedWorkers: read('wantedWorkers'),
     isProduction: read('isProduction'),
   }
   const {
@@ -332,18 +342,31 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     otlpEndpoint,
     otlpTracesEndpoint,
     isOtelDisabled,
+    wantedWorkers,
     ...config
   } = settings
   if (smtpUrl !== null && !env[variables.publicUrl.name]) {
     const { name, example } = variables.publicUrl
     faults.push(`${variables.smtpUrl.name} needs ${name}, where links in mails lead (example: ${example})`)
   }
+  if (wantedWorkers !== 'auto' && wantedWorkers > 1 && !env[variables.databaseUrl.name]) {
+    const { name, example } = variables.databaseUrl
+    faults.push(
+      `${variables.wantedWorkers.name} above 1 needs ${name}: the embedded database serves one process (example: ${example})`,
+    )
+  }
   if (faults.length > 0) throw new ConfigError(`Bad configuration:\n${faults.join('\n')}`)
   return {
     ...config,
     mail: mailConfig(config, { smtpUrl, mailFrom, isProduction }),
     traces: wantsTraces({ tracesExporter, otlpEndpoint, otlpTracesEndpoint, isOtelDisabled }),
+    workers: wantedWorkers === 'auto' ? mostWorkers(config) : wantedWorkers,
   }
+}
+
+/** One for each processor, if the database lets them. */
+function mostWorkers({ databaseUrl }: Pick<Config, 'databaseUrl'>): number {
+  return databaseUrl === null ? 1 : availableParallelism()
 }
 
 function mailConfig(
@@ -544,6 +567,15 @@ function parseShutdownSeconds(text: string): Parsed<number> {
   return count !== null && count >= 5 && count <= 3_600
     ? { value: count }
     : { fault: 'must be a whole number of seconds from 5 to 3600' }
+}
+
+// Each has connections of its own to the database, whose servers mostly take a hundred.
+function parseWorkers(text: string): Parsed<number | 'auto'> {
+  if (text === 'auto') return { value: text }
+  const count = decimal(text)
+  return count !== null && count >= 1 && count <= 128
+    ? { value: count }
+    : { fault: 'must be auto or a whole number from 1 to 128' }
 }
 
 function parseOrigins(text: string): Parsed<'*' | readonly string[]> {

@@ -1,3 +1,5 @@
+import { WorkerFailed } from './cluster/primary.ts'
+import { isWorker } from './cluster/worker.ts'
 import { ConfigError, readConfig } from './config.ts'
 import { FolderInUse } from './db/embedded.ts'
 import { start } from './start.ts'
@@ -20,23 +22,28 @@ const fail = (error: unknown): never => {
   process.exit(1)
 }
 
-/** Bad configuration, a folder in use, and what the system refuses. */
+/** Bad configuration, a folder in use, what a worker has told already, and what the system refuses. */
 const isOperational = (error: unknown): boolean =>
   error instanceof ConfigError ||
   error instanceof FolderInUse ||
+  error instanceof WorkerFailed ||
   (error instanceof Error && 'syscall' in error)
 
 const stopping = new AbortController()
 
 const run = async (): Promise<void> => {
   const config = readConfig()
-  onSignals(config.shutdownSeconds)
+  const { shutdownSeconds } = config
+  if (isWorker(config)) leaveSignalsToPrimary()
+  else onSignals(shutdownSeconds)
   try {
     await start(config, {
-      say,
+      // The primary tells what is true of all workers.
+      say: isWorker(config) ? () => undefined : say,
       atEnd: (close) => void closers.push(close),
       fail,
       stopping: stopping.signal,
+      stop: () => void stop(shutdownSeconds).then(() => process.exit(0), fail),
     })
   } catch (error) {
     // What waited was told to stop, which goes on elsewhere.
@@ -45,27 +52,36 @@ const run = async (): Promise<void> => {
   }
 }
 
-const stop = async (signal: string, deadline: number): Promise<void> => {
-  say(`stopping after ${signal}; finishing what has begun (again to stop at once)`)
+/** Ends the process when all is closed, within `deadline` seconds. */
+const stop = async (deadline: number): Promise<void> => {
   setTimeout(() => fail(new Error('could not stop in time')), deadline * 1_000).unref()
   stopping.abort()
   for (const close of closers.toReversed()) await close()
-  say('stopped')
-  process.exit(0)
 }
 
 /** The first signal stops the process cleanly, within `deadline` seconds; another one at once. */
 const onSignals = (deadline: number): void => {
   let since: number | null = null
+  const stopBySignal = async (signal: string): Promise<never> => {
+    say(`stopping after ${signal}; finishing what has begun (again to stop at once)`)
+    await stop(deadline)
+    say('stopped')
+    process.exit(0)
+  }
   const onSignal = (signal: string): void => {
     if (since === null) {
       since = performance.now()
-      stop(signal, deadline).catch(fail)
+      stopBySignal(signal).catch(fail)
     } else if (performance.now() - since > echo) {
       process.exit(130)
     }
   }
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, onSignal)
+}
+
+/** A terminal and a service manager signal all processes, and the primary knows what to do. */
+const leaveSignalsToPrimary = (): void => {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => undefined)
 }
 
 run().catch(async (error: unknown) => {

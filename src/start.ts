@@ -3,6 +3,8 @@ import { mkdir } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { type AppDeps, buildApp } from './app.ts'
 import { type PasswordHasher, passwordHasher } from './auth/passwords.ts'
+import { startWorkers } from './cluster/primary.ts'
+import { connectToPrimary, isWorker } from './cluster/worker.ts'
 import type { Config, MailConfig } from './config.ts'
 import { type Database, openDatabase } from './db/client.ts'
 import type { ConnectionOptions } from './db/connection.ts'
@@ -13,6 +15,8 @@ import { openLog } from './log.ts'
 import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
 import { smtpMailer } from './mail/smtp.ts'
 import { databaseAround, hasherAround, storageAround } from './observe/around.ts'
+import type { Metrics } from './observe/metrics.ts'
+import type { MetricsSource } from './observe/metrics-server.ts'
 import { loadSecrets } from './secret.ts'
 import { openStorage } from './storage/open.ts'
 import type { Storage } from './storage/storage.ts'
@@ -28,28 +32,102 @@ export interface ServiceProcess {
   readonly fail: (error: unknown) => void
   /** Aborted when the process is to stop. */
   readonly stopping: AbortSignal
+  /** Ends the process when it has finished what it has begun. */
+  readonly stop: () => void
 }
 
 /**
  * Starts the service and resolves when it is ready. It listens before that, since a database that is not there yet, or
  * whose schema another process brings up to date, is waited for: until then everything that needs it is answered 503.
  */
-export const start = async (config: Config, process: ServiceProcess): Promise<void> => {
+export const start = (config: Config, process: ServiceProcess): Promise<void> => {
+  if (isWorker(config)) return startWorker(config, process)
+  return config.workers > 1 ? startPrimary(config, process) : startAlone(config, process)
+}
+
+/** One process that does everything. */
+const startAlone = async (config: Config, process: ServiceProcess): Promise<void> => {
   const { say, atEnd, stopping } = process
-  const logStream = openLog()
-  atEnd(() => logStream.flush())
-  await mkdir(config.dataDir, { recursive: true, mode: 0o700 })
-  if (config.storageUrl !== null)
-    say(`keeping attachments in the bucket ${config.storageUrl.bucket} of STORAGE_URL`)
+  await prepare(config, process)
   const connection = await openConnection(config, process)
-  const { database, storage, passwords, observers } = await observe(config, process, {
-    database: openDatabase(connection),
-    storage: await openStorage(config),
-    passwords: passwordHasher(),
-  })
-  atEnd(() => database.close())
   say('bringing the schema up to date')
   const migrated = migrateWhenPossible(connection, { log: { warn: say }, signal: stopping })
+  const served = await serve(config, process, {
+    connection,
+    migrated,
+    passwords: passwordHasher(),
+    thumbnailer: createThumbnailer(),
+    offerMetrics: ({ registry }) => offerMetrics(registry, config, process),
+  })
+  if (served === null) return
+  await migrated
+  if (connection.kind === 'embedded') atEnd(keepEmbeddedTidy(served.database))
+  sayReady(config, process, served.url)
+}
+
+/** The process that starts the workers: it answers no requests, and does what is to be done once. */
+const startPrimary = async (config: Config, process: ServiceProcess): Promise<void> => {
+  const { say, atEnd, stopping } = process
+  await prepare(config, process)
+  const connection = await openConnection(config, process)
+  // Made here if need be, before any worker wants it.
+  await loadSecrets(config)
+  say(`starting ${config.workers} workers`)
+  const workers = startWorkers(config.workers, { say })
+  if (config.metricsPort !== null) {
+    const { metricsOfWorkers } = await import('./observe/metrics.ts')
+    await offerMetrics(metricsOfWorkers(workers.readMetrics), config, process)
+  }
+  // What is left later is done first: the metrics are there until the last worker has ended.
+  atEnd(() => workers.stop())
+  say('bringing the schema up to date')
+  const migrated = migrateWhenPossible(connection, { log: { warn: say }, signal: stopping })
+  await Promise.race([migrated, workers.failed])
+  workers.tellMigrated()
+  sayReady(config, process, await Promise.race([workers.ready, workers.failed]))
+}
+
+/** One of several processes that answer requests. */
+const startWorker = async (config: Config, process: ServiceProcess): Promise<void> => {
+  const primary = await connectToPrimary(process.stop)
+  const served = await serve(config, process, {
+    connection: await openConnection(config, process),
+    migrated: primary.migrated,
+    passwords: passwordHasher({ inTurn: primary.hashesInTurn }),
+    thumbnailer: createThumbnailer(primary.thumbnailsInTurn),
+    offerMetrics: async ({ registry }) => primary.onReadMetrics(() => registry.getMetricsAsJSON()),
+    peers: primary,
+  })
+  if (served === null) return
+  await primary.migrated
+  await primary.ready(served.url)
+}
+
+/** What differs between one process that does everything and one of several. */
+interface Parts extends Pick<AppDeps, 'passwords' | 'thumbnailer' | 'peers'> {
+  readonly connection: ConnectionOptions
+  readonly migrated: Promise<void>
+  /** Lets others read the metrics, if the configuration wants any. */
+  readonly offerMetrics: (metrics: Metrics) => Promise<void>
+}
+
+/** Listens, and resolves to where; to null when the process stops meanwhile. */
+const serve = async (
+  config: Config,
+  process: ServiceProcess,
+  { connection, migrated, offerMetrics, passwords: unobserved, thumbnailer, peers }: Parts,
+): Promise<{ readonly database: Database; readonly url: string } | null> => {
+  const { atEnd, stopping } = process
+  const logStream = openLog()
+  atEnd(() => logStream.flush())
+  // It is awaited below; until then a failure is not overlooked.
+  migrated.catch(() => undefined)
+  const { database, storage, passwords, observers } = await observe(config, process, offerMetrics, {
+    database: openDatabase(connection),
+    storage: await openStorage(config),
+    passwords: unobserved,
+  })
+  atEnd(() => database.close())
   const { refusing, waiting } = untilMigrated(database, migrated)
 
   const app = await buildApp({
@@ -59,22 +137,30 @@ export const start = async (config: Config, process: ServiceProcess): Promise<vo
     secrets: await loadSecrets(config),
     storage,
     passwords,
-    thumbnailer: createThumbnailer(),
+    thumbnailer,
     logStream,
     openMailer: mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
     observers,
+    ...(peers && { peers }),
   })
   atEnd(() => app.close())
   // The embedded database is there by now, and so soon up to date that nobody need be turned away.
   if (connection.kind === 'embedded') await migrated
-  if (stopping.aborted) return
+  if (stopping.aborted) return null
   await app.listen({ host: config.host, port: config.port })
-  await migrated
-  if (connection.kind === 'embedded') atEnd(keepEmbeddedTidy(database))
-  say(
-    `ready and listening; Swagger UI is at ${config.publicUrl ?? listeningUrl(config, app.server.address())}/docs`,
-  )
+  return { database, url: listeningUrl(config, app.server.address()) }
 }
+
+const prepare = async (
+  { dataDir, storageUrl }: Config,
+  { say }: Pick<ServiceProcess, 'say'>,
+): Promise<void> => {
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  if (storageUrl !== null) say(`keeping attachments in the bucket ${storageUrl.bucket} of STORAGE_URL`)
+}
+
+const sayReady = ({ publicUrl }: Config, { say }: ServiceProcess, url: string): void =>
+  say(`ready and listening; Swagger UI is at ${publicUrl ?? url}/docs`)
 
 /** The parts that are looked at. */
 interface Observed {
@@ -85,8 +171,9 @@ interface Observed {
 
 /** The same parts, with whatever the configuration wants to know of them. What nobody wants is not loaded. */
 const observe = async (
-  { metricsPort, metricsHost, metricsToken, traces }: Config,
+  { metricsPort, traces }: Config,
   { say, atEnd }: ServiceProcess,
+  offerMetrics: Parts['offerMetrics'],
   parts: Observed,
 ): Promise<Observed & { readonly observers: AppDeps['observers'] & object }> => {
   let { database, storage, passwords } = parts
@@ -102,21 +189,27 @@ const observe = async (
   }
   if (metricsPort !== null) {
     const { createMetrics } = await import('./observe/metrics.ts')
-    const { serveMetrics } = await import('./observe/metrics-server.ts')
     const metrics = createMetrics(() => parts.database.pending())
     observers.push(metrics.ofRequests)
     database = databaseAround(database, metrics.aroundStatements)
     storage = storageAround(storage, metrics.aroundStorage)
     passwords = hasherAround(passwords, metrics.aroundHashes)
-    const server = await serveMetrics(metrics.registry, {
-      host: metricsHost,
-      port: metricsPort,
-      token: metricsToken,
-    })
-    atEnd(() => server.close())
-    say(`metrics are at http://${metricsHost}:${server.port}/metrics`)
+    await offerMetrics(metrics)
   }
   return { database, storage, passwords, observers }
+}
+
+/** Lets Prometheus read metrics on METRICS_PORT. */
+const offerMetrics = async (
+  source: MetricsSource,
+  { metricsPort, metricsHost, metricsToken }: Config,
+  { say, atEnd }: ServiceProcess,
+): Promise<void> => {
+  const { serveMetrics } = await import('./observe/metrics-server.ts')
+  const options = { host: metricsHost, port: metricsPort ?? 0, token: metricsToken }
+  const server = await serveMetrics(source, options)
+  atEnd(() => server.close())
+  say(`metrics are at http://${metricsHost}:${server.port}/metrics`)
 }
 
 /** The configured server, or the embedded database when there is none. */

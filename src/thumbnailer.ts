@@ -1,7 +1,7 @@
 import { buffer } from 'node:stream/consumers'
 import type { Readable } from 'node:stream'
 import type SharpModule from 'sharp'
-import { boundedQueue } from './domain/bounded-queue.ts'
+import { boundedQueue, type InTurn } from './domain/bounded-queue.ts'
 import { type ByteRange, StorageUnavailable } from './storage/storage.ts'
 
 /** A stored file that may be an image. */
@@ -23,11 +23,6 @@ export interface Thumbnailer {
    * @throws FileMissing, StorageUnavailable when the file cannot be read
    */
   render(file: ImageFile, width: number): Promise<Buffer>
-}
-
-export interface ThumbnailerOptions {
-  /** How many more images may wait while one is made. */
-  readonly maxQueue?: number
 }
 
 /** The file is not an image of a known kind, or nothing can be read from it. */
@@ -115,9 +110,12 @@ const loadSharp = async (): Promise<Sharp> => {
   return sharp
 }
 
-/** Makes thumbnails one at a time, and the others first come, first served: a process needs exactly one. */
-export const createThumbnailer = ({ maxQueue = 64 }: ThumbnailerOptions = {}): Thumbnailer => {
-  const inTurn = boundedQueue({ concurrency: 1, maxQueue, full: () => new ThumbnailQueueFull() })
+/** Lets thumbnails be made one at a time, the others first come, first served: a host needs exactly one. */
+export const thumbnailQueue = (maxQueue = 64): InTurn =>
+  boundedQueue({ concurrency: 1, maxQueue, full: () => new ThumbnailQueueFull() })
+
+/** Makes thumbnails when their turn comes. */
+export const createThumbnailer = (inTurn: InTurn = thumbnailQueue()): Thumbnailer => {
   let loaded: Promise<Sharp> | null = null
 
   return {

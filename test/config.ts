@@ -44,6 +44,7 @@ t.test('an empty environment has the defaults', async (t) => {
     metricsToken: null,
     traces: false,
     shutdownSeconds: 30,
+    workers: 1,
   }
   t.strictSame(readConfig({}), defaults)
   const empty = { HOST: '', PORT: '', DATABASE_URL: '', JWT_SECRET: '', PUBLIC_URL: '', TRUST_PROXY: '' }
@@ -142,6 +143,8 @@ const good: readonly (readonly [
   ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'https://traces.example.com/v1', 'traces', true],
   ['SHUTDOWN_SECONDS', '5', 'shutdownSeconds', 5],
   ['SHUTDOWN_SECONDS', '3600', 'shutdownSeconds', 3_600],
+  ['WORKERS', '1', 'workers', 1],
+  ['WORKERS', 'auto', 'workers', 1],
   ['REDIS_URL', 'redis://localhost', 'redisUrl', 'redis://localhost'],
   ['REDIS_URL', 'rediss://u:p%2Fw@[::1]:6380/2', 'redisUrl', 'rediss://u:p%2Fw@[::1]:6380/2'],
 ]
@@ -275,6 +278,8 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
   ['OTEL_EXPORTER_OTLP_ENDPOINT', /must be an http/, ['localhost:4318', 'grpc://localhost:4317']],
   ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', /must be an http/, ['/v1/traces']],
   ['SHUTDOWN_SECONDS', /whole number of seconds from 5 to 3600/, ['0', '4', '3601', '30s']],
+  ['WORKERS', /auto or a whole number from 1 to 128/, ['0', '129', '1.5', 'all']],
+  ['WORKERS', /needs DATABASE_URL/, ['2']],
   ['ATTACHMENT_MAX_BYTES', /positive whole number/, ['0', '-1', '50MB', '1.5', '9007199254740993']],
   ['ATTACHMENT_QUOTA_BYTES', /positive whole number/, ['0', '10GB']],
   ['RATE_LIMIT', /must be one of on, off/, ['true', 'ON', '0']],

@@ -1,6 +1,6 @@
 import { argon2id, hash, needsRehash, verify } from 'argon2'
 import { randomBytes } from 'node:crypto'
-import { boundedQueue } from '../domain/bounded-queue.ts'
+import { boundedQueue, type InTurn } from '../domain/bounded-queue.ts'
 
 /** Argon2id parameters (RFC 9106). */
 export type HashParameters = {
@@ -14,10 +14,8 @@ export type HashParameters = {
 
 export type PasswordHasherOptions = {
   parameters?: HashParameters
-  /** How many hashes are computed at a time. They occupy the threads that file operations need too. */
-  concurrency?: number
-  /** How many more may wait for their turn. */
-  maxQueue?: number
+  /** A queue of its own, unless it shares one. */
+  inTurn?: InTurn
 }
 
 export type PasswordHasher = {
@@ -52,16 +50,23 @@ export class HashQueueFull extends Error {
   }
 }
 
-/**
- * Hashes and verifies passwords with argon2id, in NFC, a bounded number at a time and the others first come, first
- * served. Limits count per hasher: a process needs exactly one.
- */
+export type HashQueueOptions = {
+  /** How many hashes are computed at a time. They occupy the threads that file operations need too. */
+  concurrency?: number
+  /** How many more may wait for their turn. */
+  maxQueue?: number
+}
+
+/** Lets a bounded number of passwords be hashed at a time, the others first come, first served: a host needs exactly one. */
+export function hashQueue({ concurrency = 2, maxQueue = 64 }: HashQueueOptions = {}): InTurn {
+  return boundedQueue({ concurrency, maxQueue, full: () => new HashQueueFull() })
+}
+
+/** Hashes and verifies passwords with argon2id, in NFC, when their turn comes. */
 export function passwordHasher({
   parameters = defaultParameters,
-  concurrency = 2,
-  maxQueue = 64,
+  inTurn = hashQueue(),
 }: PasswordHasherOptions = {}): PasswordHasher {
-  const inTurn = boundedQueue({ concurrency, maxQueue, full: () => new HashQueueFull() })
   const unknownUser = unmatchableHash(parameters)
 
   return {

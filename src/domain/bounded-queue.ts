@@ -7,8 +7,11 @@ interface BoundedQueueOptions {
   readonly full: () => Error
 }
 
+/** Runs a task when its turn comes. */
+export type InTurn = <T>(task: () => Promise<T>) => Promise<T>
+
 /** Runs at most `concurrency` tasks at a time; a finished one hands its place to the longest waiting. */
-export function boundedQueue({ concurrency, maxQueue, full }: BoundedQueueOptions) {
+export function boundedQueue({ concurrency, maxQueue, full }: BoundedQueueOptions): InTurn {
   const waiting: (() => void)[] = []
   let running = 0
 
@@ -27,7 +30,7 @@ export function boundedQueue({ concurrency, maxQueue, full }: BoundedQueueOption
     else running -= 1
   }
 
-  return async <T>(task: () => Promise<T>): Promise<T> => {
+  return async (task) => {
     await enter()
     try {
       return await task()

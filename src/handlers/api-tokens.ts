@@ -39,7 +39,7 @@ export const apiTokenHandlers = ({ db, paging, credentials }: Deps) =>
     async revokeApiToken({ params, principal, client }) {
       const tokenId = params.token_id.toLowerCase()
       expectDone(await deleteApiToken(db, principal, client, tokenId))
-      credentials.forgetApiToken(tokenId)
+      await credentials.forgetApiToken(tokenId)
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

@@ -106,7 +106,7 @@ export const authHandlers = ({
       if (shown === null) throw problems.invalidRefreshToken()
       const refresh = newRefreshToken()
       const { started, endedSessionId } = await rotateRefreshToken(db, shown, refresh.hash, client)
-      if (endedSessionId !== null) credentials.forgetSession(endedSessionId)
+      if (endedSessionId !== null) await credentials.forgetSession(endedSessionId)
       if (started === null) throw problems.invalidRefreshToken()
       return { status: 200, body: tokensOf(accessTokens, started, refresh.token) }
     },
@@ -115,10 +115,10 @@ export const authHandlers = ({
       const { userId, credential } = principal
       if (query?.everywhere === true) {
         await deleteSessions(db, principal, client)
-        credentials.forgetUser(userId)
+        await credentials.forgetUser(userId)
       } else {
         await deleteSession(db, principal, client, credential.sessionId)
-        credentials.forgetSession(credential.sessionId)
+        await credentials.forgetSession(credential.sessionId)
       }
       return { status: 204 }
     },

@@ -31,7 +31,7 @@ export const passwordHandlers = ({ db, passwords, checkPassword, credentials, ma
       const newHash = await passwords.hash(body.new_password)
       const isChanged = await updateOwnPassword(db, principal, client, { ...checked, newHash })
       if (!isChanged) throw problems.wrongCurrentPassword(pointer)
-      credentials.forgetUser(principal.userId)
+      await credentials.forgetUser(principal.userId)
       return { status: 204 }
     },
 
@@ -48,7 +48,7 @@ export const passwordHandlers = ({ db, passwords, checkPassword, credentials, ma
       const newHash = await passwords.hash(body.new_password)
       const userId = await resetPasswordByToken(db, client, hash, newHash)
       if (userId === null) throw problems.invalidResetToken()
-      credentials.forgetUser(userId)
+      await credentials.forgetUser(userId)
       return { status: 204 }
     },
 
@@ -56,7 +56,7 @@ export const passwordHandlers = ({ db, passwords, checkPassword, credentials, ma
       const newHash = await passwords.hash(body.password)
       const change = { newHash, resetsSecondFactor: body.reset_second_factor ?? false }
       expectDone(await setPassword(db, principal, client, params.user_id, change))
-      credentials.forgetUser(params.user_id.toLowerCase())
+      await credentials.forgetUser(params.user_id.toLowerCase())
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

@@ -22,7 +22,7 @@ export const sessionHandlers = ({ db, paging, credentials }: Deps) =>
     async revokeSession({ params, principal, client }) {
       const sessionId = params.session_id.toLowerCase()
       expectDone(await deleteSession(db, principal, client, sessionId))
-      credentials.forgetSession(sessionId)
+      await credentials.forgetSession(sessionId)
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

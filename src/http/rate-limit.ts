@@ -1,11 +1,15 @@
-import fastifyRateLimit, { type RateLimitPluginOptions } from '@fastify/rate-limit'
+import fastifyRateLimit, {
+  type FastifyRateLimitStore,
+  type RateLimitPluginOptions,
+} from '@fastify/rate-limit'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { callbackify } from 'node:util'
 import type { ContractOperation, RateLimitPolicy } from '../contract.ts'
 import { networkOf } from '../domain/network.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems.ts'
-import { MemoryStore } from './memory-store.ts'
 import { connectRedis, type SharedCounts } from './redis.ts'
+import { type RequestCounts, windowLength } from './request-counts.ts'
 
 /**
  * Counts a request for its user, or for the network of its client when nobody is signed in, and tells what is left in
@@ -25,22 +29,21 @@ interface RateLimitOptions {
   readonly limits: Readonly<Record<RateLimitPolicy, number>> | null
   /** Where instances count together; null when each counts its own. */
   readonly redisUrl: string | null
+  /** Those of this instance, for want of Redis. */
+  readonly counts: RequestCounts
 }
-
-/** Seconds after the first request that a count begins anew. */
-const windowLength = 60
 
 /** Limits the rates of requests. While Redis cannot be used nothing is limited: an outage of it is not one of the service. */
 export const createLimit = async (
   app: FastifyInstance,
-  { limits, redisUrl }: RateLimitOptions,
+  { limits, redisUrl, counts }: RateLimitOptions,
 ): Promise<Limit> => {
   if (limits === null) return async () => {}
   const redis = redisUrl === null ? null : connectRedis(app, redisUrl)
   // The plugin asks for the key by the request alone.
   const callers = new WeakMap<FastifyRequest, string>()
   const counter = (policy: RateLimitPolicy): Promise<Counter> =>
-    registerCounter(app, policy, limits[policy], redis, (request) => callers.get(request) ?? '')
+    registerCounter(app, policy, limits[policy], redis ?? counts, (request) => callers.get(request) ?? '')
   const counters: Readonly<Record<RateLimitPolicy, Counter>> = {
     anonymous: await counter('anonymous'),
     sign_in: await counter('sign_in'),
@@ -88,17 +91,18 @@ const registerCounter = async (
   app: FastifyInstance,
   policy: RateLimitPolicy,
   limit: number,
-  redis: SharedCounts | null,
+  counts: SharedCounts | RequestCounts,
   callerOf: (request: FastifyRequest) => string,
 ): Promise<Counter> => {
+  const redis = 'client' in counts ? counts : null
   const options: RateLimitPluginOptions = {
     global: false,
     max: limit,
     timeWindow: windowLength * 1_000,
     keyGenerator: callerOf,
-    ...(redis === null
-      ? { store: MemoryStore }
-      : { redis: redis.client, nameSpace: `rate-limit:${policy}:` }),
+    ...('client' in counts
+      ? { redis: counts.client, nameSpace: `rate-limit:${policy}:` }
+      : { store: storeOf(counts, policy) }),
   }
   const { promise, resolve } = Promise.withResolvers<Counter>()
   await app.register(async (context) => {
@@ -119,6 +123,26 @@ const registerCounter = async (
     })
   })
   return promise
+}
+
+/**
+ * What the plugin makes its store of. Its own hands out a count that the next requests still change before it is looked
+ * at: of several that arrive together, all are refused when the last one is too many.
+ */
+const storeOf = (counts: RequestCounts, policy: RateLimitPolicy) => {
+  const add = callbackify(async (caller: string) => {
+    const { requests, left } = await counts.add(policy, caller)
+    return { current: requests, ttl: left }
+  })
+  return class Store implements FastifyRateLimitStore {
+    incr(caller: string, callback: Parameters<typeof add>[1]): void {
+      add(caller, callback)
+    }
+
+    child(): Store {
+      return this
+    }
+  }
 }
 
 /** Limits what has no operation, by network: pages, and paths and methods that are not there. */

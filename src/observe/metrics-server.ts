@@ -2,7 +2,12 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { Registry } from 'prom-client'
+
+/** What the metrics are read from. */
+export interface MetricsSource {
+  readonly contentType: string
+  metrics(): Promise<string>
+}
 
 interface MetricsServerOptions {
   readonly host: string
@@ -19,11 +24,11 @@ export interface MetricsServer {
 
 /** Answers GET /metrics on a port of its own, which is not part of the API and mostly not public. */
 export const serveMetrics = async (
-  registry: Registry,
+  source: MetricsSource,
   { host, port, token }: MetricsServerOptions,
 ): Promise<MetricsServer> => {
   const server = createServer((request, response) => {
-    answer(registry, token, request, response).catch((error: unknown) => response.destroy(error as Error))
+    answer(source, token, request, response).catch((error: unknown) => response.destroy(error as Error))
   })
   server.listen(port, host)
   await once(server, 'listening')
@@ -38,7 +43,7 @@ export const serveMetrics = async (
 }
 
 const answer = async (
-  registry: Registry,
+  source: MetricsSource,
   token: string | null,
   { method, url, headers }: IncomingMessage,
   response: ServerResponse,
@@ -47,7 +52,7 @@ const answer = async (
   if (method !== 'GET' && method !== 'HEAD') return end(response, 405, { allow: 'GET, HEAD' })
   if (token !== null && !isBearer(headers.authorization ?? '', token))
     return end(response, 401, { 'www-authenticate': 'Bearer realm="taskwright metrics"' })
-  end(response, 200, { 'content-type': registry.contentType }, await registry.metrics())
+  end(response, 200, { 'content-type': source.contentType }, await source.metrics())
 }
 
 const end = (

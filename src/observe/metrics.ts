@@ -1,9 +1,19 @@
 import type { FastifyInstance } from 'fastify'
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+import {
+  AggregatorRegistry,
+  collectDefaultMetrics,
+  Counter,
+  Gauge,
+  Histogram,
+  type MetricObjectWithValues,
+  type MetricValue,
+  Registry,
+} from 'prom-client'
 import { ConstraintViolation, DatabaseUnavailable } from '../db/errors.ts'
 import { problemCodeOf } from '../http/problem-answers.ts'
 import { routeOf } from '../http/request-log.ts'
 import type { Around } from './around.ts'
+import type { MetricsSource } from './metrics-server.ts'
 
 /** What Prometheus is told. Every label has few values: a route is its template, and no user, file or text is named. */
 export interface Metrics {
@@ -107,6 +117,14 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
     },
   }
 }
+
+/** The metrics of several processes as those of one: counts are added, the lag of event loops is averaged. */
+export const metricsOfWorkers = (
+  read: () => Promise<MetricObjectWithValues<MetricValue<string>>[][]>,
+): MetricsSource => ({
+  contentType: Registry.PROMETHEUS_CONTENT_TYPE,
+  metrics: async () => AggregatorRegistry.aggregate(await read()).metrics(),
+})
 
 type Outcome = 'done' | 'refused' | 'unavailable' | 'failed'
 

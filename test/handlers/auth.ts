@@ -1,6 +1,6 @@
 import { mock } from 'node:test'
 import t, { type Test } from 'tap'
-import { passwordHasher } from '../../src/auth/passwords.ts'
+import { hashQueue, passwordHasher } from '../../src/auth/passwords.ts'
 import type { OperationId } from '../../src/contract.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
 import { type GuardedAccount, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
@@ -264,7 +264,10 @@ t.test('register', async (t) => {
   })
 
   t.test('403 once registration is closed', async (t) => {
-    const passwords = passwordHasher({ parameters: testHashing, concurrency: 1, maxQueue: 4 })
+    const passwords = passwordHasher({
+      parameters: testHashing,
+      inTurn: hashQueue({ concurrency: 1, maxQueue: 4 }),
+    })
     const closed = await startService(t, { config: { registration: 'closed' }, passwords })
     t.match(await closed.call('register', { body: { ...someone('never'), password: '' } }), { status: 400 })
     const replies = await Promise.all(

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { newId } from '../../src/db/ids.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
-import { createThumbnailer } from '../../src/thumbnailer.ts'
+import { createThumbnailer, thumbnailQueue } from '../../src/thumbnailer.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { blackPng } from '../fixture/images.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
@@ -45,7 +45,7 @@ const intervene = (t: Test, actions: Partial<typeof usual>): void => {
 
 const service = await startService(t, {
   storage,
-  thumbnailer: createThumbnailer({ maxQueue }),
+  thumbnailer: createThumbnailer(thumbnailQueue(maxQueue)),
   config: { attachmentMaxBytes: 40 * mebibyte },
 })
 await service.register('admin')

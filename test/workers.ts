@@ -1,0 +1,258 @@
+import { once } from 'node:events'
+import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http'
+import { text } from 'node:stream/consumers'
+import { setTimeout as pause } from 'node:timers/promises'
+import t from 'tap'
+import { createEmptyDatabase } from './fixture/database.ts'
+import { eventually } from './fixture/eventually.ts'
+import { metricsUrl } from './fixture/observe.ts'
+import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
+import { createClient } from './fixture/service.ts'
+
+/** Several processes that answer requests as one service. */
+
+const serverUrl = process.env.DATABASE_URL
+const skip = serverUrl === undefined && 'the embedded database serves one process'
+
+t.test('more than one worker needs a database server', async (t) => {
+  const { code, output } = await runProcess({ WORKERS: '2' })
+  t.equal(code, 1)
+  t.match(output, /WORKERS above 1 needs DATABASE_URL: the embedded database serves one process/)
+})
+
+interface Asked {
+  readonly method?: string
+  readonly token?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: unknown
+}
+
+/** One end of a connection, of which one of the workers has the other. */
+interface Connection {
+  /** The status of the answer. */
+  readonly ask: (path: string, asked?: Asked) => Promise<number>
+  /** A request whose body is sent by hand. */
+  readonly begin: (path: string, asked: Asked) => ClientRequest
+}
+
+t.test('two workers are one service', { skip }, async (t) => {
+  const { options } = await createEmptyDatabase(t, serverUrl ?? '')
+  const anonymousLimit = 20
+  const service = await startProcess(t, {
+    DATA_DIR: await temporaryFolder(t),
+    DATABASE_URL: options.url,
+    WORKERS: '2',
+    LOG_LEVEL: 'info',
+    METRICS_PORT: '0',
+    METRICS_HOST: '127.0.0.1',
+    TRUST_PROXY: '127.0.0.1',
+    RATE_LIMIT: 'on',
+    RATE_LIMIT_SIGN_IN: '100000',
+    RATE_LIMIT_API: '100000',
+    RATE_LIMIT_ANONYMOUS: String(anonymousLimit),
+  })
+  const client = createClient(service.url)
+  const ada = await client.register('ada')
+
+  const open = async (): Promise<Connection> => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    t.teardown(() => agent.destroy())
+    const begin: Connection['begin'] = (path, { method = 'GET', token, headers, body }) =>
+      request(`${service.url}${path}`, {
+        agent,
+        method,
+        headers: {
+          ...headers,
+          ...(token !== undefined && { authorization: `Bearer ${token}` }),
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+        },
+      })
+    const ask: Connection['ask'] = (path, asked = {}) => {
+      const begun = begin(path, asked)
+      begun.end(asked.body === undefined ? undefined : JSON.stringify(asked.body))
+      return statusOf(begun)
+    }
+    await ask('/health/live')
+    return { ask, begin }
+  }
+
+  /** The workers by their numbers, as the log tells of them. */
+  const workersNow = (): ReadonlyMap<number, { readonly pid: number }> => {
+    const workers = new Map<number, { readonly pid: number }>()
+    const lines = service.output()
+    for (const [, pid, worker] of lines.matchAll(/"pid":(\d+),.*"worker":(\d+),"msg":"Server listening/g))
+      workers.set(Number(worker), { pid: Number(pid) })
+    for (const [, worker] of lines.matchAll(/worker (\d+) has ended/g)) workers.delete(Number(worker))
+    return workers
+  }
+
+  /** So many connections to each of the workers. The system gives one to whoever takes it, and a stopped one does not. */
+  const openToBoth = async (count: number) => {
+    const [one, other] = [...workersNow()].map(([worker, { pid }]) => ({ worker, pid }))
+    if (one === undefined || other === undefined) throw new Error('There are not two workers')
+    const openTo = async (open: () => Promise<Connection>, others: number): Promise<Connection[]> => {
+      process.kill(others, 'SIGSTOP')
+      try {
+        return await Promise.all(Array.from({ length: count }, open))
+      } finally {
+        process.kill(others, 'SIGCONT')
+      }
+    }
+    const ofOne = await openTo(open, other.pid)
+    const ofOther = await openTo(open, one.pid)
+    const [first, second] = [ofOne[0], ofOther[0]]
+    if (first === undefined || second === undefined) throw new Error('None were asked for')
+    return [
+      { ...one, all: ofOne, first },
+      { ...other, all: ofOther, first: second },
+    ] as const
+  }
+
+  /** Resolves when a worker listens that was started after the one of a number, which takes what a start takes. */
+  const newerThan = async (worker: number): Promise<void> => {
+    while (Math.max(...workersNow().keys()) <= worker) await pause(20)
+  }
+
+  const answersToMe = ({ ask }: Connection, token: string) => ask('/auth/me', { token })
+
+  await t.test('what one of them has revoked is dead in the other at once', async (t) => {
+    const [{ first: one }, { first: other }] = await openToBoth(1)
+    for (const [revoking, believing] of [
+      [one, other],
+      [other, one],
+      [one, other],
+    ] as const) {
+      const { email, password } = ada
+      const { body: session } = await client.expect('login', 200, { body: { email, password } })
+      const { access_token: token } = session
+      t.equal(await answersToMe(believing, token), 200)
+      t.equal(await revoking.ask('/auth/logout', { method: 'POST', token }), 204)
+      t.equal(await answersToMe(believing, token), 401, 'a session')
+
+      const { body: made } = await client.expect('createApiToken', 201, {
+        token: ada.token,
+        body: { name: 'for both', scopes: ['users:read'] },
+      })
+      t.equal(await answersToMe(believing, made.token), 200)
+      const path = `/auth/tokens/${made.id}`
+      t.equal(await revoking.ask(path, { method: 'DELETE', token: ada.token }), 204)
+      t.equal(await answersToMe(believing, made.token), 401, 'an API token')
+    }
+    const bob = await client.register('bob')
+    t.equal(await answersToMe(one, bob.token), 200)
+    t.equal(await other.ask(`/users/${bob.id}`, { method: 'DELETE', token: ada.token }), 204)
+    t.equal(await answersToMe(one, bob.token), 401, 'a user')
+  })
+
+  await t.test('requests are counted together, for limits and for metrics', async (t) => {
+    const connections = (await openToBoth(anonymousLimit)).flatMap(({ all }) => all)
+    const headers = { 'x-forwarded-for': '192.0.2.1' }
+    const statuses = await Promise.all(connections.map(({ ask }) => ask('/auth/me', { headers })))
+    const count = (wanted: number) => statuses.filter((status) => status === wanted).length
+    t.equal(count(401), anonymousLimit)
+    t.equal(count(429), anonymousLimit)
+    const metrics = await (await fetch(metricsUrl(service))).text()
+    const refused = 'taskwright_problems_total{code="too_many_requests",route="/auth/me"}'
+    t.ok(metrics.split('\n').includes(`${refused} ${anonymousLimit}`))
+  })
+
+  await t.test('so many passwords are hashed or wait on a host, and a death gives places back', async (t) => {
+    const [{ all: dying, pid }, { all: surviving, first: spare }] = await openToBoth(80)
+    let addresses = 0
+    const login = ({ ask }: Connection) => {
+      const body = { email: `nobody-${(addresses += 1)}@example.com`, password: 'the password of nobody' }
+      return ask('/auth/login', { method: 'POST', body })
+    }
+    const held = dying.slice(0, 40).map(login)
+    const lost = Promise.allSettled(held)
+    // More of these wait: it holds both places when it stands still.
+    await Promise.any(held)
+    process.kill(pid, 'SIGSTOP')
+
+    const statuses: number[] = []
+    const asking = surviving.filter((connection) => connection !== spare).map(login)
+    const answered = asking.map(async (status) => statuses.push(await status))
+    await eventually('some are refused', async () => statuses.length >= asking.length - 64)
+    t.equal(await spare.ask('/health/live'), 200)
+    t.strictSame([...new Set(statuses)], [429], 'nobody else gets a place')
+    process.kill(pid, 'SIGKILL')
+    await Promise.all(answered)
+    await lost
+    t.ok(statuses.includes(401), 'until they are given back')
+    t.ok(statuses.filter((status) => status === 401).length <= 64)
+  })
+
+  await t.test('a worker that is killed is replaced, and nothing that it acknowledged is lost', async (t) => {
+    await newerThan(2)
+    const [dying, { worker, first: surviving }] = await openToBoth(1)
+    const acknowledged: string[] = []
+    const write = async (): Promise<void> => {
+      const { body } = await client.expect('createTask', 201, { token: ada.token, body: { title: 'Kept' } })
+      acknowledged.push(body.id)
+    }
+    const over = new AbortController()
+    let failures = 0
+    const writing = Array.from({ length: 8 }, async () => {
+      // A connection to it is lost with it.
+      while (!over.signal.aborted) await write().catch(() => (failures += 1))
+    })
+    try {
+      await eventually('both are under load', async () => acknowledged.length > 50)
+      process.kill(dying.pid, 'SIGKILL')
+      t.equal(await answersToMe(surviving, ada.token), 200, 'the other one answers')
+      const before = acknowledged.length
+      await eventually('and goes on writing', async () => acknowledged.length > before + 50)
+    } finally {
+      over.abort()
+      await Promise.all(writing)
+    }
+    await newerThan(Math.max(dying.worker, worker))
+    t.match(service.output(), new RegExp(`worker ${dying.worker} has ended \\(SIGKILL\\); starting another`))
+    t.ok(failures <= 8 + 8, 'at most what it was doing, and what was on its way to it')
+    for (const task_id of acknowledged)
+      await client.expect('getTask', 200, { token: ada.token, params: { task_id } })
+  })
+
+  await t.test('a signal to all of them lets each finish what it has begun', async (t) => {
+    const workers = await openToBoth(1)
+    const body = JSON.stringify({ title: 'Begun before the stop' })
+    const headers = {
+      'content-type': 'application/json',
+      'content-length': String(Buffer.byteLength(body)),
+      expect: '100-continue',
+    }
+    const begun = workers.map(({ first: { begin } }) =>
+      begin('/tasks', { method: 'POST', token: ada.token, headers }),
+    )
+    for (const one of begun) one.flushHeaders()
+    await Promise.all(begun.map((one) => once(one, 'continue')))
+    for (const { pid } of workers) process.kill(pid, 'SIGTERM')
+    const ended = service.end('SIGTERM')
+    await eventually('it stops', async () => service.output().includes('stopping after SIGTERM'))
+    const statuses = begun.map(statusOf)
+    for (const one of begun) one.end(body)
+    t.strictSame(await Promise.all(statuses), [201, 201])
+    t.equal(await ended, 0)
+    t.match(service.output(), /stopped$/)
+  })
+})
+
+t.test('no worker goes on without its primary, and none without its port', { skip }, async (t) => {
+  const { options } = await createEmptyDatabase(t, serverUrl ?? '')
+  const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: options.url, WORKERS: '2' }
+  const service = await startProcess(t, environment)
+  const PORT = new URL(service.url).port
+  const { code, output } = await runProcess({ ...environment, PORT })
+  t.equal(code, 1, 'a start that fails in every worker ends at once')
+  t.match(output, /EADDRINUSE/)
+  t.match(output, /could not start$/)
+  // Resolves when the last one that could print has ended.
+  t.equal(await service.end('SIGKILL'), null)
+  await t.rejects(fetch(`${service.url}/health/live`))
+})
+
+const statusOf = async (begun: ClientRequest): Promise<number> => {
+  const [response] = (await once(begun, 'response')) as [IncomingMessage]
+  await text(response)
+  return response.statusCode ?? 0
+}
