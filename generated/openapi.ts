@@ -1288,7 +1288,10 @@ export interface components {
              * @description The file.
              */
             file: string;
-            /** @description What the file must hash to, or nothing is stored. */
+            /**
+             * @description What the file must hash to, or nothing is stored. Left empty, as pages do with a form, it says nothing.
+             * @example
+             */
             sha256?: string;
         };
         /**

@@ -85,6 +85,7 @@ const docsStyle = `
   /* On a phone these would push the page to the side; the contract has no links between operations. */
   @media (max-width: 640px) {
     .swagger-ui .response-col_links { display: none; }
+    .swagger-ui .parameter__name { overflow-wrap: anywhere; }
     .swagger-ui .btn.try-out__btn { margin-left: 0.5rem; padding: 5px 10px; }
   }
 `

@@ -81,6 +81,7 @@ const receiveFile = async <Stored extends Digested>(
     const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
     for await (const part of request.parts({ limits })) {
       if (part.fieldname === 'sha256') {
+        if (isEmptyField(part)) continue
         if (sha256 !== null) throw problems.invalidField('/sha256', 'must be there once')
         sha256 = readSha256(part)
       } else {
@@ -133,6 +134,9 @@ const hashContent = ({ raw }: FastifyRequest, digests: readonly Digest[]): (() =
 }
 
 type FormPart = MultipartFile | MultipartValue
+
+/** What a page sends of a field that nobody has filled in. */
+const isEmptyField = (part: FormPart): boolean => part.type === 'field' && part.value === ''
 
 const readSha256 = (part: FormPart): string => {
   const sha256 = part.type === 'field' && typeof part.value === 'string' ? parseSha256(part.value) : null
