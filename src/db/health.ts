@@ -1,6 +1,6 @@
-import { sql } from 'drizzle-orm'
 import { within } from '../domain/deadline.ts'
 import type { Database } from './client.ts'
+import { sql } from './drizzle.ts'
 import { DatabaseUnavailable } from './errors.ts'
 import { statement } from './statement.ts'
 

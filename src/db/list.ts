@@ -1,9 +1,9 @@
-import { type SQL, sql } from 'drizzle-orm'
 import { LRUCache } from 'lru-cache'
 import type { Position } from '../domain/cursors.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import type { SortBy } from '../domain/sort.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import type { CallerPlaceholders } from './permissions.ts'
 import {

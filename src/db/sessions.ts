@@ -1,10 +1,10 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { Client } from '../domain/audit.ts'
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role, SessionPrincipal } from '../domain/permissions.ts'
 import { attemptParameter, clearAttempts, countAttempt, waitColumn } from './attempts.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { newId } from './ids.ts'
 import { sessionJson, userJson } from './json.ts'
 import {

@@ -1,7 +1,5 @@
-import { type SQL, sql } from 'drizzle-orm'
-import { PgDialect } from 'drizzle-orm/pg-core'
-import { fillPlaceholders } from 'drizzle-orm'
 import type { Database } from './client.ts'
+import { fillPlaceholders, PgDialect, type SQL, sql } from './drizzle.ts'
 
 export interface ParameterTypes {
   uuid: string

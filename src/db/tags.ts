@@ -1,8 +1,8 @@
-import { type SQL, sql } from 'drizzle-orm'
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import { foldSearch, foldText } from '../domain/text.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import {
   type Created,
   createOnce,

@@ -1,8 +1,8 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { TaskExpansion } from '../domain/expansions.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import {
   type Created,
   createOnce,

@@ -1,7 +1,7 @@
-import { sql } from 'drizzle-orm'
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
+import { sql } from './drizzle.ts'
 import { taskJson, trashedTaskJson } from './json.ts'
 import { type Page, type PageRequest, selectPage } from './list.ts'
 import { checkedOutcome, ifMatchParameter } from './outcome.ts'
