@@ -13,7 +13,6 @@ import { keepEmbeddedTidy } from './db/maintenance.ts'
 import { migrateWhenPossible, untilMigrated } from './db/when-migrated.ts'
 import { openLog } from './log.ts'
 import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
-import { smtpMailer } from './mail/smtp.ts'
 import { databaseAround, hasherAround, storageAround } from './observe/around.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { MetricsSource } from './observe/metrics-server.ts'
@@ -139,7 +138,7 @@ const serve = async (
     passwords,
     thumbnailer,
     logStream,
-    openMailer: mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
+    openMailer: await mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
     observers,
     ...(peers && { peers }),
   })
@@ -227,9 +226,11 @@ const openConnection = async (
   return embedded.connection
 }
 
-const mailerOf = (mail: MailConfig, whereItListens: () => string): OpenMailer => {
-  if (mail.kind === 'smtp') return smtpMailer(mail)
-  return mail.kind === 'log' ? loggingMailer(whereItListens) : noMailer
+const mailerOf = async (mail: MailConfig, whereItListens: () => string): Promise<OpenMailer> => {
+  if (mail.kind === 'none') return noMailer
+  if (mail.kind === 'log') return loggingMailer(whereItListens)
+  const { smtpMailer } = await import('./mail/smtp.ts')
+  return smtpMailer(mail)
 }
 
 /** Where the process listens, with the port that the system chose if it was to choose one. */

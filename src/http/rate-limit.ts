@@ -8,7 +8,7 @@ import type { ContractOperation, RateLimitPolicy } from '../contract.ts'
 import { networkOf } from '../domain/network.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems.ts'
-import { connectRedis, type SharedCounts } from './redis.ts'
+import type { SharedCounts } from './redis.ts'
 import { type RequestCounts, windowLength } from './request-counts.ts'
 
 /**
@@ -39,7 +39,8 @@ export const createLimit = async (
   { limits, redisUrl, counts }: RateLimitOptions,
 ): Promise<Limit> => {
   if (limits === null) return async () => {}
-  const redis = redisUrl === null ? null : connectRedis(app, redisUrl)
+  // The client is loaded for whoever uses it.
+  const redis = redisUrl === null ? null : (await import('./redis.ts')).connectRedis(app, redisUrl)
   // The plugin asks for the key by the request alone.
   const callers = new WeakMap<FastifyRequest, string>()
   const counter = (policy: RateLimitPolicy): Promise<Counter> =>
