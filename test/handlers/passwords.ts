@@ -9,7 +9,7 @@ import { countStatuses, pointersOf, unknownId } from '../fixture/tasks.ts'
 const service = await startService(t, { config: { trustProxy: ['127.0.0.1'] } })
 const { db } = service.deps
 const admin = await service.register('admin')
-const { auditOf, createApiToken, refreshStatusOf, signIn, statusOf } = accountActions(service, admin)
+const { auditOf, createApiToken, refreshStatusOf, setRole, signIn, statusOf } = accountActions(service, admin)
 
 const next = 'staple the battery'
 const malformed = ['', '1234567', 'p'.repeat(257), '\u{1f40e}'.repeat(257), 'e\u0301'.repeat(7), 7, null]
@@ -553,18 +553,12 @@ t.test('setUserPassword', async (t) => {
 
   t.test('403: an API token of an administrator, and an administrator no more', async (t) => {
     const former = await service.register('former')
-    const setRole = (role: string) =>
-      service.expect('updateUser', 200, {
-        token: admin.token,
-        params: { user_id: former.id },
-        body: { role },
-      })
-    await setRole('admin')
+    await setRole(former, 'admin')
     const target = await service.register('protected')
     const { token } = await createApiToken(former, { scopes: ['users:read', 'users:write'] })
     t.match(await set({ token }, target.id), { status: 403, body: { code: 'insufficient_scope' } })
     t.equal((await set(former, target.id)).status, 204)
-    await setRole('member')
+    await setRole(former, 'member')
     t.match(await set(former, target.id), { status: 403, body: { code: 'forbidden' } })
   })
 
