@@ -4,12 +4,11 @@ import { request } from 'node:http'
 import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { openDatabase } from '../../src/db/client.ts'
 import { createClient as createSqlClient } from '../../src/db/connection.ts'
 import { newId } from '../../src/db/ids.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { accountActions } from '../fixture/accounts.ts'
-import { createTestDatabase } from '../fixture/database.ts'
+import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { head, openRaw, sendRaw } from '../fixture/raw.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
@@ -685,8 +684,7 @@ t.test('the files that a user attached take no more than the quota together', as
   // The embedded database has one connection, on which nothing waits for a lock.
   const skip = process.env.DATABASE_URL === undefined
   t.test('one that waited for another sees what that one took', { skip }, async (t) => {
-    const { options } = await createTestDatabase(t)
-    const db = openDatabase(options)
+    const { db, options } = await openTestDatabase(t)
     const sql = createSqlClient(options)
     const other = await startService(t, { db, config: { attachmentQuotaBytes: quota } })
     t.teardown(() => sql.end())
