@@ -15,7 +15,7 @@ const service = await startService(t, {
     },
   },
   requestLimit,
-  timeLimits: { ...timeLimits, answer: 500 },
+  timeLimits: { ...timeLimits, answer: 2_000 },
 })
 const { token } = await service.register('ada')
 
