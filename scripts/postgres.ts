@@ -6,7 +6,7 @@ import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { freePort } from '../test/fixture/free-port.ts'
+import { freePort } from '../test/fixture/ports.ts'
 import { isExecutable, pathFolders } from './commands.ts'
 
 /** The user to run the server as; empty unless this process is root, whom PostgreSQL refuses. */

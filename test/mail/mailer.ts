@@ -5,7 +5,7 @@ import type { SmtpServer } from '../../src/config.ts'
 import { loggingMailer, noMailer, type OpenMailer } from '../../src/mail/mailer.ts'
 import { smtpMailer } from '../../src/mail/smtp.ts'
 import { eventually } from '../fixture/eventually.ts'
-import { freePort } from '../fixture/free-port.ts'
+import { freePort } from '../fixture/ports.ts'
 import { startMailServer } from '../fixture/smtp.ts'
 
 const token = 'twx_0b4dYxq0vmDPhyRtn8l3cS6GTDZ4T1aPMu7rhW1Zk9E'
