@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
-import { startProcess, temporaryFolder } from './fixture/process.ts'
+import { environmentFor } from './fixture/database.ts'
+import { startProcess } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 import { filesBelow, keysIn, noS3, openTestClient, testLocation } from './fixture/storage.ts'
 
@@ -16,7 +16,6 @@ import { filesBelow, keysIn, noS3, openTestClient, testLocation } from './fixtur
  */
 
 const program = fileURLToPath(new URL('fixture/dying-service.ts', import.meta.url))
-const serverUrl = process.env.DATABASE_URL
 const isOnDisk = noS3 !== false
 
 const small = 1_000
@@ -44,23 +43,20 @@ const deletionSteps = [
 ]
 
 const prepare = async (t: Test) => {
-  const DATA_DIR = await temporaryFolder(t)
-  const environment: Record<string, string> = { DATA_DIR }
-  if (serverUrl === undefined) await copyTemplate(DATA_DIR)
-  else environment.DATABASE_URL = (await createEmptyDatabase(t, serverUrl)).options.url
+  const database = await environmentFor(t)
+  const { DATA_DIR } = database
   if (isOnDisk) {
     return {
       DATA_DIR,
-      environment,
+      environment: database,
       countFiles: async () => (await filesBelow(join(DATA_DIR, 'attachments'))).length,
     }
   }
   const location = testLocation()
   const url = new URL(process.env.TEST_STORAGE_URL ?? '')
   url.pathname = location.prefix
-  environment.STORAGE_URL = url.href
-  for (const name of ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY'])
-    environment[name] = process.env[name] ?? ''
+  const { AWS_ACCESS_KEY_ID = '', AWS_SECRET_ACCESS_KEY = '' } = process.env
+  const environment = { ...database, STORAGE_URL: url.href, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY }
   const client = openTestClient(t, location)
   return { DATA_DIR, environment, countFiles: async () => (await keysIn(client, location)).length }
 }

@@ -1,21 +1,16 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
-import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
+import { environmentFor } from './fixture/database.ts'
 import { metricsUrl, readMetrics, startCollector } from './fixture/observe.ts'
-import { startProcess, temporaryFolder } from './fixture/process.ts'
+import { startProcess } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 
 /** What an operator sees of a service: its log, its metrics and its traces. */
 
-const serverUrl = process.env.DATABASE_URL
-const DATA_DIR = await temporaryFolder(t)
-if (serverUrl === undefined) await copyTemplate(DATA_DIR)
-const server = serverUrl === undefined ? null : await createEmptyDatabase(t, serverUrl)
 const collector = await startCollector(t)
 const token = 'the-token-of-the-scraper'
 const service = await startProcess(t, {
-  DATA_DIR,
-  ...(server && { DATABASE_URL: server.options.url }),
+  ...(await environmentFor(t)),
   LOG_LEVEL: 'info',
   METRICS_PORT: '0',
   METRICS_HOST: '127.0.0.1',

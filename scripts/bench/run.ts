@@ -62,8 +62,7 @@ interface Row {
 }
 
 const main = async (t: Teardown): Promise<void> => {
-  if (!(await isInstalled('wrk')))
-    throw new Error('The load generator wrk is missing: install the package wrk')
+  if (!isInstalled('wrk')) throw new Error('The load generator wrk is missing: install the package wrk')
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
   t.teardown(() => rm(folder, { recursive: true }))
   const place = { core: await shareProcessors(), folder }

@@ -64,7 +64,7 @@ export const sessionValues = (client: Client, tokenHash: Buffer) => ({
 })
 
 /** Parts of a statement that start a session for the row `person`. */
-export const startSession = (p: Placeholders<typeof sessionParameters>): SQL => sql`
+const startSession = (p: Placeholders<typeof sessionParameters>): SQL => sql`
   session as (
     insert into sessions (id, user_id, expires_at, user_agent, address)
     select ${p.session_id}, id, now() + ${longestLifetime}, ${p.audit_user_agent}, ${p.audit_address}
