@@ -147,6 +147,8 @@ const serve = async (
   if (connection.kind === 'embedded') await migrated
   if (stopping.aborted) return null
   await app.listen({ host: config.host, port: config.port })
+  // Where it listens is told before it is said that it is ready.
+  await logStream.flush()
   return { database, url: listeningUrl(config, app.server.address()) }
 }
 

@@ -165,8 +165,6 @@ export interface ListSource<Field extends string> {
   readonly joined?: (rows: SQL, caller: CallerPlaceholders) => SQL
   /** The JSON text of a row. */
   readonly json: (row: SQL, caller: CallerPlaceholders) => SQL
-  /** Whether the best plan depends on who asks, even without filters. */
-  readonly dependsOnCaller?: boolean
   /** Values for other parameters than those of the conditions. */
   readonly values?: Readonly<Record<string, unknown>>
 }
@@ -281,7 +279,7 @@ const prepare = <Field extends string>(
   ])
   const known = statements.get(shape)
   if (known !== undefined) return known
-  const isPrepared = source.filters.length === 0 && source.dependsOnCaller !== true && prepared < mostPrepared
+  const isPrepared = source.filters.length === 0 && prepared < mostPrepared
   if (isPrepared) prepared += 1
   const compiled = { ...compile(pageStatement(source, role, request, narrow)), isPrepared }
   statements.set(shape, compiled)
