@@ -216,7 +216,8 @@ async function stop(server: ChildProcess): Promise<void> {
   await exited
 }
 
-async function freePort(): Promise<number> {
+/** A TCP port of the loopback interface that nobody uses. */
+export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1')
   await once(probe, 'listening')
   const address = probe.address()
