@@ -9,6 +9,7 @@ import type { Config, MailConfig } from './config.ts'
 import { type Database, openDatabase } from './db/client.ts'
 import type { ConnectionOptions } from './db/connection.ts'
 import { startEmbedded } from './db/embedded.ts'
+import { watchEmbedded } from './db/health.ts'
 import { keepEmbeddedTidy } from './db/maintenance.ts'
 import { migrateWhenPossible, untilMigrated } from './db/when-migrated.ts'
 import { openLog } from './log.ts'
@@ -46,7 +47,7 @@ export const start = (config: Config, process: ServiceProcess): Promise<void> =>
 
 /** One process that does everything. */
 const startAlone = async (config: Config, process: ServiceProcess): Promise<void> => {
-  const { say, atEnd, stopping } = process
+  const { say, atEnd, fail, stopping } = process
   await prepare(config, process)
   const connection = await openConnection(config, process)
   say('bringing the schema up to date')
@@ -60,7 +61,11 @@ const startAlone = async (config: Config, process: ServiceProcess): Promise<void
   })
   if (served === null) return
   await migrated
-  if (connection.kind === 'embedded') atEnd(keepEmbeddedTidy(served.database))
+  if (connection.kind === 'embedded') {
+    atEnd(keepEmbeddedTidy(served.database))
+    const endWatch = watchEmbedded(served.database, fail)
+    atEnd(async () => endWatch())
+  }
   sayReady(config, process, served.url)
 }
 

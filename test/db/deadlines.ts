@@ -1,7 +1,9 @@
 import { createServer, type Socket } from 'node:net'
+import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openDatabase } from '../../src/db/client.ts'
 import { DatabaseUnavailable } from '../../src/db/errors.ts'
+import { watchEmbedded } from '../../src/db/health.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { listen } from '../fixture/ports.ts'
 
@@ -55,4 +57,16 @@ t.test('more than so many statements do not wait', async (t) => {
   await Promise.all(waiting)
   await db.close()
   await eventually('nothing is left over', async () => db.pending() === 0)
+})
+
+t.test('a database that has not answered for a long time is told of once', async (t) => {
+  const { url } = await startServer(t, (socket) => socket.resume())
+  const db = openDatabase({ kind: 'server', url }, 20)
+  t.teardown(() => db.close())
+  const told: Error[] = []
+  t.teardown(watchEmbedded(db, (error) => told.push(error), { every: 10, mostMissed: 5 }))
+  await eventually('it is told of', async () => told.length > 0)
+  t.match(told[0]?.message, /does not answer/)
+  await pause(100)
+  t.equal(told.length, 1)
 })

@@ -819,9 +819,9 @@ t.test('Idempotency-Key makes one attachment of one upload', async (t) => {
     await attach(owner, task, fileForm(randomBytes(maxBytes)))
     const before = (await keys()).length
     const answers = await Promise.all(
-      Array.from({ length: 6 }, () => service.expect('addTaskAttachment', 201, upload(owner, task, 'race'))),
+      Array.from({ length: 50 }, () => service.expect('addTaskAttachment', 201, upload(owner, task, 'race'))),
     )
-    t.equal(new Set(answers.map(({ body }) => body.id)).size, 1)
+    t.equal(new Set(answers.map(({ body }) => JSON.stringify(body))).size, 1)
     t.equal(answers.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
     t.equal((await listOf(owner, task)).length, 3)
     t.equal((await keys()).length, before + 1, 'the superfluous bytes are gone')
