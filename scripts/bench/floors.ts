@@ -61,20 +61,21 @@ const taskColumns = `
   id, title, description, status, priority, start_at, due_at, completed_at, owner_id, assignee_id, attachment_count,
   version, created_at, updated_at`
 const newestTasks = (condition: string) => `
-  select ${taskColumns}, ${carriedTags} from tasks where ${condition} order by created_at desc, id desc limit 20`
+  select ${taskColumns}, ${carriedTags} from tasks where deleted_at is null and ${condition}
+  order by created_at desc nulls last, id desc nulls last limit 20`
 const ownTags = `
   select id, name, color, owner_id, created_at, (
     select count(*)::int from task_tags join tasks on tasks.id = task_id
-    where tag_id = tags.id and (tasks.owner_id = $1 or assignee_id = $1)
+    where tag_id = tags.id and deleted_at is null and (tasks.owner_id = $1 or assignee_id = $1)
   ) as task_count
-  from tags where owner_id = $1 order by created_at desc, id desc limit 50`
+  from tags where owner_id = $1 order by created_at desc nulls last, id desc nulls last limit 50`
 
 const statements = {
   task: `select ${taskColumns}, ${carriedTags} from tasks where id = $1`,
   user: `
     select id, username, email, display_name, role, created_at, updated_at, version from users where id = $1`,
   tasks: newestTasks('true'),
-  tasksOfUser: newestTasks('owner_id = $1 or assignee_id = $1'),
+  tasksOfUser: newestTasks('(owner_id = $1 or assignee_id = $1)'),
   tags: ownTags,
   // A new task has no tags.
   createTask: `

@@ -13,6 +13,6 @@ export type { MigrationMeta } from 'drizzle-orm/migrator'
  */
 const require = createRequire(import.meta.url)
 
-export const { fillPlaceholders, sql } = require('drizzle-orm') as typeof Orm
+export const { sql } = require('drizzle-orm') as typeof Orm
 export const { PgDialect } = require('drizzle-orm/pg-core') as typeof Core
 export const { readMigrationFiles } = require('drizzle-orm/migrator') as typeof Migrator
