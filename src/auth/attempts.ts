@@ -1,4 +1,4 @@
-import { createHmac } from 'node:crypto'
+import { createHmac, type KeyObject } from 'node:crypto'
 import type { Client } from '../domain/audit.ts'
 import { networkOf } from '../domain/network.ts'
 
@@ -14,7 +14,7 @@ export interface AttemptKeys {
 }
 
 /** Keyed hashes, since what was typed as an address may be a password. */
-export const createAttemptKeys = (key: Buffer): AttemptKeys => {
+export const createAttemptKeys = (key: KeyObject): AttemptKeys => {
   const keyOf = (...parts: readonly string[]): Buffer =>
     createHmac('sha256', key).update(JSON.stringify(parts)).digest()
   return {

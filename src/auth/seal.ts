@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from 'node:crypto'
 import type { KeyRing } from '../domain/key-ring.ts'
 
 const algorithm = 'aes-256-gcm'
@@ -35,7 +35,7 @@ export const open = (
   return null
 }
 
-const decrypt = (key: Buffer, sealed: Buffer, context: string): Buffer | null => {
+const decrypt = (key: KeyObject, sealed: Buffer, context: string): Buffer | null => {
   const decipher = createDecipheriv(algorithm, key, sealed.subarray(1, headBytes), {
     authTagLength: tagBytes,
   })

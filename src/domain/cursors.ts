@@ -1,4 +1,4 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { isInstant } from './dates.ts'
 import type { KeyRing } from './key-ring.ts'
 
@@ -27,7 +27,7 @@ export interface CursorScope {
 const version = 2
 const macBytes = 16
 
-const seal = (key: Buffer, scope: CursorScope, payload: string): Buffer =>
+const seal = (key: KeyObject, scope: CursorScope, payload: string): Buffer =>
   createHmac('sha256', key)
     .update(JSON.stringify([version, scope.principalId, scope.list, scope.filter, payload]))
     .digest()

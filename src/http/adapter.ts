@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
-import { createHmac } from 'node:crypto'
+import { createHmac, type KeyObject } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { ContractOperation } from '../contract.ts'
 import type { Idempotency } from '../db/idempotency.ts'
@@ -237,7 +237,7 @@ const fingerprintRequest = (
   fingerprintKeys: KeyRing,
 ): Idempotency => {
   const text = JSON.stringify([operation.id, principal.userId, canonical(content)])
-  const fingerprintBy = (secret: Buffer): string =>
+  const fingerprintBy = (secret: KeyObject): string =>
     createHmac('sha256', secret).update(text).digest('base64url')
   return {
     principalId: principal.userId,

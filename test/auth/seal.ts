@@ -1,10 +1,14 @@
-import { createDecipheriv, randomBytes } from 'node:crypto'
+import { createDecipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto'
 import t from 'tap'
 import { open, seal } from '../../src/auth/seal.ts'
 import type { KeyRing } from '../../src/domain/key-ring.ts'
 
-const [oldKey, newKey, otherKey] = [randomBytes(32), randomBytes(32), randomBytes(32)]
-const ringOf = (newest: Buffer, ...earlier: Buffer[]): KeyRing => ({ newest, all: [newest, ...earlier] })
+const randomKey = (): KeyObject => createSecretKey(randomBytes(32))
+const [oldKey, newKey, otherKey] = [randomKey(), randomKey(), randomKey()]
+const ringOf = (newest: KeyObject, ...earlier: KeyObject[]): KeyRing => ({
+  newest,
+  all: [newest, ...earlier],
+})
 const ring = ringOf(oldKey)
 const plaintext = Buffer.from('12345678901234567890')
 const context = '0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c'
