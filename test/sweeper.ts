@@ -1,6 +1,6 @@
-import { mkdtemp, readdir, rename, rm, utimes, writeFile } from 'node:fs/promises'
+import { mkdtemp, rename, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { diskStorage } from '../src/storage/disk.ts'
@@ -13,6 +13,7 @@ import { startSweeper, sweep, sweepTimes, uploadTimeout } from '../src/sweeper.t
 import { eventually } from './fixture/eventually.ts'
 import { blackPng } from './fixture/images.ts'
 import { fileForm, startService } from './fixture/service.ts'
+import { filesBelow } from './fixture/storage.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'taskwright-sweep-'))
 const storage = await diskStorage(folder)
@@ -30,10 +31,7 @@ const round = {
 const { token } = await service.register('ada')
 t.teardown(() => rm(folder, { recursive: true, force: true }))
 
-const stored = async (): Promise<string[]> => {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  return entries.filter((entry) => entry.isFile()).map((entry) => entry.name)
-}
+const stored = async (): Promise<string[]> => (await filesBelow(folder)).map((path) => basename(path))
 
 const age = async (path: string): Promise<void> => {
   const longAgo = new Date(Date.now() - 3 * uploadTimeout)

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { createClient as createSqlClient } from '../../src/db/connection.ts'
 import { openDatabase } from '../../src/db/client.ts'
-import { beginHistoryAnew, removeOldDepartures } from '../../src/db/task-changes.ts'
+import { noteOrigin, removeOldDepartures } from '../../src/db/task-changes.ts'
 import { createTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
@@ -307,7 +307,7 @@ t.test('a history that comes from another server begins anew', async (t) => {
   const task = await createTask(owner)
   const { etag } = await readTask(owner, task.id)
   const copy = await copyOf(owner)
-  await beginHistoryAnew(db)
+  await noteOrigin(db)
   t.strictSame(await copy.update(), nothing, 'its own goes on')
 
   // As a dump brings it along, from a server where more has happened.
@@ -315,7 +315,7 @@ t.test('a history that comes from another server begins anew', async (t) => {
   await db.run(`update tasks set changed_in = (changed_in::text::bigint + 1000000000000)::text::xid8`, [])
   await db.run('alter table tasks enable trigger tasks_touch', [])
   t.strictSame((await ask(owner)).changed, [])
-  await beginHistoryAnew(db)
+  await noteOrigin(db)
 
   const query = { since: copy.cursor() }
   await service.expect('listTaskChanges', 410, { token: owner.token, query })
