@@ -29,9 +29,15 @@ export const ownershipOf = async (db: Database, storage: Storage): Promise<Owner
   return owner.transaction < transaction ? 'own' : 'newer'
 }
 
-/** Whether the database may remove files. */
-export const ownsFiles = async (db: Database, storage: Storage): Promise<boolean> =>
-  ['own', 'unclaimed'].includes(await ownershipOf(db, storage))
+const reasons: Readonly<Record<Ownership, string | null>> = {
+  own: null,
+  unclaimed: null,
+  foreign: 'The files belong to another database',
+  newer: 'The files belong to this database at a later time than it is now',
+}
+
+/** Why a database must not remove the files; null when it may. */
+export const whyNotOurs = (ownership: Ownership): string | null => reasons[ownership]
 
 /** Makes the files those of a database; its transaction has to be one that is committed. */
 export const claimFiles = async (storage: Storage, { database, transaction }: Identity): Promise<void> => {

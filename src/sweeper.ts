@@ -14,7 +14,7 @@ import { removeOldTrash } from './db/trash.ts'
 import { removeExpiredUploads } from './db/uploads.ts'
 import type { KeyRing } from './domain/key-ring.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from './inventory.ts'
-import { claimFiles, type Ownership, ownershipOf, ownsFiles } from './ownership.ts'
+import { claimFiles, ownershipOf, whyNotOurs } from './ownership.ts'
 import type { ListedFile, Storage } from './storage/storage.ts'
 
 /** Removes what nothing refers to any more: files of deleted attachments, leftovers of crashes, expired rows. */
@@ -175,27 +175,24 @@ export const sweep = async (
   }
 }
 
-/** Why no files are removed. */
-const reasons: Readonly<Record<Exclude<Ownership, 'own' | 'unclaimed'>, string>> = {
-  foreign: 'The files belong to another database, so none are removed',
-  newer: 'The database is older than its files, as after restoring it, so none are removed',
-}
-
 /** Has the storage say that its files are ours, and how far the database has come; or says why they are not. */
 const recognizeFiles = async ({ db, storage, log }: SweeperDeps): Promise<void> => {
-  const ownership = await ownershipOf(db, storage)
+  const reason = whyNotOurs(await ownershipOf(db, storage))
   const identity = await noteOrigin(db)
-  if (ownership === 'own' || ownership === 'unclaimed') await claimFiles(storage, identity)
-  else log.error(`${reasons[ownership]}; npm run doctor tells what to do`)
+  if (reason === null) await claimFiles(storage, identity)
+  else log.error(`${reason}, so none are removed; npm run doctor tells what to do`)
 }
+
+const areFilesOurs = async ({ db, storage }: SweeperDeps): Promise<boolean> =>
+  whyNotOurs(await ownershipOf(db, storage)) === null
 
 /** Empties the outbox: the file first, so that a crash in between only repeats its removal. */
 const removeDeletedFiles = async (deps: SweeperDeps, stop: AbortSignal): Promise<void> => {
-  const { db, storage, times = sweepTimes } = deps
+  const { db, times = sweepTimes } = deps
   for (let files: readonly DeletedFile[] | null = null; files === null || files.length === batch;) {
     if (stop.aborted) return
     files = await claimFileDeletions(db, { limit: batch, retryAfter: times.retry })
-    if (files.length === 0 || !(await ownsFiles(db, storage))) return
+    if (files.length === 0 || !(await areFilesOurs(deps))) return
     const removed = await removeFiles(deps, files, stop)
     if (removed.length > 0) await deleteFileDeletions(db, removed)
   }
@@ -208,7 +205,7 @@ const removeOrphans = async (
   { before, isUnfinished }: { readonly before: Date; readonly isUnfinished: boolean },
   stop: AbortSignal,
 ): Promise<void> => {
-  if (!(await ownsFiles(deps.db, deps.storage))) return
+  if (!(await areFilesOurs(deps))) return
   for await (const files of filesWithoutRows(deps.db, listed)) {
     const old = files.filter(({ modifiedAt }) => modifiedAt < before)
     await removeFiles(

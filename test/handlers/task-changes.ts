@@ -326,6 +326,26 @@ t.test('a history that comes from another server begins anew', async (t) => {
   t.strictSame(await anew.update(), { changed: [task.id], deleted: [] })
 })
 
+t.test('a dump that is restored begins the history anew, each time', async (t) => {
+  const { owner } = await peopleOf('restored_again')
+  const task = await createTask(owner)
+  const copies = [await copyOf(owner)]
+  const { etag } = await readTask(owner, task.id)
+  for (const time of ['first', 'second']) {
+    // What a dump of the first epoch brings along, which has been read since.
+    await db.run(`update change_history set origin = '1/2/3', epoch = 1`, [])
+    await noteOrigin(db)
+    for (const copy of copies)
+      await service.expect('listTaskChanges', 410, { token: owner.token, query: { since: copy.cursor() } })
+    const anew = await copyOf(owner)
+    t.strictSame(anew.tasks(), [task], `${time}: the task is as it was`)
+    t.equal((await readTask(owner, task.id)).etag, etag)
+    copies.push(anew)
+  }
+  await noteOrigin(db)
+  t.strictSame(await copies.at(-1)?.update(), nothing, 'then it goes on')
+})
+
 const serverOptions = database.options.kind === 'server' ? database.options : null
 
 t.test(
