@@ -20,7 +20,7 @@ import { runToEnd } from './run-to-end.ts'
 const deadline = 24 * 3_600_000
 
 /** What a running process leaves. */
-const leftOut = new Set(['lock', 'postgres.sock', 'postgres.new'])
+const leftOut = new Set(['lock', 'postgres.sock', 'postgres.new', 'compiled'])
 
 await runToEnd('backup', deadline, async (t) => {
   const [name, ...more] = process.argv.slice(2)

@@ -5,10 +5,13 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { type Config, ConfigError, readConfig } from '../src/config.ts'
+import { openDatabase } from '../src/db/client.ts'
+import type { ConnectionOptions } from '../src/db/connection.ts'
 import { diagnose } from '../src/db/diagnosis.ts'
 import { FolderInUse } from '../src/db/embedded.ts'
 import { readMigrationState } from '../src/db/migrate.ts'
 import { verifySmtp } from '../src/mail/smtp.ts'
+import { type Ownership, ownershipOf, whyNotOurs } from '../src/ownership.ts'
 import { openStorage } from '../src/storage/open.ts'
 import { hasEmbedded, openConfigured } from './configured-database.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
@@ -51,12 +54,18 @@ const checkFolder: Check = async ({ dataDir, jwtSecrets }) => {
   return `${dataDir} can be written to`
 }
 
+let connecting: Promise<ConnectionOptions> | null = null
+
+/** An embedded database can be opened once. */
+const connect = (config: Config, t: Teardown): Promise<ConnectionOptions> =>
+  (connecting ??= openConfigured(t, config))
+
 const checkDatabase: Check = async (config, t) => {
   const isEmbedded = config.databaseUrl === null
   if (isEmbedded && !hasEmbedded(config))
     return 'there is none yet; the first start makes an embedded one in DATA_DIR'
   try {
-    const connection = await openConfigured(t, config)
+    const connection = await connect(config, t)
     const { version, mayMigrate, clockAhead } = await diagnose(connection)
     const { applied, pending, unknown } = await readMigrationState(connection)
     const name = `PostgreSQL ${Math.floor(version / 10_000)}.${version % 10_000}`
@@ -108,6 +117,25 @@ const checkStorage: Check = async (config, t) => {
     : `a file was written, read and removed in the bucket ${config.storageUrl.bucket}`
 }
 
+/** Whether the sweeper may remove what is left over. That it cannot be asked is told by the checks before. */
+const checkOwner: Check = async (config, t) => {
+  const ownership = await askOwnership(config, t).catch(() => null)
+  if (ownership === null) return null
+  const reason = whyNotOurs(ownership)
+  if (reason === null) return 'they are of this database'
+  throw new Fault(
+    `${reason}, so none are removed. Check DATABASE_URL, DATA_DIR and STORAGE_URL. If the database was restored or moved, and nothing newer is to come: npm run storage:adopt.`,
+  )
+}
+
+const askOwnership = async (config: Config, t: Teardown): Promise<Ownership> => {
+  const db = openDatabase(await connect(config, t))
+  t.teardown(() => db.close())
+  const storage = await openStorage(config)
+  t.teardown(() => storage.close())
+  return ownershipOf(db, storage)
+}
+
 const checkRedis: Check = async ({ redisUrl }) => {
   if (redisUrl === null) return null
   const client = new Redis(redisUrl, {
@@ -144,6 +172,7 @@ const checks: Readonly<Record<string, Check>> = {
   folder: checkFolder,
   database: checkDatabase,
   storage: checkStorage,
+  files: checkOwner,
   redis: checkRedis,
   mail: checkMail,
 }

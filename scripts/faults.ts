@@ -3,7 +3,8 @@ import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 /**
- * Takes away what the service relies on, while it works: the database server, the network to it, and the process itself.
+ * Takes away what the service relies on, while it works: the database server, the network to it, room on the disk, and the
+ * process itself.
  * FAULT_ROUNDS is how often the process is killed; 5 unless it is set.
  */
 

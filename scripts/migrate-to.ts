@@ -1,5 +1,9 @@
 import { readConfig } from '../src/config.ts'
+import { openDatabase } from '../src/db/client.ts'
 import { copyDatabase } from '../src/db/copy.ts'
+import { noteOrigin } from '../src/db/task-changes.ts'
+import { claimFiles, ownershipOf, whyNotOurs } from '../src/ownership.ts'
+import { openStorage } from '../src/storage/open.ts'
 import { openConfigured } from './configured-database.ts'
 import { runToEnd } from './run-to-end.ts'
 
@@ -9,7 +13,7 @@ import { runToEnd } from './run-to-end.ts'
  *     npm run migrate:to -- postgres://user:password@host:5432/taskwright
  *
  * The service has to be stopped, and is then started with that DATABASE_URL and the same DATA_DIR, which keeps the
- * attachments and the secret. The embedded database stays as it was.
+ * attachments and the secret. The files belong to the server's database from then on; the embedded one stays as it was.
  */
 
 const deadline = 24 * 3_600_000
@@ -17,11 +21,19 @@ const deadline = 24 * 3_600_000
 await runToEnd('migrate:to', deadline, async (t) => {
   const [url = '', ...more] = process.argv.slice(2)
   if (url === '' || more.length > 0) throw new Error('Usage: npm run migrate:to -- postgres://…')
-  const { dataDir } = readConfig()
+  const { dataDir, storageUrl } = readConfig()
   const { databaseUrl } = readConfig({ DATABASE_URL: url })
   if (databaseUrl === null) throw new Error('The URL of the new database is missing')
   const from = await openConfigured(t, { databaseUrl: null, dataDir })
-  for (const { table, rows } of await copyDatabase(from, { kind: 'server', url: databaseUrl }))
-    console.log(`${table}: ${rows}`)
+  const to = { kind: 'server', url: databaseUrl } as const
+  const storage = await openStorage({ dataDir, storageUrl })
+  t.teardown(() => storage.close())
+  const [source, target] = [openDatabase(from), openDatabase(to)]
+  t.teardown(() => Promise.all([source.close(), target.close()]))
+  for (const { table, rows } of await copyDatabase(from, to)) console.log(`${table}: ${rows}`)
+  // Files that were not of the old database are not given to the new one either.
+  const reason = whyNotOurs(await ownershipOf(source, storage))
+  if (reason === null) await claimFiles(storage, await noteOrigin(target))
+  else console.log(`${reason}; npm run doctor tells what to do.`)
   console.log('Everything is there. Start the service with this DATABASE_URL and the same DATA_DIR.')
 })

@@ -2,7 +2,10 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readConfig } from '../src/config.ts'
-import { lockFolder } from '../src/db/embedded.ts'
+import { openDatabase } from '../src/db/client.ts'
+import { lockFolder, startEmbedded } from '../src/db/embedded.ts'
+import { migrate } from '../src/db/migrate.ts'
+import { beginHistoryAnew } from '../src/db/task-changes.ts'
 import { readArchive, syncFolder } from './archive.ts'
 import { runToEnd } from './run-to-end.ts'
 
@@ -34,6 +37,7 @@ await runToEnd('restore', deadline, async (t) => {
   t.teardown(() => rm(unfinished, { recursive: true, force: true }))
 
   const files = await readArchive(file, unfinished, scratch)
+  await beginAnew(unfinished)
   const version = await readFile(join(unfinished, 'postgres', 'PG_VERSION'), 'utf8')
   // The database comes last: without it there is nothing that a start would take for one.
   const names = (await readdir(unfinished)).toSorted(
@@ -43,6 +47,22 @@ await runToEnd('restore', deadline, async (t) => {
   await syncFolder(dataDir)
   console.log(`${dataDir}: ${files} files, PostgreSQL ${version.trim()}; start the service with it`)
 })
+
+/** Clients know of changes that were made after the backup, and have to read everything again. */
+async function beginAnew(dataDir: string): Promise<void> {
+  const embedded = await startEmbedded({
+    dataDir,
+    log: { info: console.error, warn: console.error },
+    onFailure: endWith,
+  })
+  try {
+    await migrate(embedded.connection)
+    const db = openDatabase(embedded.connection)
+    await db.run(beginHistoryAnew, []).finally(() => db.close())
+  } finally {
+    await embedded.close()
+  }
+}
 
 /** Somebody else has taken the folder. */
 function endWith(error: Error): never {

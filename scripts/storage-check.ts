@@ -4,6 +4,7 @@ import { type Database, openDatabase } from '../src/db/client.ts'
 import { FolderInUse } from '../src/db/embedded.ts'
 import { countFileDeletions } from '../src/db/files.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from '../src/inventory.ts'
+import { ownershipOf, whyNotOurs } from '../src/ownership.ts'
 import { filesFolder, openStorage } from '../src/storage/open.ts'
 import type { Storage } from '../src/storage/storage.ts'
 import { sweepTimes } from '../src/sweeper.ts'
@@ -94,7 +95,11 @@ const check = async (t: Teardown): Promise<number> => {
   t.teardown(() => storage.close())
   console.log(`rows:  ${databaseUrl === null ? `the embedded database in ${dataDir}` : 'DATABASE_URL'}`)
   console.log(`files: ${storageUrl === null ? folder : `the bucket ${storageUrl.bucket} of STORAGE_URL`}`)
+  const reason = whyNotOurs(await ownershipOf(db, storage))
+  if (reason !== null)
+    console.log(`${reason}, so the sweeper removes none until npm run storage:adopt gives them to it.`)
   return (
+    (reason === null ? 0 : 1) +
     (await checkRows(db, storage)) +
     (await checkFiles(db, storage)) +
     (await checkUnfinished(db, storage)) +

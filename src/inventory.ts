@@ -31,7 +31,8 @@ export async function* attachmentsWithoutFiles(
   }
 }
 
-async function* inBatches<T>(items: AsyncIterable<T>): AsyncGenerator<readonly T[]> {
+/** The items, some hundreds at a time. */
+export async function* inBatches<T>(items: AsyncIterable<T>): AsyncGenerator<readonly T[]> {
   let gathered: T[] = []
   for await (const item of items) {
     gathered.push(item)

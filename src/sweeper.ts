@@ -9,11 +9,12 @@ import { removeExpiredKeys } from './db/idempotency.ts'
 import { newId } from './db/ids.ts'
 import { takeLease, withLease } from './db/leases.ts'
 import { removeExpiredOneTimeTokens, removeExpiredSessions } from './db/sessions.ts'
-import { beginHistoryAnew, removeOldDepartures } from './db/task-changes.ts'
+import { noteOrigin, removeOldDepartures } from './db/task-changes.ts'
 import { removeOldTrash } from './db/trash.ts'
 import { removeExpiredUploads } from './db/uploads.ts'
 import type { KeyRing } from './domain/key-ring.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from './inventory.ts'
+import { claimFiles, ownershipOf, whyNotOurs } from './ownership.ts'
 import type { ListedFile, Storage } from './storage/storage.ts'
 
 /** Removes what nothing refers to any more: files of deleted attachments, leftovers of crashes, expired rows. */
@@ -149,7 +150,7 @@ export const sweep = async (
   const { db, storage, secondFactorKeys, auditDays, trashDays, log, times = sweepTimes } = deps
   const before = new Date(Date.now() - times.grace)
   const steps: readonly (() => Promise<unknown>)[] = [
-    () => beginHistoryAnew(db),
+    () => recognizeFiles(deps),
     () => removeOldTrash(db, trashDays),
     () => removeOldDepartures(db, departureDays),
     () => removeExpiredUploads(db, {}),
@@ -174,12 +175,24 @@ export const sweep = async (
   }
 }
 
+/** Has the storage say that its files are ours, and how far the database has come; or says why they are not. */
+const recognizeFiles = async ({ db, storage, log }: SweeperDeps): Promise<void> => {
+  const reason = whyNotOurs(await ownershipOf(db, storage))
+  const identity = await noteOrigin(db)
+  if (reason === null) await claimFiles(storage, identity)
+  else log.error(`${reason}, so none are removed; npm run doctor tells what to do`)
+}
+
+const areFilesOurs = async ({ db, storage }: SweeperDeps): Promise<boolean> =>
+  whyNotOurs(await ownershipOf(db, storage)) === null
+
 /** Empties the outbox: the file first, so that a crash in between only repeats its removal. */
 const removeDeletedFiles = async (deps: SweeperDeps, stop: AbortSignal): Promise<void> => {
   const { db, times = sweepTimes } = deps
   for (let files: readonly DeletedFile[] | null = null; files === null || files.length === batch;) {
     if (stop.aborted) return
     files = await claimFileDeletions(db, { limit: batch, retryAfter: times.retry })
+    if (files.length === 0 || !(await areFilesOurs(deps))) return
     const removed = await removeFiles(deps, files, stop)
     if (removed.length > 0) await deleteFileDeletions(db, removed)
   }
@@ -192,6 +205,7 @@ const removeOrphans = async (
   { before, isUnfinished }: { readonly before: Date; readonly isUnfinished: boolean },
   stop: AbortSignal,
 ): Promise<void> => {
+  if (!(await areFilesOurs(deps))) return
   for await (const files of filesWithoutRows(deps.db, listed)) {
     const old = files.filter(({ modifiedAt }) => modifiedAt < before)
     await removeFiles(

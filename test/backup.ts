@@ -58,10 +58,21 @@ const everything = async (url: string) => {
     await expect('listSessions', 200, list),
     await expect('listAuditEvents', 200, list),
   ]
-  return { tasks, files, tags: tags.body, users: users.body, sessions: sessions.body, audit: audit.body }
+  // When a session was used last is noted by the minute, and looking here uses it.
+  const known = sessions.body.items.map(({ id, created_at }) => ({ id, created_at }))
+  return { tasks, files, tags: tags.body, users: users.body, sessions: known, audit: audit.body }
 }
 
 const before = await everything(first.url)
+const { body: known } = await expect('listTaskChanges', 200, { token })
+
+/** Who has read changes that a copy does not know of reads everything again. */
+const historyBeginsAnew = async (url: string): Promise<void> => {
+  const { expect } = createClient(url)
+  await expect('listTaskChanges', 410, { token, query: { since: known.next_cursor } })
+  const { body } = await expect('listTaskChanges', 200, { token })
+  await expect('listTaskChanges', 200, { token, query: { since: body.next_cursor } })
+}
 const backups = await temporaryFolder(t)
 const file = join(backups, 'taskwright.tar')
 
@@ -93,7 +104,9 @@ t.test('a backup brings everything back', async (t) => {
   )
   const service = await startProcess(t, { DATA_DIR: restored })
   t.strictSame(await everything(service.url), before)
+  await historyBeginsAnew(service.url)
   t.equal(await service.end('SIGTERM'), 0)
+  t.notMatch(service.output(), 'belong', 'and the files are its own')
 })
 
 t.test('a damaged backup is refused, and leaves nothing', async (t) => {
@@ -126,8 +139,12 @@ t.test('a server takes the place of the embedded database', { skip }, async (t) 
   t.match(output, /^users: 2$/m)
   const service = await startProcess(t, { DATA_DIR, DATABASE_URL: options.url })
   t.strictSame(await everything(service.url), before)
+  await historyBeginsAnew(service.url)
   await createClient(service.url).expect('createTask', 201, { token, body: { title: 'On the server' } })
   t.equal(await service.end('SIGTERM'), 0)
+  t.notMatch(service.output(), 'belong', 'the files are its own')
+  const old = await runProcess({ DATA_DIR }, program('doctor'))
+  t.match(old.output, /WRONG +files: The files belong to another database/, 'and not of the old one any more')
   const again = await runProcess({ DATA_DIR }, program('migrate-to'), [options.url])
   t.equal(again.code, 1)
   t.match(again.output, /has rows already/)

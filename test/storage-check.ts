@@ -1,4 +1,4 @@
-import { mkdir, readdir, rm, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
@@ -10,12 +10,13 @@ import { createClient, fileForm } from './fixture/service.ts'
 import { filesBelow } from './fixture/storage.ts'
 import { pieceHeaders, tusHeaders } from './fixture/uploads.ts'
 
-const script = fileURLToPath(new URL('../scripts/storage-check.ts', import.meta.url))
+const program = (name: string): string => fileURLToPath(new URL(`../scripts/${name}.ts`, import.meta.url))
 
 const environment = await environmentFor(t)
 const files = join(environment.DATA_DIR, 'attachments')
 
-const check = (more: Readonly<Record<string, string>> = {}) => runProcess({ ...environment, ...more }, script)
+const check = (more: Readonly<Record<string, string>> = {}) =>
+  runProcess({ ...environment, ...more }, program('storage-check'))
 
 /** The database while no service uses it. */
 const withDatabase = async (use: (db: Database) => Promise<unknown>): Promise<void> => {
@@ -106,4 +107,22 @@ t.test('it tells what is there, and changes nothing', async (t) => {
   t.match(output, /waited for 3 h.*\nfiles of deleted attachments: 1\n/)
   t.match(output, /Something is wrong: 4/)
   t.same((await filesNow()).toSorted(), before.toSorted(), 'nothing is removed')
+})
+
+t.test('files of another database are told, and given to this one when that is asked for', async (t) => {
+  const owner = join(files, 'owner.json')
+  const own = await readFile(owner, 'utf8')
+  t.notMatch((await check()).output, 'belong')
+  await writeFile(owner, own.replace('"database":"', '"database":"1'))
+  const { code, output } = await check()
+  t.equal(code, 1)
+  t.match(output, /The files belong to another database, so the sweeper removes none/)
+  t.match(output, /Something is wrong: 5/)
+  const doctor = await runProcess(environment, program('doctor'))
+  t.equal(doctor.code, 1)
+  t.match(doctor.output, /WRONG +files: The files belong to another database, .* npm run storage:adopt\./)
+  const adopted = await runProcess(environment, program('storage-adopt'))
+  t.equal(adopted.code, 0, adopted.output)
+  t.match((await check()).output, /Something is wrong: 4/)
+  t.match((await runProcess(environment, program('doctor'))).output, /ok +files: they are of this database/)
 })

@@ -1,6 +1,6 @@
-import { mkdtemp, readdir, rename, rm, utimes, writeFile } from 'node:fs/promises'
+import { mkdtemp, rename, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { diskStorage } from '../src/storage/disk.ts'
@@ -9,9 +9,11 @@ import { takeLease, withLease } from '../src/db/leases.ts'
 import { newKey } from '../src/storage/keys.ts'
 import { FileMissing, type Storage, StorageUnavailable } from '../src/storage/storage.ts'
 import { startSweeper, sweep, sweepTimes, uploadTimeout } from '../src/sweeper.ts'
+import { openTestDatabase } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { blackPng } from './fixture/images.ts'
 import { fileForm, startService } from './fixture/service.ts'
+import { filesBelow } from './fixture/storage.ts'
 import { roundOf } from './fixture/sweep.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'taskwright-sweep-'))
@@ -22,10 +24,7 @@ const round = roundOf(service)
 const { token } = await service.register('ada')
 t.teardown(() => rm(folder, { recursive: true, force: true }))
 
-const stored = async (): Promise<string[]> => {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  return entries.filter((entry) => entry.isFile()).map((entry) => entry.name)
-}
+const stored = async (): Promise<string[]> => (await filesBelow(folder)).map((path) => basename(path))
 
 const age = async (path: string): Promise<void> => {
   const longAgo = new Date(Date.now() - 3 * uploadTimeout)
@@ -239,11 +238,12 @@ t.test('a file that cannot be removed does not keep the others', async (t) => {
   t.ok(await isIdle())
 })
 
-/** A log that keeps the warnings. */
+/** A log that keeps the warnings and errors. */
 const recordLog = () => {
-  const lines: object[] = []
+  const lines: (object | string)[] = []
   const recording = service.app.log.child({})
   recording.warn = (line: object) => void lines.push(line)
+  recording.error = (line: object) => void lines.push(line)
   return { lines, log: recording }
 }
 
@@ -286,7 +286,94 @@ t.test('a storage whose folder is gone has not lost its files one by one', async
   const { lines, log } = recordLog()
   await sweep({ ...round, log })
   t.same(
-    lines.filter((line) => 'attachment_id' in line),
+    lines.filter((line) => typeof line === 'object' && 'attachment_id' in line),
     [],
   )
+})
+
+t.test('files that belong to another database stay, whatever this one says', async (t) => {
+  await eventually('the sweepers before are done', isIdle)
+  const own = (await storage.readOwner()) ?? ''
+  t.teardown(() => storage.writeOwner(own))
+  const { task, keys } = await newFiles(2)
+  const orphans = await putOrphans(2)
+  const half = join(folder, 'incoming', newKey())
+  await writeFile(half, 'half a file')
+  await age(half)
+  await db.run('delete from tasks where id = $1', [task.id])
+  const wanted = [...keys, ...orphans, basename(half)]
+  const { database, transaction } = JSON.parse(own) as Record<string, string>
+  const owners = {
+    'another database': {
+      owner: { database: `${database}1`, transaction },
+      told: /another database.*doctor/,
+    },
+    'a later time': { owner: { database, transaction: `${transaction}000` }, told: /later time.*doctor/ },
+    'a damaged file': { owner: database, told: /another database/ },
+  }
+  for (const [name, { owner, told }] of Object.entries(owners)) {
+    await storage.writeOwner(JSON.stringify(owner))
+    await db.run('update file_deletions set due_at = now()', [])
+    const { lines, log } = recordLog()
+    await sweep({ ...round, log })
+    t.match(lines, [told], name)
+    const left = await stored()
+    t.ok(
+      wanted.every((key) => left.includes(key)),
+      `${name}: nothing is removed`,
+    )
+    t.equal(await storage.readOwner(), JSON.stringify(owner), `${name}: and nothing claimed`)
+  }
+
+  await storage.writeOwner(own)
+  await db.run('update file_deletions set due_at = now()', [])
+  await sweep(round)
+  const left = await stored()
+  t.same(
+    wanted.filter((key) => left.includes(key)),
+    [],
+    'its own are removed',
+  )
+  const { transaction: later } = JSON.parse((await storage.readOwner()) ?? '') as Record<string, string>
+  t.ok(BigInt(later ?? 0) > BigInt(transaction ?? 0), 'and it is noted how far the database has come')
+})
+
+t.test('files of which nothing is said are of a database that names one of them', async (t) => {
+  const stranger = await mkdtemp(join(tmpdir(), 'taskwright-sweep-'))
+  t.teardown(() => rm(stranger, { recursive: true, force: true }))
+  const other = await diskStorage(stranger)
+  const { key } = await other.put(Readable.from([Buffer.from('of somebody else')]), { maxBytes: 20 })
+  await age(join(stranger, key.slice(-2), key))
+  const { lines, log } = recordLog()
+  await sweep({ ...round, storage: { ...other, missing: async () => [] }, log })
+  t.match(lines, [/another database/])
+  t.equal(await other.readOwner(), null)
+  t.equal((await filesBelow(stranger)).length, 1)
+
+  const { keys } = await newFiles(1)
+  const [named = ''] = keys
+  await rename(pathOf(named), join(stranger, named.slice(-2), named))
+  t.teardown(() => rename(join(stranger, named.slice(-2), named), pathOf(named)))
+  await sweep({ ...round, storage: { ...other, missing: async () => [] } })
+  t.equal((await other.readOwner())?.includes('transaction'), true, 'an installation from before goes on')
+  t.same(
+    (await filesBelow(stranger)).map((path) => basename(path)),
+    [named],
+  )
+})
+
+const skip = process.env.DATABASE_URL === undefined && 'copies of one embedded database are one'
+
+t.test('a mistyped address of the database costs no files', { skip }, async (t) => {
+  const { db: otherDb } = await openTestDatabase(t)
+  const [orphan = ''] = await putOrphans(1)
+  const { keys } = await newFiles(1)
+  for (const key of keys) await age(pathOf(key))
+  const { lines, log } = recordLog()
+  await sweep({ ...round, db: otherDb, log })
+  t.match(lines, [/another database/])
+  const left = await stored()
+  for (const key of [orphan, ...keys]) t.ok(left.includes(key))
+  await sweep(round)
+  t.notOk((await stored()).includes(orphan), 'the right one goes on')
 })

@@ -2,6 +2,7 @@ import type postgres from 'postgres'
 import { type ConnectionOptions, createClient } from './connection.ts'
 import { translateError } from './errors.ts'
 import { migrate } from './migrate.ts'
+import { beginHistoryAnew } from './task-changes.ts'
 
 /** The database to copy into has rows already. */
 export class NotEmpty extends Error {
@@ -39,8 +40,11 @@ export const copyDatabase = async (
   try {
     const tables = await tablesInOrder(source)
     return await target.begin(async (transaction) => {
+      // A start of the service leaves one row of it; and what clients know of the history is of the other database.
+      await transaction.unsafe('delete from change_history')
       const copied: CopiedTable[] = []
       for (const table of tables) copied.push(await copyTable(source, transaction, table))
+      await transaction.unsafe(beginHistoryAnew)
       return copied
     })
   } catch (error) {

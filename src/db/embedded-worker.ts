@@ -100,7 +100,8 @@ function durableFileSystem(directory: string): NodeFS {
   const init = fileSystem.init.bind(fileSystem)
   fileSystem.init = async (pglite, options) => {
     const { emscriptenOpts } = await init(pglite, options)
-    return { emscriptenOpts: { ...emscriptenOpts, preRun: [...(emscriptenOpts.preRun ?? []), addSync] } }
+    const preRun = [...(emscriptenOpts.preRun ?? []), addSync]
+    return { emscriptenOpts: { ...emscriptenOpts, preRun, onAbort } }
   }
   return fileSystem
 }
@@ -129,6 +130,12 @@ function addSync({ FS }: FileSystemModule): void {
     }
     return 0
   }
+}
+
+// PostgreSQL panics when it cannot write its log, mostly because the disk is full. PGlite carries on, and would answer
+// nobody any more.
+function onAbort(): never {
+  abandon(new Error('The embedded database cannot write any more. Make room on its disk, and start again'))
 }
 
 // After a failed sync the kernel may have dropped the data, so nothing more may be acknowledged. PostgreSQL

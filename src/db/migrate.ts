@@ -5,7 +5,8 @@ import { type ConnectionOptions, createClient } from './connection.ts'
 import { type MigrationMeta, readMigrationFiles } from './drizzle.ts'
 import { DatabaseUnavailable, isTransient, translateError } from './errors.ts'
 
-const migrationsFolder = fileURLToPath(new URL('./migrations', import.meta.url))
+/** The migrations that this version knows. */
+const ownFolder = fileURLToPath(new URL('./migrations', import.meta.url))
 
 /** Any number will do, as long as every version of the service takes the same. */
 const migrationLock = 7_411_201_500
@@ -22,13 +23,17 @@ export interface MigrationState {
 
 /**
  * Brings a database's schema up to this version. Several processes may do so at once: on a server the others wait for
- * the first. (The embedded database has a single process by nature, and a single session that no lock excludes.)
+ * the first. (The embedded database has a single process by nature, and a single session that no lock excludes.) Another
+ * `folder` has the migrations of another version. Resolves to how many of a newer version there are, which change nothing
+ * that this one needs.
  *
  * @throws DatabaseUnavailable
  */
-export const migrate = (connection: ConnectionOptions): Promise<void> =>
+export const migrate = (connection: ConnectionOptions, folder: string = ownFolder): Promise<number> =>
   withClient(connection, async (client) => {
-    while (!(await applyPending(client)));
+    const known = readMigrationFiles({ migrationsFolder: folder })
+    while (!(await applyPending(client, known)));
+    return compare(await readApplied(client), known).unknown
   })
 
 /**
@@ -38,12 +43,14 @@ export const migrate = (connection: ConnectionOptions): Promise<void> =>
  */
 export const readMigrationState = (connection: ConnectionOptions): Promise<MigrationState> =>
   withClient(connection, async (client) => {
-    const applied = await readApplied(client)
-    const known = migrations().map(({ folderMillis }) => folderMillis)
-    const pending = known.filter((madeAt) => !applied.has(madeAt)).length
-    const found = known.length - pending
-    return { applied: found, pending, unknown: applied.size - found }
+    return compare(await readApplied(client), readMigrationFiles({ migrationsFolder: ownFolder }))
   })
+
+const compare = (applied: ReadonlySet<number>, known: readonly MigrationMeta[]): MigrationState => {
+  const pending = known.filter(({ folderMillis }) => !applied.has(folderMillis)).length
+  const found = known.length - pending
+  return { applied: found, pending, unknown: applied.size - found }
+}
 
 const withClient = async <T>(
   connection: ConnectionOptions,
@@ -62,8 +69,6 @@ const withClient = async <T>(
   }
 }
 
-const migrations = (): MigrationMeta[] => readMigrationFiles({ migrationsFolder })
-
 /** The times of making by which drizzle-kit's journal names them. */
 const readApplied = async (client: postgres.Sql): Promise<ReadonlySet<number>> => {
   const read = async (): Promise<ReadonlySet<number>> => {
@@ -81,9 +86,9 @@ const readApplied = async (client: postgres.Sql): Promise<ReadonlySet<number>> =
 }
 
 /** Resolves to false when another process was faster and it is to be looked at again. */
-const applyPending = async (client: postgres.Sql): Promise<boolean> => {
+const applyPending = async (client: postgres.Sql, known: readonly MigrationMeta[]): Promise<boolean> => {
   const applied = await readApplied(client)
-  const pending = migrations().filter(({ folderMillis }) => !applied.has(folderMillis))
+  const pending = known.filter(({ folderMillis }) => !applied.has(folderMillis))
   if (pending.length === 0) return true
   try {
     await client.unsafe(scriptOf(pending, applied.size)).simple()

@@ -438,8 +438,10 @@ export const changeHistory = pgTable(
   'change_history',
   {
     singleton: boolean('singleton').primaryKey().default(true),
-    /** Moves when the history begins anew, and no cursor from before is good any more. */
+    /** Another number when the history begins anew, and no cursor from before is good any more. */
     epoch: integer('epoch').notNull().default(1),
+    /** The database that it was made in, see identity.ts; a dump brings along that of another one. */
+    origin: text('origin'),
     /** Departures up to this transaction have been forgotten. */
     pruned_through: xid8('pruned_through').notNull().default('0'),
   },

@@ -2,9 +2,10 @@ import type { ChangePosition } from '../domain/change-cursors.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
+import { databaseId, type Identity, parseIdentity } from './identity.ts'
 import { taskJson } from './json.ts'
 import { allowsTaskApart, callerOf, callerParameters } from './permissions.ts'
-import { onlyRow, type Placeholders, statement } from './statement.ts'
+import { compile, onlyRow, type Placeholders, statement } from './statement.ts'
 
 /**
  * Changes to tasks, in the order of the transactions that made them. PostgreSQL does not tell in which order transactions
@@ -146,6 +147,26 @@ export const removeOldDepartures = async (db: Database, days: number): Promise<v
   while (pruned === batch) pruned = onlyRow(await pruneBatch(db, { days, limit: batch }))?.pruned ?? 0
 }
 
+/** No number that counts up: a dump may be restored twice, and what follows are two histories. */
+const newEpoch = sql.raw('floor(random() * 2147483647)::int')
+
+const noteOriginOnce = statement(
+  {},
+  { database: 'text', transaction: 'text' },
+  () => sql`
+    with other as (
+      select from change_history where origin <> ${databaseId}
+    ), forgotten as (
+      delete from task_departures where exists (select from other)
+    )
+    insert into change_history as history (origin) values (${databaseId})
+    on conflict (singleton) do update set
+      origin = excluded.origin,
+      epoch = case when exists (select from other) then ${newEpoch} else history.epoch end,
+      pruned_through = case when exists (select from other) then '0' else history.pruned_through end
+    returning origin as database, pg_current_xact_id()::text as transaction`,
+)
+
 const restampBatch = statement(
   { limit: 'int' },
   { restamped: 'int8' },
@@ -154,8 +175,8 @@ const restampBatch = statement(
       select id from tasks
       where deleted_at is null and changed_in >= pg_snapshot_xmax(pg_current_snapshot()) limit ${p.limit}
     ), begun as (
-      insert into change_history as history (epoch) select 2 where exists (select from ahead)
-      on conflict (singleton) do update set epoch = history.epoch + 1, pruned_through = '0'
+      insert into change_history as history (epoch) select ${newEpoch} where exists (select from ahead)
+      on conflict (singleton) do update set epoch = excluded.epoch, pruned_through = '0'
     ), forgotten as (
       delete from task_departures where exists (select from ahead)
     ), restamped as (
@@ -165,10 +186,18 @@ const restampBatch = statement(
 )
 
 /**
- * Begins the history anew where changes were made in transactions that are yet to come: the rows were brought here from
- * another server, as a dump that is restored is.
+ * Begins the history anew where it was made in another database: a dump was restored, or rows were copied here. Changes
+ * may then have been made in transactions that are yet to come.
  */
-export const beginHistoryAnew = async (db: Database): Promise<void> => {
+export const noteOrigin = async (db: Database): Promise<Identity> => {
+  const identity = parseIdentity(onlyRow(await noteOriginOnce(db, {})))
   let restamped = batch
   while (restamped === batch) restamped = onlyRow(await restampBatch(db, { limit: batch }))?.restamped ?? 0
+  return identity
 }
+
+/** A statement that begins the history anew in any case: a copy of all files of a database cannot tell that it is one. */
+export const beginHistoryAnew = compile(sql`
+  with forgotten as (delete from task_departures)
+  insert into change_history (epoch, origin) values (${newEpoch}, ${databaseId})
+  on conflict (singleton) do update set epoch = excluded.epoch, origin = excluded.origin, pruned_through = '0'`).text

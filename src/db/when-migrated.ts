@@ -33,7 +33,11 @@ export const migrateWhenPossible = async (
   let told = ''
   for (let attempt = 0; ; attempt += 1) {
     try {
-      await Promise.race([migrate(connection), stopped])
+      const unknown = await Promise.race([migrate(connection), stopped])
+      if (unknown > 0)
+        log.warn(
+          `The database has ${unknown} migrations of a newer Taskwright; this one works on it while that is rolled out, and no longer`,
+        )
       return
     } catch (error) {
       if (!(error instanceof DatabaseUnavailable)) throw error

@@ -24,6 +24,8 @@ export const storageAround = (storage: Storage, around: Around): Storage => ({
   list: () => iterationAround(around, 'list', storage.list()),
   missing: (...parameters) => around('missing', () => storage.missing(...parameters)),
   listUnfinished: () => iterationAround(around, 'listUnfinished', storage.listUnfinished()),
+  readOwner: () => around('readOwner', () => storage.readOwner()),
+  writeOwner: (...parameters) => around('writeOwner', () => storage.writeOwner(...parameters)),
   check: () => around('check', () => storage.check()),
 })
 

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
-import { constants, lstat, mkdir, open, opendir, rename, rm } from 'node:fs/promises'
+import { constants, lstat, mkdir, open, opendir, readFile, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { expectKey, isKey, newKey } from './keys.ts'
+import { Readable } from 'node:stream'
+import { expectKey, isKey, newKey, ownerName } from './keys.ts'
 import { openContent } from './send-file.ts'
 import { consume, destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
@@ -105,6 +106,20 @@ export async function diskStorage(folder: string): Promise<Storage> {
       }
     },
 
+    readOwner: () => onDisk(() => readIfThere(join(root, ownerName))),
+
+    async writeOwner(owner) {
+      const temporary = join(root, `${ownerName}.new`)
+      try {
+        await onDisk(() => rm(temporary, { force: true }))
+        await writeFile(temporary, Readable.from([Buffer.from(owner)]), Infinity)
+        await onDisk(() => moveDurably(temporary, join(root, ownerName)))
+      } catch (error) {
+        await discard(temporary)
+        throw error
+      }
+    },
+
     async check() {
       const probe = join(incoming, newKey())
       try {
@@ -141,6 +156,15 @@ async function syncParents(folder: string, last: string): Promise<void> {
   const parent = dirname(folder)
   await syncFolder(parent)
   if (parent !== last && parent !== folder) await syncParents(parent, last)
+}
+
+async function readIfThere(path: string): Promise<string | null> {
+  try {
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return null
+    throw error
+  }
 }
 
 async function writeFile(

@@ -24,7 +24,7 @@ import { createHash } from 'node:crypto'
 import { PassThrough, pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config.ts'
-import { expectKey, isKey, newKey } from './keys.ts'
+import { expectKey, isKey, newKey, ownerName } from './keys.ts'
 import { consume, destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { ByteRange, Storage, StoredFile, UnfinishedFile } from './storage.ts'
@@ -402,6 +402,20 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
         const key = Key.slice(incoming.length).replace(/\/\d+$/, '')
         if (isKey(key) && LastModified !== undefined) yield { key, modifiedAt: LastModified }
       }
+    },
+
+    async readOwner() {
+      try {
+        const body = await readObject({ Bucket, Key: `${prefix}${ownerName}` }, ownerName)
+        return (await buffer(body)).toString()
+      } catch (error) {
+        if (error instanceof FileMissing) return null
+        throw error instanceof StorageUnavailable ? error : new StorageUnavailable({ cause: error })
+      }
+    },
+
+    async writeOwner(owner) {
+      await putWhole({ Bucket, Key: `${prefix}${ownerName}` }, Buffer.from(owner))
     },
 
     async check() {

@@ -119,6 +119,21 @@ export type Storage = {
   listUnfinished(): AsyncIterable<ListedFile>
 
   /**
+   * What was said last about whose the files are; null when nothing was yet.
+   *
+   * @throws StorageUnavailable when the backend fails
+   */
+  readOwner(): Promise<string | null>
+
+  /**
+   * Says whose the files are, durably, in place of what was said before.
+   *
+   * @throws StorageFull when there is no space left
+   * @throws StorageUnavailable when the backend fails in any other way
+   */
+  writeOwner(owner: string): Promise<void>
+
+  /**
    * Resolves when a file can be written now.
    *
    * @throws StorageFull when there is no space left

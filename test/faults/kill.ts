@@ -1,41 +1,60 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
+import { withPostgres } from '../../scripts/postgres.ts'
 import { copyTemplate } from '../fixture/database.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'
 
-/** The service on the embedded database is killed while it writes; nothing that it acknowledged is lost. */
+/** The service is killed while it writes; nothing that it acknowledged is lost. */
 
 const rounds = Number(process.env.FAULT_ROUNDS ?? 5)
-const DATA_DIR = await temporaryFolder(t)
-await copyTemplate(DATA_DIR)
-const acknowledged: string[] = []
-let token = ''
 
-const write = async ({ call }: ReturnType<typeof createClient>): Promise<void> => {
-  for (;;) {
-    const { status, body } = await call('createTask', { token, body: { title: 'Before the kill' } })
-    if (status === 201) acknowledged.push((body as { id: string }).id)
+const killAgainAndAgain = async (t: Test, environment: Readonly<Record<string, string>>): Promise<void> => {
+  const acknowledged: string[] = []
+  let token = ''
+
+  const write = async ({ call }: ReturnType<typeof createClient>): Promise<void> => {
+    for (;;) {
+      const { status, body } = await call('createTask', { token, body: { title: 'Before the kill' } })
+      if (status === 201) acknowledged.push((body as { id: string }).id)
+    }
   }
-}
 
-for (let round = 1; round <= rounds; round += 1) {
-  await t.test(`kill ${round}`, async (t) => {
-    const service = await startProcess(t, { DATA_DIR })
-    const client = createClient(service.url)
-    if (token === '') ({ token } = await client.register('ada'))
-    // Each writer ends with the connection.
-    const writers = Array.from({ length: 8 }, () => write(client).catch(() => undefined))
-    await pause(200 + Math.random() * 800)
-    t.equal(await service.end('SIGKILL'), null)
-    await Promise.all(writers)
+  for (let round = 1; round <= rounds; round += 1) {
+    await t.test(`kill ${round}`, async (t) => {
+      const service = await startProcess(t, environment)
+      const client = createClient(service.url)
+      if (token === '') ({ token } = await client.register('ada'))
+      // Each writer ends with the connection.
+      const writers = Array.from({ length: 8 }, () => write(client).catch(() => undefined))
+      await pause(200 + Math.random() * 800)
+      t.equal(await service.end('SIGKILL'), null)
+      await Promise.all(writers)
+    })
+  }
+
+  await t.test('all that was acknowledged is there', async (t) => {
+    const service = await startProcess(t, environment)
+    const { expect } = createClient(service.url)
+    // Many rounds take longer than a token lasts.
+    const { body } = await expect('login', 200, {
+      body: { email: 'ada@example.com', password: 'password of ada' },
+    })
+    token = body.access_token
+    for (const task_id of acknowledged) await expect('getTask', 200, { token, params: { task_id } })
+    t.ok(acknowledged.length > rounds, `${acknowledged.length} tasks after ${rounds} kills`)
+    t.equal(await service.end('SIGTERM'), 0)
   })
 }
 
-await t.test('all that was acknowledged is there', async (t) => {
-  const service = await startProcess(t, { DATA_DIR })
-  const { expect } = createClient(service.url)
-  for (const task_id of acknowledged) await expect('getTask', 200, { token, params: { task_id } })
-  t.ok(acknowledged.length > rounds, `${acknowledged.length} tasks after ${rounds} kills`)
-  t.equal(await service.end('SIGTERM'), 0)
+t.test('on the embedded database', async (t) => {
+  const DATA_DIR = await temporaryFolder(t)
+  await copyTemplate(DATA_DIR)
+  await killAgainAndAgain(t, { DATA_DIR })
 })
+
+t.test('on a server', async (t) =>
+  withPostgres(async (DATABASE_URL) =>
+    killAgainAndAgain(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL }),
+  ),
+)

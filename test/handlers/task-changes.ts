@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { createClient as createSqlClient } from '../../src/db/connection.ts'
-import { beginHistoryAnew, removeOldDepartures } from '../../src/db/task-changes.ts'
+import { noteOrigin, removeOldDepartures } from '../../src/db/task-changes.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
@@ -297,7 +297,7 @@ t.test('a history that comes from another server begins anew', async (t) => {
   const task = await createTask(owner)
   const { etag } = await readTask(owner, task.id)
   const copy = await copyOf(owner)
-  await beginHistoryAnew(db)
+  await noteOrigin(db)
   t.strictSame(await copy.update(), nothing, 'its own goes on')
 
   // As a dump brings it along, from a server where more has happened.
@@ -305,7 +305,7 @@ t.test('a history that comes from another server begins anew', async (t) => {
   await db.run(`update tasks set changed_in = (changed_in::text::bigint + 1000000000000)::text::xid8`, [])
   await db.run('alter table tasks enable trigger tasks_touch', [])
   t.strictSame((await ask(owner)).changed, [])
-  await beginHistoryAnew(db)
+  await noteOrigin(db)
 
   const query = { since: copy.cursor() }
   await service.expect('listTaskChanges', 410, { token: owner.token, query })
@@ -314,6 +314,26 @@ t.test('a history that comes from another server begins anew', async (t) => {
   t.equal((await readTask(owner, task.id)).etag, etag)
   await service.expect('updateTask', 200, ofTask(owner, task.id, { body: { title: 'Goes on' } }))
   t.strictSame(await anew.update(), { changed: [task.id], deleted: [] })
+})
+
+t.test('a dump that is restored begins the history anew, each time', async (t) => {
+  const { owner } = await peopleOf('restored_again')
+  const task = await createTask(owner)
+  const copies = [await copyOf(owner)]
+  const { etag } = await readTask(owner, task.id)
+  for (const time of ['first', 'second']) {
+    // What a dump of the first epoch brings along, which has been read since.
+    await db.run(`update change_history set origin = '1/2/3', epoch = 1`, [])
+    await noteOrigin(db)
+    for (const copy of copies)
+      await service.expect('listTaskChanges', 410, { token: owner.token, query: { since: copy.cursor() } })
+    const anew = await copyOf(owner)
+    t.strictSame(anew.tasks(), [task], `${time}: the task is as it was`)
+    t.equal((await readTask(owner, task.id)).etag, etag)
+    copies.push(anew)
+  }
+  await noteOrigin(db)
+  t.strictSame(await copies.at(-1)?.update(), nothing, 'then it goes on')
 })
 
 const serverOptions = options.kind === 'server' ? options : null

@@ -1,0 +1,28 @@
+import { readConfig } from '../src/config.ts'
+import { openDatabase } from '../src/db/client.ts'
+import { noteOrigin } from '../src/db/task-changes.ts'
+import { claimFiles } from '../src/ownership.ts'
+import { openStorage } from '../src/storage/open.ts'
+import { openConfigured } from './configured-database.ts'
+import { runToEnd } from './run-to-end.ts'
+
+/**
+ * Gives the files of the storage to the database, as the service is configured:
+ *
+ *     npm run storage:adopt
+ *
+ * It is for a database that was restored or moved. From then on the sweeper removes every file that no row of it names, so
+ * look first with `npm run storage:check`. With the embedded database the service has to be stopped.
+ */
+
+const deadline = 120_000
+
+await runToEnd('storage:adopt', deadline, async (t) => {
+  const config = readConfig()
+  const db = openDatabase(await openConfigured(t, config))
+  t.teardown(() => db.close())
+  const storage = await openStorage(config)
+  t.teardown(() => storage.close())
+  await claimFiles(storage, await noteOrigin(db))
+  console.log('The files belong to this database now. What no row of it names is removed by the next sweep.')
+})

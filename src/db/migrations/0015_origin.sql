@@ -1,0 +1,1 @@
+ALTER TABLE "change_history" ADD COLUMN "origin" text;

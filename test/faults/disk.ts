@@ -1,0 +1,190 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, open, readFile, rm, statfs, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+import { withPostgres } from '../../scripts/postgres.ts'
+import { copyTemplate } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { blackPng } from '../fixture/images.ts'
+import { startProcess, temporaryFolder } from '../fixture/process.ts'
+import { createClient, fileForm } from '../fixture/service.ts'
+import { filesBelow } from '../fixture/storage.ts'
+import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
+
+/** The service on a disk that is full, which is a small one in memory. */
+
+const mebibyte = 1_048_576
+
+/** Only root mounts; CI does it by sudo. */
+const asRoot = (...command: readonly string[]): void => {
+  const [name = '', ...rest] = process.getuid?.() === 0 ? command : ['sudo', '-n', ...command]
+  execFileSync(name, rest, { stdio: 'pipe' })
+}
+
+interface Disk {
+  readonly folder: string
+  /** Leaves so many bytes free. */
+  fill(left: number): Promise<void>
+  free(): Promise<void>
+}
+
+const mountDisk = async (t: Test, mebibytes: number): Promise<Disk> => {
+  const folder = await temporaryFolder(t)
+  asRoot('mount', '-t', 'tmpfs', '-o', `size=${mebibytes}m,mode=0777`, 'tmpfs', folder)
+  t.teardown(async () => asRoot('umount', folder))
+  const filler = join(folder, 'filler')
+  return {
+    folder,
+    async fill(left) {
+      const { bavail, bsize } = await statfs(folder)
+      const bytes = Buffer.alloc(Math.max(0, bavail * bsize - left))
+      // Somebody else may have written meanwhile: then it is full all the same.
+      await writeFile(filler, bytes, { flag: 'a' }).catch((error: unknown) => {
+        if (!(error instanceof Error && 'code' in error && error.code === 'ENOSPC')) throw error
+      })
+    },
+    free: () => rm(filler, { force: true }),
+  }
+}
+
+const canMount = ((): boolean => {
+  try {
+    asRoot('true')
+    return process.platform === 'linux'
+  } catch {
+    return false
+  }
+})()
+
+// What is not tried in CI is not known.
+const skip = !canMount && process.env.CI === undefined && 'only root can mount a disk'
+
+t.test('the disk of the attachments and of the log is full', { skip }, async (t) =>
+  withPostgres(async (DATABASE_URL) => {
+    const disk = await mountDisk(t, 16)
+    const DATA_DIR = join(disk.folder, 'data')
+    const files = join(DATA_DIR, 'attachments')
+    const service = await startProcess(t, { DATA_DIR, DATABASE_URL })
+    const { expect, call, register } = createClient(service.url)
+    const { token } = await register('ada')
+    const { body: task } = await expect('createTask', 201, { token, body: { title: 'With files' } })
+    const params = { task_id: task.id }
+    const image = fileForm(blackPng({ width: 800, height: 600 }), 'black.png', 'image/png')
+    const { body: picture } = await expect('addTaskAttachment', 201, { token, params, body: image })
+    const begun = { token, params, headers: tusHeaders(2 * mebibyte) }
+    const upload_id = uploadIdIn((await expect('createUpload', 201, begun)).headers)
+    const before = await filesBelow(files)
+    const large = Buffer.alloc(2 * mebibyte, 'x')
+    const piece = { token, params: { upload_id }, body: large, headers: pieceHeaders(0) }
+
+    await disk.fill(mebibyte)
+    const whole = await expect('addTaskAttachment', 507, { token, params, body: fileForm(large) })
+    t.equal(whole.body.code, 'insufficient_storage')
+    t.strictSame(await filesBelow(files), before, 'nothing is left of it')
+    await expect('appendUpload', 507, piece)
+    await disk.fill(0)
+    const thumbnail = { token, params: { attach_id: picture.id }, query: { width: 64 } }
+    await expect('getThumbnail', 507, thumbnail)
+    await expect('getLiveness', 200)
+    await expect('getReadiness', 503)
+    await expect('downloadAttachment', 200, { token, params: { attach_id: picture.id } })
+    await expect('createTask', 201, { token, body: { title: 'Needs no file' } })
+
+    await disk.free()
+    await expect('getReadiness', 200)
+    await expect('addTaskAttachment', 201, { token, params, body: fileForm(large) })
+    await expect('getThumbnail', 200, thumbnail)
+    const { headers } = await expect('getUploadOffset', 200, {
+      token,
+      params: { upload_id },
+      headers: { 'tus-resumable': '1.0.0' },
+    })
+    const offset = Number(headers.get('upload-offset'))
+    const rest = { ...piece, body: large.subarray(offset), headers: pieceHeaders(offset) }
+    t.equal((await call('appendUpload', rest)).status, 204, `it goes on from ${offset}`)
+    t.equal((await expect('getTask', 200, { token, params })).body.attachment_count, 3)
+    t.equal(await service.end('SIGTERM'), 0)
+
+    await t.test('the log', async (t) => logOnFullDisk(t, disk, { DATABASE_URL, DATA_DIR }))
+  }),
+)
+
+const server = fileURLToPath(new URL('../../src/server.ts', import.meta.url))
+
+const logOnFullDisk = async (t: Test, disk: Disk, environment: NodeJS.ProcessEnv): Promise<void> => {
+  const path = join(disk.folder, 'log')
+  const log = await open(path, 'a')
+  const child = spawn(process.execPath, [server], {
+    env: { PATH: process.env.PATH, PORT: '0', RATE_LIMIT: 'off', ...environment },
+    stdio: ['ignore', log.fd, log.fd],
+  })
+  t.teardown(() => log.close())
+  t.teardown(async () => child.kill('SIGKILL'))
+  const listening = async (): Promise<string | undefined> =>
+    /ready and listening; .* (?<url>http\S+)\/docs/.exec(await readFile(path, 'utf8'))?.groups?.url
+  while ((await listening()) === undefined)
+    await once(child, 'spawn', { signal: AbortSignal.timeout(100) }).catch(() => undefined)
+  const { expect } = createClient((await listening()) ?? '')
+  await disk.fill(0)
+  for (let n = 0; n < 100; n += 1) await expect('getLiveness', 200)
+  await disk.free()
+  const last = await expect('getLiveness', 200)
+  const id = last.headers.get('x-request-id') ?? 'none'
+  await eventually('it is written again', async () => (await readFile(path, 'utf8')).includes(id))
+  const exited = once(child, 'exit')
+  child.kill('SIGTERM')
+  t.strictSame(await exited, [0, null])
+}
+
+t.test('the disk of the embedded database is full', { skip }, async (t) => {
+  const disk = await mountDisk(t, 300)
+  const DATA_DIR = join(disk.folder, 'data')
+  await mkdir(DATA_DIR)
+  await copyTemplate(DATA_DIR)
+  let service = await startProcess(t, { DATA_DIR })
+  const { token } = await createClient(service.url).register('ada')
+  const acknowledged: string[] = []
+
+  /** Writes until something else than 201 comes; undefined when no answer came at all. */
+  const write = async (): Promise<number | undefined> => {
+    const { call } = createClient(service.url)
+    for (;;) {
+      const description = Buffer.from(crypto.getRandomValues(new Uint8Array(45_000))).toString('base64')
+      const reply = await call('createTask', { token, body: { title: 'Before the end', description } }).catch(
+        () => null,
+      )
+      if (reply?.status !== 201) return reply?.status
+      acknowledged.push((reply.body as { id: string }).id)
+    }
+  }
+
+  await t.test('there is no room for rows: it says so, and goes on when there is', async () => {
+    const { expect } = createClient(service.url)
+    await disk.fill(0)
+    t.equal(await write(), 503)
+    await expect('getLiveness', 200)
+    await expect('getReadiness', 503)
+    await expect('listTasks', 200, { token })
+    await disk.free()
+    await expect('createTask', 201, { token, body: { title: 'There is room' } })
+    await expect('getReadiness', 200)
+  })
+
+  await t.test('there is no room for what comes before rows: it ends, and loses nothing', async (t) => {
+    // Less than a file of PostgreSQL's log, and more than what the rows take until the next one is due.
+    await disk.fill(15.5 * mebibyte)
+    t.notOk([201, 507].includes((await write()) ?? 0))
+    t.equal(await service.exited, 1)
+    t.match(service.output(), /cannot write any more\. Make room on its disk, and start again/)
+    t.ok(acknowledged.length > 20)
+
+    await disk.free()
+    service = await startProcess(t, { DATA_DIR })
+    const { expect } = createClient(service.url)
+    for (const task_id of acknowledged) await expect('getTask', 200, { token, params: { task_id } })
+    await expect('createTask', 201, { token, body: { title: 'Afterwards' } })
+    t.equal(await service.end('SIGTERM'), 0)
+  })
+})
