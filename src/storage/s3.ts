@@ -24,6 +24,7 @@ import { createHash } from 'node:crypto'
 import { PassThrough, pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config.ts'
+import { within } from '../domain/deadline.ts'
 import { expectKey, isKey, newKey } from './keys.ts'
 import { consume, destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
@@ -459,17 +460,12 @@ async function ask<T>(
   send: (options: { readonly abortSignal: AbortSignal }) => Promise<T>,
 ): Promise<T> {
   const controller = new AbortController()
-  const { promise: timeout, reject } = Promise.withResolvers<never>()
-  const timer = setTimeout(() => {
-    controller.abort()
-    reject(new Error(`The server has not answered in ${limit} ms`))
-  }, limit)
+  const answer = send({ abortSignal: controller.signal })
   try {
-    return await Promise.race([send({ abortSignal: controller.signal }), timeout])
+    return await within(limit, answer, () => new Error(`The server has not answered in ${limit} ms`))
   } catch (error) {
+    controller.abort()
     throw storageError(error)
-  } finally {
-    clearTimeout(timer)
   }
 }
 
