@@ -21,11 +21,14 @@ import {
   UploadPartCommand,
 } from '@aws-sdk/client-s3'
 import { createHash } from 'node:crypto'
+import { IncomingMessage } from 'node:http'
 import { PassThrough, pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config.ts'
+import { free } from '../domain/chunk-memory.ts'
 import { within } from '../domain/deadline.ts'
 import { expectKey, isKey, newKey } from './keys.ts'
+import { freeWhenPiped } from './send-file.ts'
 import { consume, destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { ByteRange, Storage, StoredFile, UnfinishedFile } from './storage.ts'
@@ -443,7 +446,8 @@ const partSizeFor = (maxBytes: number): number => Math.max(smallestPart, Math.ce
 
 /** A body that fails when its reader has waited for the next bytes for `limit` milliseconds. */
 const endWhenSilent = (body: Readable, limit: number): Readable => {
-  const output = new PassThrough()
+  // Object mode keeps the chunks apart for those who iterate, who would get copies of several together.
+  const output = new PassThrough({ readableObjectMode: true, readableHighWaterMark: 1 })
   const timer = setTimeout(() => {
     if (output.writableNeedDrain) timer.refresh()
     else body.destroy(new Error(`The server has sent nothing for ${limit} ms`))
@@ -451,7 +455,17 @@ const endWhenSilent = (body: Readable, limit: number): Readable => {
   body.on('data', () => timer.refresh())
   output.on('drain', () => timer.refresh())
   pipeline(body, output, () => clearTimeout(timer))
+  freeWhenPiped(output)
+  if (body instanceof IncomingMessage) freeReads(body)
   return output
+}
+
+/** Frees what is read from the connection of a body: the parser of HTTP, which is given it first, makes copies of it. */
+const freeReads = (body: IncomingMessage): void => {
+  const { socket } = body
+  socket.on('data', free)
+  // Whoever listens already is given it before the parser of the connection's next answer.
+  body.once('end', () => socket.off('data', free))
 }
 
 /** Asks the server. Gives up after `limit` milliseconds, be it in the middle of an attempt or between two. */
