@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { constants, lstat, mkdir, open, opendir, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { gather, pieceSize } from './gather.ts'
 import { expectKey, isKey, newKey } from './keys.ts'
 import { openContent } from './send-file.ts'
 import { consume, destroy, endQuietly, holdErrors } from './source.ts'
@@ -160,13 +161,15 @@ async function writeFile(
 
 async function copy(source: AsyncIterable<Uint8Array>, handle: FileHandle, maxBytes: number) {
   const hash = createHash('sha256')
+  const pieces = gather(Math.min(pieceSize, maxBytes), (piece) => onDisk(() => handle.writeFile(piece)))
   let size = 0
   await consume(source, async (chunk) => {
     size += chunk.byteLength
     if (size > maxBytes) throw new FileTooLarge(maxBytes)
     hash.update(chunk)
-    await onDisk(() => handle.writeFile(chunk))
+    await pieces.add(chunk)
   })
+  await pieces.end()
   return { size, sha256: hash.digest('hex') }
 }
 
