@@ -423,8 +423,8 @@ const openClient = (
   { endpoint, region, pathStyle }: S3Location,
   limits: S3Limits,
   socketTimeout: number,
-): S3Client =>
-  new S3Client({
+): S3Client => {
+  const client = new S3Client({
     region,
     ...(endpoint === null ? {} : { endpoint }),
     forcePathStyle: pathStyle,
@@ -440,6 +440,28 @@ const openClient = (
       httpsAgent: { maxSockets: Infinity },
     },
   })
+  // The last step of an attempt, so that what signs the body and what tries again have it as it was.
+  client.middlewareStack.add((next) => (args) => next({ ...args, request: inPieces(args.request) }), {
+    step: 'deserialize',
+  })
+  return client
+}
+
+/** What is sent of a body at a time, in bytes. Of what it is given at once TLS makes an encrypted copy. */
+const sentPiece = 131_072
+
+const inPieces = (request: unknown): unknown => {
+  if (typeof request !== 'object' || request === null || !('body' in request)) return request
+  const { body } = request
+  if (!(body instanceof Uint8Array) || body.byteLength <= sentPiece) return request
+  const pieces = Readable.from(piecesOf(body), { objectMode: false })
+  return { ...request, body: pieces }
+}
+
+function* piecesOf(body: Uint8Array): Generator<Uint8Array> {
+  for (let start = 0; start < body.byteLength; start += sentPiece)
+    yield body.subarray(start, start + sentPiece)
+}
 
 /** Small, since each upload holds one in memory, and large enough for a file of `maxBytes`. */
 const partSizeFor = (maxBytes: number): number => Math.max(smallestPart, Math.ceil(maxBytes / mostParts))
