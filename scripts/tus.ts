@@ -100,7 +100,8 @@ const send = (
       uploadSize: size,
       headers: { authorization: `Bearer ${token}` },
       metadata: { filename: 'large.bin', filetype: 'application/octet-stream', sha256 },
-      retryDelays: [0, 500, 1_000, 2_000, 3_000, 5_000, 5_000, 10_000],
+      // From the death of the service on: a busy machine takes its time to start it again.
+      retryDelays: [0, ...Array.from({ length: 120 }, () => 1_000)],
       onAfterResponse(request, response) {
         const offset = response.getHeader('Upload-Offset')
         if (request.getMethod() === 'HEAD' && offset !== undefined) onOffset(Number(offset))
