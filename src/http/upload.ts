@@ -3,6 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { finished } from 'node:stream/promises'
+import { freeWithParts } from '../domain/chunk-memory.ts'
 import { type Digest, parseContentDigest, parseSha256 } from '../domain/digests.ts'
 import { describeFile, faultOfFileName, type FileDescription } from '../domain/file-description.ts'
 import { Problem, problems } from '../problems.ts'
@@ -77,6 +78,7 @@ const receiveFile = async <Stored extends Digested>(
   let sha256: string | null = null
   try {
     const checkContent = hashContent(request, digests)
+    request.raw.on('data', freeWithParts)
     // One byte more than is taken, so that the storage sees it and refuses, instead of a file cut short.
     const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
     for await (const part of request.parts({ limits })) {
@@ -170,7 +172,7 @@ export const readFilePiece = (request: FastifyRequest): FilePiece => ({
   async receive(store) {
     const { raw } = request
     try {
-      return await store(raw.iterator({ destroyOnReturn: false }))
+      return await store(chunksOf(raw))
     } catch (error) {
       if (raw.destroyed && !raw.complete) throw problems.invalidRequest('The body ended early.')
       drainBriefly(request)
@@ -178,6 +180,14 @@ export const readFilePiece = (request: FastifyRequest): FilePiece => ({
     }
   },
 })
+
+/** The chunks of a body, which is not destroyed when they are not all asked for. */
+async function* chunksOf(body: Readable): AsyncGenerator<Buffer> {
+  for await (const chunk of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    freeWithParts(chunk)
+    yield chunk
+  }
+}
 
 const isForeseen = (error: unknown): boolean =>
   error instanceof Problem ||

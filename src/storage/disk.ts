@@ -3,6 +3,7 @@ import { constants, lstat, mkdir, open, opendir, readFile, rename, rm } from 'no
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
+import { gather, pieceSize } from './gather.ts'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
 import { openContent } from './send-file.ts'
 import { consume, destroy, endQuietly, holdErrors } from './source.ts'
@@ -184,13 +185,15 @@ async function writeFile(
 
 async function copy(source: AsyncIterable<Uint8Array>, handle: FileHandle, maxBytes: number) {
   const hash = createHash('sha256')
+  const pieces = gather(Math.min(pieceSize, maxBytes), (piece) => onDisk(() => handle.writeFile(piece)))
   let size = 0
   await consume(source, async (chunk) => {
     size += chunk.byteLength
     if (size > maxBytes) throw new FileTooLarge(maxBytes)
     hash.update(chunk)
-    await onDisk(() => handle.writeFile(chunk))
+    await pieces.add(chunk)
   })
+  await pieces.end()
   return { size, sha256: hash.digest('hex') }
 }
 

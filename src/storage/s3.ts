@@ -21,10 +21,14 @@ import {
   UploadPartCommand,
 } from '@aws-sdk/client-s3'
 import { createHash } from 'node:crypto'
+import { IncomingMessage } from 'node:http'
 import { PassThrough, pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config.ts'
+import { free } from '../domain/chunk-memory.ts'
+import { within } from '../domain/deadline.ts'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
+import { freeWhenPiped } from './send-file.ts'
 import { consume, destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { ByteRange, Storage, StoredFile, UnfinishedFile } from './storage.ts'
@@ -433,8 +437,8 @@ const openClient = (
   { endpoint, region, pathStyle }: S3Location,
   limits: S3Limits,
   socketTimeout: number,
-): S3Client =>
-  new S3Client({
+): S3Client => {
+  const client = new S3Client({
     region,
     ...(endpoint === null ? {} : { endpoint }),
     forcePathStyle: pathStyle,
@@ -450,13 +454,36 @@ const openClient = (
       httpsAgent: { maxSockets: Infinity },
     },
   })
+  // The last step of an attempt, so that what signs the body and what tries again have it as it was.
+  client.middlewareStack.add((next) => (args) => next({ ...args, request: inPieces(args.request) }), {
+    step: 'deserialize',
+  })
+  return client
+}
+
+/** What is sent of a body at a time, in bytes. Of what it is given at once TLS makes an encrypted copy. */
+const sentPiece = 131_072
+
+const inPieces = (request: unknown): unknown => {
+  if (typeof request !== 'object' || request === null || !('body' in request)) return request
+  const { body } = request
+  if (!(body instanceof Uint8Array) || body.byteLength <= sentPiece) return request
+  const pieces = Readable.from(piecesOf(body), { objectMode: false })
+  return { ...request, body: pieces }
+}
+
+function* piecesOf(body: Uint8Array): Generator<Uint8Array> {
+  for (let start = 0; start < body.byteLength; start += sentPiece)
+    yield body.subarray(start, start + sentPiece)
+}
 
 /** Small, since each upload holds one in memory, and large enough for a file of `maxBytes`. */
 const partSizeFor = (maxBytes: number): number => Math.max(smallestPart, Math.ceil(maxBytes / mostParts))
 
 /** A body that fails when its reader has waited for the next bytes for `limit` milliseconds. */
 const endWhenSilent = (body: Readable, limit: number): Readable => {
-  const output = new PassThrough()
+  // Object mode keeps the chunks apart for those who iterate, who would get copies of several together.
+  const output = new PassThrough({ readableObjectMode: true, readableHighWaterMark: 1 })
   const timer = setTimeout(() => {
     if (output.writableNeedDrain) timer.refresh()
     else body.destroy(new Error(`The server has sent nothing for ${limit} ms`))
@@ -464,7 +491,17 @@ const endWhenSilent = (body: Readable, limit: number): Readable => {
   body.on('data', () => timer.refresh())
   output.on('drain', () => timer.refresh())
   pipeline(body, output, () => clearTimeout(timer))
+  freeWhenPiped(output)
+  if (body instanceof IncomingMessage) freeReads(body)
   return output
+}
+
+/** Frees what is read from the connection of a body: the parser of HTTP, which is given it first, makes copies of it. */
+const freeReads = (body: IncomingMessage): void => {
+  const { socket } = body
+  socket.on('data', free)
+  // Whoever listens already is given it before the parser of the connection's next answer.
+  body.once('end', () => socket.off('data', free))
 }
 
 /** Asks the server. Gives up after `limit` milliseconds, be it in the middle of an attempt or between two. */
@@ -473,17 +510,12 @@ async function ask<T>(
   send: (options: { readonly abortSignal: AbortSignal }) => Promise<T>,
 ): Promise<T> {
   const controller = new AbortController()
-  const { promise: timeout, reject } = Promise.withResolvers<never>()
-  const timer = setTimeout(() => {
-    controller.abort()
-    reject(new Error(`The server has not answered in ${limit} ms`))
-  }, limit)
+  const answer = send({ abortSignal: controller.signal })
   try {
-    return await Promise.race([send({ abortSignal: controller.signal }), timeout])
+    return await within(limit, answer, () => new Error(`The server has not answered in ${limit} ms`))
   } catch (error) {
+    controller.abort()
     throw storageError(error)
-  } finally {
-    clearTimeout(timer)
   }
 }
 

@@ -1,5 +1,7 @@
 import type { ReadStream } from 'node:fs'
 import type { FileHandle } from 'node:fs/promises'
+import type { Readable } from 'node:stream'
+import { free } from '../domain/chunk-memory.ts'
 import type { ByteRange } from './storage.ts'
 
 /** Large enough that a file is read in few steps, small enough to have two for each of hundreds of downloads. */
@@ -25,6 +27,19 @@ export function openContent(handle: FileHandle, range?: ByteRange): ReadStream {
     return destination
   }
   return content
+}
+
+/** Has a stream, when it is piped, free each of its chunks when that is written. */
+export function freeWhenPiped(content: Readable): void {
+  content.pipe = (destination, options) => {
+    content.on('data', (chunk: Buffer) => {
+      if (destination.write(chunk, () => free(chunk))) return
+      content.pause()
+      destination.once('drain', () => content.resume())
+    })
+    if (options?.end !== false) content.once('end', () => destination.end())
+    return destination
+  }
 }
 
 /** While one piece is written the other is read; a piece is read again when it has been taken. */

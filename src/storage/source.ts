@@ -1,6 +1,7 @@
 import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { callbackify } from 'node:util'
+import { freeUsedParts } from '../domain/chunk-memory.ts'
 
 /**
  * A stream may fail before anyone reads it. Unheard, its error would end the process; merely emitted, without the stream
@@ -15,8 +16,8 @@ export function destroy(source: AsyncIterable<Uint8Array>): void {
 }
 
 /**
- * Gives every chunk of a source to `take`, one after the other, which holds the source back. What it does has ended when
- * this ends, also when the source fails meanwhile.
+ * Gives every chunk of a source to `take`, one after the other, which holds the source back and keeps nothing of them. What
+ * it does has ended when this ends, also when the source fails meanwhile.
  *
  * A stream is piped, which hands its chunks on as they are: to iterate over it copies what has come meanwhile.
  */
@@ -25,7 +26,11 @@ export const consume = async (
   take: (chunk: Uint8Array) => Promise<void>,
 ): Promise<void> => {
   let taken = Promise.resolve()
-  const write = callbackify((chunk: Uint8Array) => (taken = take(chunk)))
+  const freeUsed = freeUsedParts()
+  const write = callbackify((chunk: Uint8Array) => {
+    freeUsed(chunk)
+    return (taken = take(chunk))
+  })
   const sink = new Writable({ write: (chunk: Uint8Array, _encoding, done) => write(chunk, done) })
   try {
     await pipeline(source, sink)
@@ -39,7 +44,11 @@ export const endQuietly = (source: AsyncIterable<Uint8Array>) => {
   let failure: { readonly error: unknown } | null = null
   async function* chunks(): AsyncGenerator<Uint8Array> {
     try {
-      yield* source
+      const freeUsed = freeUsedParts()
+      for await (const chunk of source) {
+        freeUsed(chunk)
+        yield chunk
+      }
     } catch (error) {
       failure = { error }
     }

@@ -27,7 +27,8 @@ export type ListedFile = { key: string; modifiedAt: Date }
 /** Where the bytes of attachments are kept. What every backend promises is written here, once. */
 export type Storage = {
   /**
-   * Stores everything that `source` yields, without holding it in memory, and resolves when it is durable.
+   * Stores everything that `source` yields, without holding it in memory, and resolves when it is durable. No chunk is
+   * used any more when the next one has been, so that its memory can be freed.
    * On any failure nothing is left behind and `source` is destroyed; an error of `source` itself (the client
    * has gone) is thrown as it is.
    *

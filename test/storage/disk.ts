@@ -4,6 +4,7 @@ import { PassThrough } from 'node:stream'
 import t from 'tap'
 import type { Test } from 'tap'
 import { diskStorage } from '../../src/storage/disk.ts'
+import { pieceSize } from '../../src/storage/gather.ts'
 import type * as disk from '../../src/storage/disk.ts'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { chunks, failure, maxBytes, testStorage } from '../fixture/storage-suite.ts'
@@ -111,7 +112,7 @@ for (const { code, expected } of faults) {
   t.test(`${code} while writing, syncing or renaming leaves nothing, and a retry works`, async (t) => {
     const folder = t.testdir()
     const { storage, broken } = await brokenStorage(t, folder)
-    const put = () => storage.put(chunks(Buffer.from('x'), Buffer.from('y')), { maxBytes })
+    const put = () => storage.put(chunks(Buffer.alloc(pieceSize), Buffer.from('y')), { maxBytes })
     broken.code = code
     for (const step of steps) {
       broken.step = step
@@ -124,7 +125,7 @@ for (const { code, expected } of faults) {
     }
 
     broken.step = ''
-    t.equal((await put()).size, 2)
+    t.equal((await put()).size, pieceSize + 1)
   })
 }
 
