@@ -25,6 +25,9 @@ import { firstInRanges } from './uneven-ranges.ts'
  * row, and one for each range of the keyset.
  */
 
+/** How many items a page has when nothing is said. */
+export const defaultLimit = 50
+
 /** Which part of a list is asked for; every list takes the same. */
 export interface PageRequest {
   readonly limit: number
@@ -246,7 +249,7 @@ const prepare = <Field extends string>(
   role: Role,
   request: PageRequest,
 ): Compiled & { readonly isPrepared: boolean } => {
-  const { position, includeTotal } = request
+  const { position, offset, includeTotal } = request
   const shape = JSON.stringify([
     source.name,
     role,
@@ -254,6 +257,8 @@ const prepare = <Field extends string>(
     source.order,
     position && [position.direction, position.values.map((value) => value === null)],
     includeTotal,
+    isUsual(request),
+    offset > 0,
   ])
   const known = statements.get(shape)
   if (known !== undefined) return known
@@ -267,11 +272,21 @@ const prepare = <Field extends string>(
 const limit = parameter('limit', 'int')
 const offset = parameter('offset', 'int')
 
+const isUsual = (request: PageRequest): boolean => request.limit === defaultLimit && request.offset === 0
+
+/**
+ * How many rows a page needs. PostgreSQL keeps the plan of a prepared statement if it expects no better one from planning
+ * anew. For an administrator, who sees all rows, it does so if the usual number is a constant; for others, if it is not.
+ */
+const rowsNeeded = (request: PageRequest, role: Role): SQL =>
+  role === 'admin' && isUsual(request) ? sql.raw(String(defaultLimit + 1)) : sql`${limit} + 1 + ${offset}`
+
 const pageStatement = <Field extends string>(
   source: ListSource<Field>,
   role: Role,
-  { position, includeTotal }: PageRequest,
+  request: PageRequest,
 ): SQL => {
+  const { position, includeTotal } = request
   // The role is part of the shape and so a constant here: the planner sees which indexes can serve the condition.
   const caller = {
     caller: parameter('caller', 'uuid'),
@@ -280,7 +295,7 @@ const pageStatement = <Field extends string>(
   }
   const keyset = keysetOf(source.order, source.sortFields, position)
   const inOrder = sql`order by ${keyset.indexOrder}`
-  const most = sql`${limit} + 1 + ${offset}`
+  const most = rowsNeeded(request, role)
   const reasons = source.seenBecause(caller)
   const all = conditionsIn(source)
   const uneven = unevenRanges(source, role)
@@ -298,6 +313,8 @@ const pageStatement = <Field extends string>(
       sql` union all `,
     )
   const [nearest, farther] = keyset.ranges
+  const behind =
+    farther && (request.offset === 0 ? unlessFull(firstOfAll(farther), most) : firstOfAll(farther))
   const counts = reasons.map(
     (reason) =>
       sql`(select count(*)::int ${from} where ${allOf([reason, ...all.map((condition) => condition.sql)])})`,
@@ -307,7 +324,7 @@ const pageStatement = <Field extends string>(
     with ${shared(source.shared?.(caller))} nearest as (
       ${firstOfAll(nearest)}
     ), picked as (
-      select * from (select * from nearest ${farther === undefined ? sql`` : unlessFull(firstOfAll(farther), most)}) parts
+      select * from (select * from nearest ${behind === undefined ? sql`` : sql`union all ${behind}`}) parts
       order by ${keyset.order} limit ${limit} + 1 offset ${offset}
     ), numbered as (
       select picked.*, row_number() over (order by ${keyset.order}) as position from picked
@@ -321,9 +338,12 @@ const pageStatement = <Field extends string>(
     from numbered ${source.joined?.(rows, caller) ?? sql``}`
 }
 
-/** What comes behind the nearest rows is read only if these do not fill the page. */
+/**
+ * What comes behind the nearest rows is read only if these do not fill the page. They have to be kept for that, so not behind
+ * a large offset.
+ */
 const unlessFull = (rows: SQL, most: SQL): SQL =>
-  sql`union all select * from (${rows}) farther where (select count(*) from nearest) < ${most}`
+  sql`select * from (${rows}) farther where (select count(*) from nearest) < ${most}`
 
 const allOf = (conditions: readonly SQL[]): SQL => sql.join([...conditions], sql` and `)
 

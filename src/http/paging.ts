@@ -7,7 +7,7 @@ import {
   encodeCursor,
   type Position,
 } from '../domain/cursors.ts'
-import type { Page, PageRequest } from '../db/list.ts'
+import { defaultLimit, type Page, type PageRequest } from '../db/list.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems.ts'
@@ -41,9 +41,6 @@ export type Paging = <Query extends PageQuery & { readonly filter?: string }>(
   principal: Principal,
   query: Query,
 ) => PagedList<Omit<Query, keyof PageQuery>>
-
-/** How many items a page has when nothing is said. */
-export const defaultLimit = 50
 
 /**
  * Makes the reader of list queries. Cursors are sealed with `cursorKeys`, for the principal, the path and the filter
