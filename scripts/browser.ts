@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { once } from 'node:events'
-import { accessSync, constants, rmSync } from 'node:fs'
+import { rmSync } from 'node:fs'
 import { mkdir, readFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
-import { delimiter, join } from 'node:path'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Browser, chromium, type Locator, type Page } from 'playwright-core'
 import { eventually } from '../test/fixture/eventually.ts'
+import { freePort } from '../test/fixture/ports.ts'
 import { startProcess, temporaryFolder } from '../test/fixture/process.ts'
 import { type Account, createClient } from '../test/fixture/service.ts'
 import { startMailServer } from '../test/fixture/smtp.ts'
+import { findCommand } from './commands.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
@@ -55,32 +55,8 @@ const browserFlags = [
   `--host-resolver-rules=MAP ${publicHost} 127.0.0.1`,
 ]
 
-const findChromium = (): string | null => {
-  const folders = (process.env.PATH ?? '').split(delimiter)
-  const candidates = ['chromium', 'chromium-browser', 'google-chrome'].flatMap((name) =>
-    folders.map((folder) => join(folder, name)),
-  )
-  return candidates.find(isExecutable) ?? null
-}
-
-const isExecutable = (path: string): boolean => {
-  try {
-    accessSync(path, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
-}
-
-const freePort = async (): Promise<number> => {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  server.close()
-  await once(server, 'close')
-  if (address === null || typeof address === 'string') throw new Error('The system has no free port')
-  return address.port
-}
+const findChromium = (): string | null =>
+  ['chromium', 'chromium-browser', 'google-chrome'].map(findCommand).find((path) => path !== null) ?? null
 
 /** A service of a scene: its address for the browser and for this process, and what people read beside it. */
 interface Served {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { access, constants } from 'node:fs/promises'
+import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import type { Teardown } from './run-to-end.ts'
 
@@ -31,9 +31,24 @@ export const runCommand = async (t: Teardown, { command, args, cwd, env }: Comma
   return printed
 }
 
-/** Whether a command is in PATH. */
-export const isInstalled = async (tool: string): Promise<boolean> => {
-  const places = (process.env.PATH ?? '').split(delimiter).map((folder) => join(folder, tool))
-  const found = await Promise.allSettled(places.map((place) => access(place, constants.X_OK)))
-  return found.some(({ status }) => status === 'fulfilled')
+/** The folders of PATH. */
+export const pathFolders = (): string[] => (process.env.PATH ?? '').split(delimiter)
+
+/** Whether this process may run the file at `path`. */
+export const isExecutable = (path: string): boolean => {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
 }
+
+/** Where a command is in PATH; null when it is not. */
+export const findCommand = (name: string): string | null =>
+  pathFolders()
+    .map((folder) => join(folder, name))
+    .find(isExecutable) ?? null
+
+/** Whether a command is in PATH. */
+export const isInstalled = (name: string): boolean => findCommand(name) !== null

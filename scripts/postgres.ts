@@ -1,12 +1,13 @@
 import { execFileSync, spawn, type ChildProcess, type SpawnOptions } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { accessSync, constants, globSync } from 'node:fs'
+import { globSync } from 'node:fs'
 import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
-import { delimiter, join } from 'node:path'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { freePort } from '../test/fixture/ports.ts'
+import { isExecutable, pathFolders } from './commands.ts'
 
 /** The user to run the server as; empty unless this process is root, whom PostgreSQL refuses. */
 type Identity = Pick<SpawnOptions, 'uid' | 'gid'>
@@ -98,7 +99,7 @@ function findBinaries(): string {
   const versions = globSync('/usr/lib/postgresql/*/bin').toSorted((a, b) =>
     b.localeCompare(a, 'en', { numeric: true }),
   )
-  const folders = [...(process.env.PATH ?? '').split(delimiter), ...versions]
+  const folders = [...pathFolders(), ...versions]
   const found = folders.find((folder) =>
     ['initdb', 'postgres'].every((name) => isExecutable(join(folder, name))),
   )
@@ -106,15 +107,6 @@ function findBinaries(): string {
   throw new Error(
     'No PostgreSQL found: install its server, or put the folder with initdb and postgres on PATH',
   )
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
 }
 
 function findIdentity(): Identity {
@@ -214,15 +206,6 @@ async function stop(server: ChildProcess): Promise<void> {
   const exited = once(server, 'exit')
   server.kill('SIGINT')
   await exited
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const address = probe.address()
-  probe.close()
-  if (address === null || typeof address === 'string') throw new Error('No TCP port is free')
-  return address.port
 }
 
 /** As a shell has it: 128 for a process that a signal ended. Rejects when the program cannot be started. */

@@ -4,10 +4,10 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
-import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { eventually } from '../test/fixture/eventually.ts'
+import { freePort } from '../test/fixture/ports.ts'
 import { temporaryFolder } from '../test/fixture/process.ts'
 import { isInstalled } from './commands.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
@@ -31,22 +31,13 @@ const toolFolder = fileURLToPath(new URL(`../.cache/tools/versitygw-${serverVers
 const findServer = async (): Promise<string | null> => {
   const server = join(toolFolder, 'versitygw')
   if (existsSync(server)) return server
-  if (!(await isInstalled('go'))) return null
+  if (!isInstalled('go')) return null
   console.log('s3: building the server, which takes some minutes')
   execFileSync('go', ['install', `github.com/versity/versitygw/cmd/versitygw@${serverVersion}`], {
     env: { ...process.env, GOBIN: toolFolder },
     stdio: ['ignore', 'ignore', 'inherit'],
   })
   return server
-}
-
-const freePort = async (): Promise<number> => {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address() as AddressInfo
-  probe.close()
-  await once(probe, 'close')
-  return port
 }
 
 const endWith = (t: Teardown, child: ChildProcess): void => {

@@ -1,12 +1,11 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { createReadStream } from 'node:fs'
 import { open } from 'node:fs/promises'
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { Upload } from 'tus-js-client'
 import { type ServiceProcess, startProcess, temporaryFolder } from '../test/fixture/process.ts'
 import { createClient } from '../test/fixture/service.ts'
+import { startTcpProxy } from '../test/fixture/tcp-proxy.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
@@ -18,6 +17,9 @@ const size = 200 * 1024 * 1024
 
 /** Milliseconds for all of it. */
 const deadline = 240_000
+
+/** Milliseconds after which the client tries again. */
+const retryDelay = 500
 
 const describeBytes = (bytes: number): string => `${(bytes / 1024 / 1024).toFixed(1)} MiB`
 
@@ -35,57 +37,6 @@ const writeRandomFile = async (path: string): Promise<string> => {
   return hash.digest('hex')
 }
 
-/** The way to a service, on which something goes wrong once when so many bytes have been sent. */
-interface Line {
-  readonly url: string
-  target: string
-  /** What happens next, and after how many bytes; the connection is lost then. */
-  accident: { readonly after: number; readonly happen: () => Promise<void> } | null
-}
-
-const startLine = async (t: Teardown, target: string): Promise<Line> => {
-  const connections = new Set<Socket>()
-  let sent = 0
-  const server = createServer((client) => {
-    const { hostname, port } = new URL(line.target)
-    const service = connect(Number(port), hostname)
-    const lose = (): void => {
-      client.destroy()
-      service.destroy()
-    }
-    for (const socket of [client, service]) {
-      connections.add(socket)
-      socket.on('error', lose)
-      socket.on('close', () => {
-        connections.delete(socket)
-        lose()
-      })
-    }
-    service.pipe(client)
-    client.on('data', (bytes) => {
-      sent += bytes.length
-      if (!service.write(bytes)) {
-        client.pause()
-        service.once('drain', () => client.resume())
-      }
-      const { accident } = line
-      if (accident === null || sent < accident.after) return
-      line.accident = null
-      client.pause()
-      accident.happen().then(lose, lose)
-    })
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(async () => {
-    server.close()
-    for (const socket of connections) socket.destroy()
-  })
-  const { port } = server.address() as AddressInfo
-  const line: Line = { url: `http://127.0.0.1:${port}`, target, accident: null }
-  return line
-}
-
 /** Sends a file as a browser would; resolves to where the attachment is. Each request that asks where to go on is told to `onOffset`. */
 const send = (
   path: string,
@@ -100,7 +51,8 @@ const send = (
       uploadSize: size,
       headers: { authorization: `Bearer ${token}` },
       metadata: { filename: 'large.bin', filetype: 'application/octet-stream', sha256 },
-      retryDelays: [0, 500, 1_000, 2_000, 3_000, 5_000, 5_000, 10_000],
+      // It is the deadline that ends this: on a busy machine the service takes its time to start again.
+      retryDelays: Array<number>(deadline / retryDelay).fill(retryDelay),
       onAfterResponse(request, response) {
         const offset = response.getHeader('Upload-Offset')
         if (request.getMethod() === 'HEAD' && offset !== undefined) onOffset(Number(offset))
@@ -115,6 +67,8 @@ const digestOf = async (content: ReadableStream<Uint8Array> | null): Promise<str
   for await (const chunk of content ?? []) hash.update(chunk)
   return hash.digest('hex')
 }
+
+const portOf = ({ url }: ServiceProcess): number => Number(new URL(url).port)
 
 const environmentOf = async (t: Teardown): Promise<Record<string, string>> => {
   const { TEST_STORAGE_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY } = process.env
@@ -134,30 +88,34 @@ const run = async (t: Teardown): Promise<void> => {
   const path = join(await temporaryFolder(t), 'large.bin')
   const sha256 = await writeRandomFile(path)
   let service: ServiceProcess = await startProcess(t, environment)
+  t.teardown(async () => {
+    if (process.exitCode === 1) console.error(service.output())
+  })
   const { register, expect } = createClient(service.url, () => undefined)
   const { token } = await register('ada')
   const { body: task } = await expect('createTask', 201, { token, body: { title: 'With a large file' } })
   console.log(`tus: sending ${describeBytes(size)} to ${environment.STORAGE_URL ? 'a bucket' : 'the disk'}`)
 
-  const line = await startLine(t, service.url)
-  const kill = async (): Promise<void> => {
+  const proxy = await startTcpProxy(t, portOf(service))
+  const spoil = async (): Promise<void> => {
+    await proxy.untilSent(size / 3)
+    proxy.cut()
+    console.log('tus: the connection was cut after a third')
+    await proxy.untilSent((2 / 3) * size)
     await service.end('SIGKILL')
     console.log('tus: the service was killed after two thirds; starting it again')
     service = await startProcess(t, environment)
-    line.target = service.url
+    proxy.target = portOf(service)
   }
-  const cut = async (): Promise<void> => {
-    console.log('tus: the connection was cut after a third')
-    line.accident = { after: (2 / 3) * size, happen: kill }
-  }
-  line.accident = { after: size / 3, happen: cut }
 
   const offsets: number[] = []
   const begun = performance.now()
-  const location = await send(path, `${line.url}/tasks/${task.id}/uploads`, token, sha256, (offset) => {
+  const endpoint = `http://127.0.0.1:${proxy.port}/tasks/${task.id}/uploads`
+  const sent = send(path, endpoint, token, sha256, (offset) => {
     offsets.push(offset)
     console.log(`tus: the client asks where to go on: ${describeBytes(offset)}`)
   })
+  const [location] = await Promise.all([sent, spoil()])
   const seconds = ((performance.now() - begun) / 1_000).toFixed(1)
   console.log(`tus: done after ${seconds} s: ${location}`)
 

@@ -1,6 +1,29 @@
-import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
+import {
+  isLoopback,
+  oneOf,
+  parseByteCount,
+  parseDatabaseUrl,
+  parseDayCount,
+  parseEndpoint,
+  parseHost,
+  parseMailAddress,
+  parseMetricsToken,
+  parseOrigins,
+  parsePath,
+  parsePort,
+  parseProxies,
+  parsePublicUrl,
+  parseRedisUrl,
+  parseRequestCount,
+  parseSecrets,
+  parseShutdownSeconds,
+  parseSmtpUrl,
+  parseStorageUrl,
+  parseWorkers,
+  type Parsed,
+} from './config-values.ts'
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 const registrations = ['open', 'closed'] as const
@@ -141,8 +164,6 @@ interface TraceSettings {
 export class ConfigError extends Error {
   override name = 'ConfigError'
 }
-
-type Parsed<T> = { readonly value: T } | { readonly fault: string }
 
 interface Variable<T> {
   readonly fallback: T
@@ -390,248 +411,4 @@ function wantsTraces({
 }: TraceSettings): boolean {
   if (isOtelDisabled || tracesExporter === 'none') return false
   return tracesExporter === 'otlp' || otlpEndpoint !== null || otlpTracesEndpoint !== null
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'))
-}
-
-function parseHost(text: string): Parsed<string> {
-  const good = isIP(text) > 0 || /^[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?$/i.test(text)
-  return good ? { value: text } : { fault: 'must be a host name or an IP address, without a port' }
-}
-
-function parsePort(text: string): Parsed<number> {
-  const port = decimal(text)
-  return port !== null && port <= 65535
-    ? { value: port }
-    : { fault: 'must be a whole number from 0 to 65535' }
-}
-
-function parseDatabaseUrl(text: string): Parsed<string> {
-  if (!/^postgres(ql)?:\/\//.test(text)) return { fault: 'must begin with postgres:// or postgresql://' }
-  if (!URL.canParse(firstHostOnly(text))) {
-    return { fault: 'is not a URL; special characters in its password must be percent-encoded' }
-  }
-  return { value: text }
-}
-
-// The driver accepts host1:port1,host2:port2, which URL does not.
-function firstHostOnly(text: string): string {
-  return text.replace(/(:\/\/(?:[^/?]*@)?[^,/?]*),[^/?]*/, '$1')
-}
-
-function parsePath(text: string): Parsed<string> {
-  return text.includes('\0') ? { fault: 'must be a path' } : { value: resolve(text) }
-}
-
-// Spaces count, but for those beside a comma.
-function parseSecrets(text: string): Parsed<readonly [string, ...string[]]> {
-  const [newest = '', ...earlier] = text.split(/\s*,\s*/)
-  const lengths = [newest, ...earlier].map((secret) => Buffer.byteLength(secret))
-  const short = lengths.findIndex((bytes) => bytes < 32)
-  if (short === -1) return { value: [newest, ...earlier] }
-  return {
-    fault: `must be one or more comma-separated secrets of at least 32 bytes each, and number ${short + 1} has ${lengths[short]}`,
-  }
-}
-
-// Whoever needs no endpoint asks AWS, where a bucket is in one region; other servers mostly have but one.
-function parseStorageUrl(text: string): Parsed<S3Location> {
-  const url = URL.parse(text)
-  if (url?.protocol !== 's3:' || url.hostname === '') return { fault: 'must be an s3:// URL' }
-  if (url.username || url.password) {
-    return {
-      fault: 'must not hold credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile',
-    }
-  }
-  if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(url.host)) {
-    return { fault: 'must name a bucket: 3 to 63 lower-case letters, digits, dots and hyphens' }
-  }
-  if (!/^(\/[\w!.*'()-]+)*\/?$/.test(url.pathname) || text.includes('#')) {
-    return { fault: "must have a path of letters, digits and !-_.*'() between slashes, and no fragment" }
-  }
-  const names = [...url.searchParams.keys()]
-  const isKnown = names.every((name) => ['endpoint', 'region', 'path_style'].includes(name))
-  if (!isKnown || new Set(names).size < names.length) {
-    return { fault: 'may have endpoint, region and path_style behind the ?, each once, and nothing else' }
-  }
-  const endpoint = url.searchParams.get('endpoint')
-  if (endpoint !== null && !isPlainOrigin(endpoint)) {
-    return {
-      fault: 'must have an http:// or https:// URL for its endpoint, without credentials, query or fragment',
-    }
-  }
-  const region = url.searchParams.get('region') ?? (endpoint === null ? '' : 'us-east-1')
-  if (!/^[\w-]+$/.test(region)) return { fault: 'must name the region of the bucket, or an endpoint' }
-  const pathStyle = url.searchParams.get('path_style') ?? 'false'
-  if (!/^(true|false)$/.test(pathStyle)) return { fault: 'must have true or false for its path_style' }
-  const prefix = url.pathname.replace(/^\//, '').replace(/[^/]$/, '$&/')
-  return { value: { bucket: url.host, prefix, endpoint, region, pathStyle: pathStyle === 'true' } }
-}
-
-function isPlainOrigin(text: string): boolean {
-  const url = URL.parse(text)
-  return (
-    url !== null && /^https?:$/.test(url.protocol) && !url.username && !url.password && !/[?#]/.test(text)
-  )
-}
-
-function parsePublicUrl(text: string): Parsed<string> {
-  const url = URL.parse(text)
-  if (url === null || !/^https?:$/.test(url.protocol)) return { fault: 'must be an http:// or https:// URL' }
-  if (url.username || url.password) return { fault: 'must not hold a user name or password' }
-  if (/[?#]/.test(text)) return { fault: 'must not have a query or a fragment' }
-  return { value: url.href.replace(/\/+$/, '') }
-}
-
-function parseEndpoint(text: string): Parsed<string> {
-  return /^https?:\/\//.test(text) && URL.canParse(text)
-    ? { value: text }
-    : { fault: 'must be an http:// or https:// URL' }
-}
-
-function parseMetricsToken(text: string): Parsed<string> {
-  return /^[\w.~+/=-]{16,}$/.test(text)
-    ? { value: text }
-    : { fault: 'must be at least 16 characters that a Bearer token may have' }
-}
-
-function parseSmtpUrl(text: string): Parsed<SmtpServer> {
-  const url = URL.parse(text)
-  if (url === null || !/^smtps?:$/.test(url.protocol) || url.hostname === '') {
-    return {
-      fault: 'must be an smtp:// or smtps:// URL, in whose password special characters are percent-encoded',
-    }
-  }
-  if (!/^\/?$/.test(url.pathname) || /[?#]/.test(text))
-    return { fault: 'must not have a path, a query or a fragment' }
-  const user = percentDecoded(url.username)
-  const pass = percentDecoded(url.password)
-  if (user === null || pass === null) return { fault: 'has a % that encodes nothing; a % itself is %25' }
-  if ((user === '') !== (pass === '')) return { fault: 'must have a user name and a password, or neither' }
-  const host = url.hostname.replace(/^\[(.*)\]$/, '$1')
-  const auth = user === '' ? null : { user, pass }
-  const port = url.port === '' ? null : Number(url.port)
-  if (url.protocol === 'smtps:') return { value: { host, port: port ?? 465, tls: 'implicit', auth } }
-  const tls = isLoopback(host) ? 'none' : auth === null ? 'starttls_if_offered' : 'starttls'
-  return { value: { host, port: port ?? 587, tls, auth } }
-}
-
-function percentDecoded(text: string): string | null {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return null
-  }
-}
-
-function parseMailAddress(text: string): Parsed<MailAddress> {
-  const plain = String.raw`[^\s\p{Cc}<>()[\]\\,;:"@]+@[^\s\p{Cc}<>()[\]\\,;:"@]+`
-  const [, name = '', inside, alone] =
-    new RegExp(String.raw`^(?:([^\p{Cc}<>"]*?) *<(${plain})>|(${plain}))$`, 'u').exec(text) ?? []
-  const address = inside ?? alone
-  return address === undefined
-    ? { fault: 'must be a mail address, with a name before it or without, and no quotes' }
-    : { value: { name, address } }
-}
-
-function parseProxies(text: string): Parsed<readonly string[]> {
-  const entries = text.split(',').map((entry) => entry.trim())
-  const bad = entries.find((entry) => !isAddressOrRange(entry))
-  if (bad === undefined) return { value: entries }
-  return { fault: `must be a comma-separated list of IP addresses or CIDR ranges, and '${bad}' is neither` }
-}
-
-// A range of length 0 would trust every client's word about its own address.
-function isAddressOrRange(entry: string): boolean {
-  const [address = '', length, ...rest] = entry.split('/')
-  const version = isIP(address)
-  if (version === 0 || rest.length > 0) return false
-  if (length === undefined) return true
-  const bits = decimal(length)
-  return bits !== null && bits >= 1 && bits <= (version === 4 ? 32 : 128)
-}
-
-// A hundred years, which any date arithmetic can do.
-function parseDayCount(text: string): Parsed<number> {
-  const count = decimal(text)
-  return count !== null && count > 0 && count <= 36_500
-    ? { value: count }
-    : { fault: 'must be a whole number of days from 1 to 36500' }
-}
-
-// An hour is longer than anything that could be waited for.
-function parseShutdownSeconds(text: string): Parsed<number> {
-  const count = decimal(text)
-  return count !== null && count >= 5 && count <= 3_600
-    ? { value: count }
-    : { fault: 'must be a whole number of seconds from 5 to 3600' }
-}
-
-// Each has connections of its own to the database, whose servers mostly take a hundred.
-function parseWorkers(text: string): Parsed<number | 'auto'> {
-  if (text === 'auto') return { value: text }
-  const count = decimal(text)
-  return count !== null && count >= 1 && count <= 128
-    ? { value: count }
-    : { fault: 'must be auto or a whole number from 1 to 128' }
-}
-
-function parseOrigins(text: string): Parsed<'*' | readonly string[]> {
-  if (text === '*') return { value: '*' }
-  const entries = text.split(',').map((entry) => entry.trim())
-  const bad = entries.find((entry) => !isOrigin(entry))
-  if (bad === undefined) return { value: entries.map((entry) => new URL(entry).origin) }
-  return { fault: `must be * or a comma-separated list of origins, and '${bad}' is none` }
-}
-
-// Nothing may stand behind the port but a slash, and no star stands for names.
-function isOrigin(entry: string): boolean {
-  const url = URL.parse(entry)
-  return (
-    url !== null && /^https?:$/.test(url.protocol) && url.href === `${url.origin}/` && !/[?#@*]/.test(entry)
-  )
-}
-
-function parseByteCount(text: string): Parsed<number> {
-  const count = decimal(text)
-  return count !== null && count > 0
-    ? { value: count }
-    : { fault: 'must be a positive whole number of bytes' }
-}
-
-function parseRequestCount(text: string): Parsed<number> {
-  const count = decimal(text)
-  return count !== null && count > 0
-    ? { value: count }
-    : { fault: 'must be a positive whole number of requests per minute' }
-}
-
-function parseRedisUrl(text: string): Parsed<string> {
-  const url = URL.parse(text)
-  if (url === null || !/^rediss?:$/.test(url.protocol) || url.hostname === '') {
-    return {
-      fault: 'must be a redis:// or rediss:// URL, in whose password special characters are percent-encoded',
-    }
-  }
-  if (percentDecoded(url.username) === null || percentDecoded(url.password) === null) {
-    return { fault: 'has a % that encodes nothing; a % itself is %25' }
-  }
-  if (!/^(\/\d*)?$/.test(url.pathname) || /[?#]/.test(text)) {
-    return { fault: 'must have no path but the number of a database, no query and no fragment' }
-  }
-  return { value: text }
-}
-
-function oneOf<const T extends string>(choices: readonly T[]): (text: string) => Parsed<T> {
-  return (text) => {
-    const choice = choices.find((candidate) => candidate === text)
-    return choice === undefined ? { fault: `must be one of ${choices.join(', ')}` } : { value: choice }
-  }
-}
-
-function decimal(text: string): number | null {
-  const number = Number(text)
-  return /^\d+$/.test(text) && Number.isSafeInteger(number) ? number : null
 }

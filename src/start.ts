@@ -9,11 +9,11 @@ import type { Config, MailConfig } from './config.ts'
 import { type Database, openDatabase } from './db/client.ts'
 import type { ConnectionOptions } from './db/connection.ts'
 import { startEmbedded } from './db/embedded.ts'
+import { watchEmbedded } from './db/health.ts'
 import { keepEmbeddedTidy } from './db/maintenance.ts'
 import { migrateWhenPossible, untilMigrated } from './db/when-migrated.ts'
 import { openLog } from './log.ts'
 import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
-import { smtpMailer } from './mail/smtp.ts'
 import { databaseAround, hasherAround, storageAround } from './observe/around.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { MetricsSource } from './observe/metrics-server.ts'
@@ -47,7 +47,7 @@ export const start = (config: Config, process: ServiceProcess): Promise<void> =>
 
 /** One process that does everything. */
 const startAlone = async (config: Config, process: ServiceProcess): Promise<void> => {
-  const { say, atEnd, stopping } = process
+  const { say, atEnd, fail, stopping } = process
   await prepare(config, process)
   const connection = await openConnection(config, process)
   say('bringing the schema up to date')
@@ -61,7 +61,11 @@ const startAlone = async (config: Config, process: ServiceProcess): Promise<void
   })
   if (served === null) return
   await migrated
-  if (connection.kind === 'embedded') atEnd(keepEmbeddedTidy(served.database))
+  if (connection.kind === 'embedded') {
+    atEnd(keepEmbeddedTidy(served.database))
+    const endWatch = watchEmbedded(served.database, fail)
+    atEnd(async () => endWatch())
+  }
   sayReady(config, process, served.url)
 }
 
@@ -139,7 +143,7 @@ const serve = async (
     passwords,
     thumbnailer,
     logStream,
-    openMailer: mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
+    openMailer: await mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
     observers,
     ...(peers && { peers }),
   })
@@ -148,6 +152,8 @@ const serve = async (
   if (connection.kind === 'embedded') await migrated
   if (stopping.aborted) return null
   await app.listen({ host: config.host, port: config.port })
+  // Where it listens is told before it is said that it is ready.
+  await logStream.flush()
   return { database, url: listeningUrl(config, app.server.address()) }
 }
 
@@ -227,9 +233,11 @@ const openConnection = async (
   return embedded.connection
 }
 
-const mailerOf = (mail: MailConfig, whereItListens: () => string): OpenMailer => {
-  if (mail.kind === 'smtp') return smtpMailer(mail)
-  return mail.kind === 'log' ? loggingMailer(whereItListens) : noMailer
+const mailerOf = async (mail: MailConfig, whereItListens: () => string): Promise<OpenMailer> => {
+  if (mail.kind === 'none') return noMailer
+  if (mail.kind === 'log') return loggingMailer(whereItListens)
+  const { smtpMailer } = await import('./mail/smtp.ts')
+  return smtpMailer(mail)
 }
 
 /** Where the process listens, with the port that the system chose if it was to choose one. */

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
-import { startProcess, temporaryFolder } from './fixture/process.ts'
+import { environmentFor } from './fixture/database.ts'
+import { startProcess } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 import { filesBelow, keysIn, noS3, openTestClient, testLocation } from './fixture/storage.ts'
 
@@ -16,7 +16,6 @@ import { filesBelow, keysIn, noS3, openTestClient, testLocation } from './fixtur
  */
 
 const program = fileURLToPath(new URL('fixture/dying-service.ts', import.meta.url))
-const serverUrl = process.env.DATABASE_URL
 const isOnDisk = noS3 !== false
 
 const small = 1_000
@@ -44,39 +43,47 @@ const deletionSteps = [
 ]
 
 const prepare = async (t: Test) => {
-  const DATA_DIR = await temporaryFolder(t)
-  const environment: Record<string, string> = { DATA_DIR }
-  if (serverUrl === undefined) await copyTemplate(DATA_DIR)
-  else environment.DATABASE_URL = (await createEmptyDatabase(t, serverUrl)).options.url
+  const database = await environmentFor(t)
+  const { DATA_DIR } = database
   if (isOnDisk) {
     return {
-      DATA_DIR,
-      environment,
+      environment: database,
       countFiles: async () => (await filesBelow(join(DATA_DIR, 'attachments'))).length,
     }
   }
   const location = testLocation()
   const url = new URL(process.env.TEST_STORAGE_URL ?? '')
   url.pathname = location.prefix
-  environment.STORAGE_URL = url.href
-  for (const name of ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY'])
-    environment[name] = process.env[name] ?? ''
+  const { AWS_ACCESS_KEY_ID = '', AWS_SECRET_ACCESS_KEY = '' } = process.env
+  const environment = { ...database, STORAGE_URL: url.href, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY }
   const client = openTestClient(t, location)
-  return { DATA_DIR, environment, countFiles: async () => (await keysIn(client, location)).length }
+  return { environment, countFiles: async () => (await keysIn(client, location)).length }
 }
+
+/** Starts the service on what an earlier one left; it dies when requests have done all of the steps. */
+const startDying = async (
+  t: Test,
+  environment: Readonly<Record<string, string>>,
+  steps: readonly string[],
+) => {
+  // The lock of a process that is known to be dead; others wait until it has expired.
+  await rm(join(environment.DATA_DIR ?? '', 'lock'), { recursive: true, force: true })
+  const service = await startProcess(t, { ...environment, DIE_AFTER: steps.join(',') }, { program })
+  return { ...service, ...createClient(service.url) }
+}
+
+type Running = Awaited<ReturnType<typeof startDying>>
+
+/** Its exit code, which is null after a kill. */
+const diedOf = ({ exited }: Running): Promise<number | string | null> =>
+  Promise.race([exited, pause(10_000, 'alive', { ref: false })])
 
 const digestOf = (content: Uint8Array): string => createHash('sha256').update(content).digest('hex')
 
 t.test('rows and files agree whenever the process is killed', async (t) => {
-  const { DATA_DIR, environment, countFiles } = await prepare(t)
+  const { environment, countFiles } = await prepare(t)
 
-  const start = async (steps: readonly string[]) => {
-    // The lock of a process that is known to be dead; others wait until it has expired.
-    await rm(join(DATA_DIR, 'lock'), { recursive: true, force: true })
-    const service = await startProcess(t, { ...environment, DIE_AFTER: steps.join(',') }, { program })
-    return { ...service, ...createClient(service.url) }
-  }
-  type Running = Awaited<ReturnType<typeof start>>
+  const start = (steps: readonly string[]) => startDying(t, environment, steps)
 
   /** What was answered: the digests of attachments by their ids. */
   const acknowledged = new Map<string, string>()
@@ -140,13 +147,48 @@ t.test('rows and files agree whenever the process is killed', async (t) => {
     await Promise.any(uploads)
     const removal = remove(service, ids.pop() ?? '')
     await Promise.allSettled([...uploads, removal])
-    const code = await Promise.race([service.exited, pause(10_000, 'alive', { ref: false })])
-    t.equal(code, null, `killed after ${steps.join(' and ')}`)
+    t.equal(await diedOf(service), null, `killed after ${steps.join(' and ')}`)
     // One was answered, and the one that was held behind its row may as well have been; one was deleted.
     count += 2 - 1
   }
 
   const last = await start([])
   await verify(last, count)
+  await last.end('SIGKILL')
+})
+
+t.test('who never got the answer gets it when they repeat the request', async (t) => {
+  const { environment, countFiles } = await prepare(t)
+  const first = await startDying(t, environment, [])
+  const { token } = await first.register('ada')
+  const { body: folder } = await first.expect('createTask', 201, { token, body: { title: 'With files' } })
+  await first.end('SIGKILL')
+
+  const newTask = { token, headers: { 'idempotency-key': 'a-task' }, body: { title: 'Once' } }
+  const content = randomBytes(small)
+  const newFile = { token, params: { task_id: folder.id }, headers: { 'idempotency-key': 'a-file' } }
+  const createBoth = ({ expect }: Running) =>
+    [
+      expect('createTask', 201, newTask),
+      expect('addTaskAttachment', 201, { ...newFile, body: fileForm(content) }),
+    ] as const
+
+  const dying = await startDying(t, environment, ['insert the task', 'insert the row'])
+  const answers = await Promise.allSettled(createBoth(dying))
+  t.strictSame(
+    answers.map(({ status }) => status),
+    ['rejected', 'rejected'],
+  )
+  t.equal(await diedOf(dying), null, 'killed when both were committed, and before it answered')
+
+  const last = await startDying(t, environment, [])
+  const { expect } = last
+  const [task, file] = await Promise.all(createBoth(last))
+  for (const { headers } of [task, file]) t.equal(headers.get('idempotency-replayed'), 'true')
+  const { body: tasks } = await expect('listTasks', 200, { token, query: { q: 'Once' } })
+  t.strictSame(tasks.items, [task.body], 'it is there once, as it was')
+  const { body: files } = await expect('listTaskAttachments', 200, { token, params: newFile.params })
+  t.strictSame(files.items, [file.body])
+  t.equal(await countFiles(), 1, 'and the bytes of the repeat are gone')
   await last.end('SIGKILL')
 })

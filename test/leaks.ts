@@ -2,31 +2,25 @@ import { createHash } from 'node:crypto'
 import { URI } from 'otpauth'
 import t from 'tap'
 import { createClient as createSqlClient } from '../src/db/connection.ts'
-import { startEmbedded } from '../src/db/embedded.ts'
-import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
+import { environmentFor, openDatabaseOf } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { readMetrics, startCollector } from './fixture/observe.ts'
-import { startProcess, temporaryFolder } from './fixture/process.ts'
+import { startProcess } from './fixture/process.ts'
 import { authenticator } from './fixture/second-factor.ts'
 import { createClient } from './fixture/service.ts'
 import { startMailServer } from './fixture/smtp.ts'
 
 /** Secrets are planted in everything that takes one; neither the log nor the database may show any of them. */
 
-const serverUrl = process.env.DATABASE_URL
-
-const DATA_DIR = await temporaryFolder(t)
-if (serverUrl === undefined) await copyTemplate(DATA_DIR)
-const server = serverUrl === undefined ? null : await createEmptyDatabase(t, serverUrl)
+const environment = await environmentFor(t)
 const mail = await startMailServer(t)
 const collector = await startCollector(t)
 const METRICS_TOKEN = 'planted-metrics-token-4711'
 const service = await startProcess(t, {
-  DATA_DIR,
+  ...environment,
   METRICS_PORT: '0',
   METRICS_TOKEN,
   OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
-  ...(server && { DATABASE_URL: server.options.url }),
   LOG_LEVEL: 'trace',
   SMTP_URL: `smtp://127.0.0.1:${mail.port}`,
   PUBLIC_URL: 'https://tasks.example.com',
@@ -130,16 +124,8 @@ const traces = collector.received().toString('latin1')
 
 /** Every row of every table, as text. */
 const dump = async (): Promise<string> => {
-  const fail = (error: Error): never => {
-    throw error
-  }
-  const embedded =
-    server === null
-      ? await startEmbedded({ dataDir: DATA_DIR, log: { info() {}, warn: console.error }, onFailure: fail })
-      : null
-  const options = server?.options ?? embedded?.connection
-  if (options === undefined) throw new Error('There is a database')
-  const sql = createSqlClient(options)
+  const database = await openDatabaseOf(environment)
+  const sql = createSqlClient(database.options)
   const tables = await sql<{ name: string }[]>`
     select tablename as name from pg_tables where schemaname = 'public'`
   const rows: string[] = []
@@ -148,7 +134,7 @@ const dump = async (): Promise<string> => {
     rows.push(...found.map(({ text }) => `${name} ${text}`))
   }
   await sql.end()
-  await embedded?.close()
+  await database.close()
   return rows.join('\n')
 }
 

@@ -1,21 +1,22 @@
+import { once } from 'node:events'
+import { request } from 'node:http'
+import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
-import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
+import { environmentFor } from './fixture/database.ts'
+import { eventually } from './fixture/eventually.ts'
 import { metricsUrl, readMetrics, startCollector } from './fixture/observe.ts'
-import { startProcess, temporaryFolder } from './fixture/process.ts'
+import { startProcess } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
+import { filesBelow } from './fixture/storage.ts'
 
 /** What an operator sees of a service: its log, its metrics and its traces. */
 
-const serverUrl = process.env.DATABASE_URL
-const DATA_DIR = await temporaryFolder(t)
-if (serverUrl === undefined) await copyTemplate(DATA_DIR)
-const server = serverUrl === undefined ? null : await createEmptyDatabase(t, serverUrl)
 const collector = await startCollector(t)
 const token = 'the-token-of-the-scraper'
+const environment = await environmentFor(t)
 const service = await startProcess(t, {
-  DATA_DIR,
-  ...(server && { DATABASE_URL: server.options.url }),
+  ...environment,
   LOG_LEVEL: 'info',
   METRICS_PORT: '0',
   METRICS_HOST: '127.0.0.1',
@@ -115,6 +116,30 @@ t.test('metrics count requests by route, and what stands behind them', async (t)
   t.match(text, /^taskwright_password_hashes_pending 0$/m)
   t.match(text, /^nodejs_eventloop_lag_seconds /m)
   t.notMatch(text, task.id, 'and name no resource')
+})
+
+t.test('an upload whose client goes away is no failure of the storage', async (t) => {
+  const { body: task } = await expect('createTask', 201, { token: ada.token, body: { title: 'Cut short' } })
+  const sending = request(`${service.url}/tasks/${task.id}/attachments`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${ada.token}`,
+      'content-type': 'multipart/form-data; boundary=x',
+      'content-length': 1_000,
+      expect: '100-continue',
+    },
+  })
+  sending.flushHeaders()
+  await once(sending, 'continue')
+  sending.on('error', () => undefined)
+  sending.write('--x\r\nContent-Disposition: form-data; name="file"; filename="lost"\r\n\r\nThe beginning')
+  const incoming = () => filesBelow(join(environment.DATA_DIR, 'attachments', 'incoming'))
+  await eventually('it is being written', async () => (await incoming()).length > 0)
+  sending.destroy()
+  const counted =
+    /^taskwright_storage_operation_duration_seconds_count\{operation="put",outcome="refused"\} 1$/m
+  await eventually('it is counted', async () => counted.test(await readMetrics(service, token)))
+  t.notMatch(await readMetrics(service, token), /operation="put",outcome="failed"/)
 })
 
 t.test('a request continues the trace of its client, down to statements and files', async (t) => {

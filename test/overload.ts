@@ -1,12 +1,9 @@
 import t from 'tap'
-import { openDatabase } from '../src/db/client.ts'
-import { createTestDatabase } from './fixture/database.ts'
+import { openTestDatabase } from './fixture/database.ts'
 import { startService } from './fixture/service.ts'
 import { timeLimits } from '../src/http/slow-clients.ts'
 
-const database = await createTestDatabase(t)
-const db = openDatabase(database.options)
-t.teardown(() => db.close())
+const { db } = await openTestDatabase(t)
 let held: PromiseWithResolvers<void> | null = null
 const requestLimit = 3
 const service = await startService(t, {
@@ -18,7 +15,7 @@ const service = await startService(t, {
     },
   },
   requestLimit,
-  timeLimits: { ...timeLimits, answer: 500 },
+  timeLimits: { ...timeLimits, answer: 2_000 },
 })
 const { token } = await service.register('ada')
 

@@ -653,39 +653,35 @@ function newAddress() {
   return { email: `${unique()}@example.com` }
 }
 
-/** Everything that a refused write could have touched, as the administrator sees it. */
-const snapshot = async (world: World): Promise<unknown> => {
-  const { token } = admin
-  const read = async (operation: OperationId, request: Call = {}) => {
-    const { status, headers, body } = await service.call(operation, { token, ...request })
-    return [operation, status, headers.get('etag'), body]
-  }
-  const totalOf = async (operation: 'listUsers' | 'listTasks' | 'listTags' | 'listTrash') =>
-    (await service.expect(operation, 200, { token, query: { include_total: true, limit: 1 } })).body.total
-  return Promise.all([
-    read('getTask', ofTask(world)),
-    read('getTag', ofTag(world)),
-    read('getTag', { params: { tag_id: world.looseTag.id } }),
-    read('getUser', ofOwner(world)),
-    read('downloadAttachment', ofAttachment(world)),
-    read('listTaskAttachments', ofTask(world)),
-    read('listTaskTags', ofTask(world)),
-    totalOf('listUsers'),
-    totalOf('listTasks'),
-    totalOf('listTags'),
-    totalOf('listTrash'),
-    service.deps.db.run(selectAccess, [world.people.owner.id]),
-  ])
-}
+/** Tables whose rows a refused write leaves as they are, every column of them. */
+const untouchedTables = [
+  'users',
+  'tasks',
+  'tags',
+  'task_tags',
+  'attachments',
+  'uploads',
+  'thumbnails',
+  'task_departures',
+  'one_time_tokens',
+  'second_factors',
+  'recovery_codes',
+  'audit_events',
+]
 
-/** How the owner can sign in, as no answer shows it, and how much the audit trail holds. */
-const selectAccess = `
-  select password_hash,
-    (select array_agg(id order by id) from sessions where user_id = users.id) as sessions,
-    (select array_agg(id order by id) from api_tokens where user_id = users.id) as api_tokens,
-    (select array_agg(secret) from second_factors where user_id = users.id) as second_factors,
-    (select count(*) from audit_events) as audit_events
-  from users where id = $1`
+/** And those that note when they were last used. */
+const usedTables = ['sessions', 'api_tokens']
+
+const digestOf = (table: string, row: string): string =>
+  `(select md5(string_agg(${row}, '' order by ${row})) from ${table} r) as ${table}`
+
+const selectDigests = `select ${[
+  ...untouchedTables.map((table) => digestOf(table, 'r::text')),
+  ...usedTables.map((table) => digestOf(table, 'r.id::text')),
+].join()}`
+
+/** A digest for each table that a refused write could have touched. */
+const snapshot = (): Promise<unknown> => service.deps.db.run(selectDigests, [])
 
 /** A problem as bytes would show it, without what names the request. */
 const anonymized = ({ status, headers, body }: Reply): string => {
@@ -750,13 +746,13 @@ const tryCell = async (
   const token = await credentialOf(world, persona, operation, credential)
   const request = { token, ...(await scenario.request?.(world, persona)) }
 
-  const before = expected !== 'allowed' && !reads ? await snapshot(world) : null
+  const before = expected !== 'allowed' && !reads ? await snapshot() : null
   const reply = await service.call(id, request)
   const outcome = reply.status < 300 ? 'allowed' : reply.status
   t.equal(outcome, expected, `${who}: ${expected}`)
   if (outcome !== expected) t.comment(JSON.stringify(reply.body))
 
-  if (before !== null) t.strictSame(await snapshot(world), before, `${who}: nothing has changed`)
+  if (before !== null) t.strictSame(await snapshot(), before, `${who}: nothing has changed`)
   if (expected === 403) t.match(reply.body, { code: 'forbidden' }, `${who}: it is the rule that refuses`)
   if (expected === 404) {
     for (const forNothing of requestsForNothing(request)) {
@@ -792,7 +788,7 @@ const tryWithoutScope = async (t: Test, operation: ContractOperation, scenario: 
   const { token } = await createApiToken(world.people[persona], { scopes })
   const request = { ...(await scenario.request?.(world, persona)), token }
 
-  const before = await snapshot(world)
+  const before = await snapshot()
   const reply = await service.call(id, request)
   t.equal(reply.status, 403)
   if (operation.method !== 'HEAD') t.match(reply.body, { code: 'insufficient_scope' })
@@ -804,7 +800,7 @@ const tryWithoutScope = async (t: Test, operation: ContractOperation, scenario: 
   for (const other of [...requestsForNothing(request), { ...unreadable(operation, request), token }]) {
     t.equal(anonymized(await service.call(id, other)), anonymized(reply), 'whatever is asked for')
   }
-  t.strictSame(await snapshot(world), before, 'nothing has changed')
+  t.strictSame(await snapshot(), before, 'nothing has changed')
 }
 
 /** One who has no relation to what it is about, one who owns it, and one for whom the role is enough. */
@@ -843,11 +839,11 @@ t.test('ids in a body', async (t) => {
     request: Call,
     pointer = '',
   ) => {
-    const before = await snapshot(world)
+    const before = await snapshot()
     const { status: answered, body } = await service.call(id, { token: owner.token, ...request })
     t.equal(answered, status, name)
     if (pointer !== '') t.equal((body as Schemas['Problem']).errors?.[0]?.pointer, pointer)
-    t.strictSame(await snapshot(world), before, `${name}: nothing has changed`)
+    t.strictSame(await snapshot(), before, `${name}: nothing has changed`)
     return body as Schemas['Problem']
   }
 
@@ -913,7 +909,7 @@ t.test('fields that the server alone writes', async (t) => {
       const good = Object.fromEntries(entries.filter(([name]) => writable.has(name)))
       const readOnly = entries.filter(([name]) => !writable.has(name))
       t.ok(readOnly.length > 0, 'there are such fields')
-      const before = await snapshot(world)
+      const before = await snapshot()
       for (const [name, value] of readOnly) {
         const token = id === 'register' ? undefined : owner.token
         const body = { ...good, [name]: value }
@@ -921,7 +917,7 @@ t.test('fields that the server alone writes', async (t) => {
         t.equal(reply.status, 400, name)
         t.equal((reply.body as Schemas['Problem']).errors?.[0]?.pointer, `/${name}`)
       }
-      t.strictSame(await snapshot(world), before, 'nothing has changed')
+      t.strictSame(await snapshot(), before, 'nothing has changed')
     })
   }
 })

@@ -9,20 +9,9 @@ import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 import { filesBelow } from './fixture/storage.ts'
 import { createClient as createSqlClient } from '../src/db/connection.ts'
-import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
+import { copyTemplate, createEmptyDatabase, environmentFor } from './fixture/database.ts'
 
 const serverUrl = process.env.DATABASE_URL
-
-/** A database for processes: a folder for the embedded one, or a server's; without a schema, or prepared. */
-const environmentFor = async (t: Parameters<typeof temporaryFolder>[0], isPrepared = true) => {
-  const DATA_DIR = await temporaryFolder(t)
-  if (serverUrl === undefined) {
-    if (isPrepared) await copyTemplate(DATA_DIR)
-    return { DATA_DIR }
-  }
-  const { options } = await createEmptyDatabase(t, serverUrl)
-  return { DATA_DIR, DATABASE_URL: options.url }
-}
 
 t.test('a stop, a new secret and a kill lose nothing that was acknowledged', async (t) => {
   const environment = await environmentFor(t, false)

@@ -1,47 +1,35 @@
 import { mkdir, readdir, rm, utimes, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { type Database, openDatabase } from '../src/db/client.ts'
-import { startEmbedded } from '../src/db/embedded.ts'
 import { sweepTimes } from '../src/sweeper.ts'
-import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
+import { environmentFor, openDatabaseOf } from './fixture/database.ts'
 import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
+import { filesBelow } from './fixture/storage.ts'
 import { pieceHeaders, tusHeaders } from './fixture/uploads.ts'
 
 const script = fileURLToPath(new URL('../scripts/storage-check.ts', import.meta.url))
-const serverUrl = process.env.DATABASE_URL
 
-const DATA_DIR = await temporaryFolder(t)
-const server = serverUrl === undefined ? null : (await createEmptyDatabase(t, serverUrl)).options
-if (server === null) await copyTemplate(DATA_DIR)
-const environment = server === null ? { DATA_DIR } : { DATA_DIR, DATABASE_URL: server.url }
-const files = join(DATA_DIR, 'attachments')
+const environment = await environmentFor(t)
+const files = join(environment.DATA_DIR, 'attachments')
 
 const check = (more: Readonly<Record<string, string>> = {}) => runProcess({ ...environment, ...more }, script)
 
 /** The database while no service uses it. */
 const withDatabase = async (use: (db: Database) => Promise<unknown>): Promise<void> => {
-  const fail = (error: Error): never => {
-    throw error
-  }
-  const embedded = server
-    ? null
-    : await startEmbedded({ dataDir: DATA_DIR, log: { info() {}, warn() {} }, onFailure: fail })
-  const db = openDatabase(embedded?.connection ?? server ?? fail(new Error('There is one of them')))
+  const database = await openDatabaseOf(environment)
+  const db = openDatabase(database.options)
   try {
     await use(db)
   } finally {
     await db.close()
-    await embedded?.close()
+    await database.close()
   }
 }
 
-const filesNow = async (): Promise<string[]> => {
-  const entries = await readdir(files, { recursive: true, withFileTypes: true })
-  return entries.filter((entry) => entry.isFile()).map((entry) => entry.name)
-}
+const filesNow = async (): Promise<string[]> => (await filesBelow(files)).map((path) => basename(path))
 
 const plant = async (folder: string, name: string, isOld: boolean): Promise<void> => {
   await mkdir(join(files, folder), { recursive: true })
@@ -78,7 +66,7 @@ t.test('it tells what is there, and changes nothing', async (t) => {
   })
 
   const running = await check()
-  if (server === null) {
+  if (environment.DATABASE_URL === undefined) {
     t.equal(running.code, 2)
     t.match(running.output, /in use by another Taskwright process; stop the service first/)
   } else {

@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { diskStorage } from '../src/storage/disk.ts'
-import { deriveKeys } from '../src/auth/keys.ts'
 import { newId } from '../src/db/ids.ts'
 import { takeLease, withLease } from '../src/db/leases.ts'
 import { newKey } from '../src/storage/keys.ts'
@@ -13,20 +12,13 @@ import { startSweeper, sweep, sweepTimes, uploadTimeout } from '../src/sweeper.t
 import { eventually } from './fixture/eventually.ts'
 import { blackPng } from './fixture/images.ts'
 import { fileForm, startService } from './fixture/service.ts'
+import { roundOf } from './fixture/sweep.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'taskwright-sweep-'))
 const storage = await diskStorage(folder)
 const service = await startService(t, { storage })
-const { db, secrets } = service.deps
-const { log } = service.app
-const round = {
-  db,
-  storage,
-  secondFactorKeys: deriveKeys(secrets, 'second-factor'),
-  auditDays: 365,
-  trashDays: 30,
-  log,
-}
+const { db } = service.deps
+const round = roundOf(service)
 const { token } = await service.register('ada')
 t.teardown(() => rm(folder, { recursive: true, force: true }))
 
@@ -250,7 +242,7 @@ t.test('a file that cannot be removed does not keep the others', async (t) => {
 /** A log that keeps the warnings. */
 const recordLog = () => {
   const lines: object[] = []
-  const recording = log.child({})
+  const recording = service.app.log.child({})
   recording.warn = (line: object) => void lines.push(line)
   return { lines, log: recording }
 }

@@ -2,11 +2,11 @@ import { once } from 'node:events'
 import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { setTimeout as pause } from 'node:timers/promises'
-import t from 'tap'
-import { createEmptyDatabase } from './fixture/database.ts'
+import t, { type Test } from 'tap'
+import { createEmptyDatabase, environmentFor } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { metricsUrl } from './fixture/observe.ts'
-import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
+import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient } from './fixture/service.ts'
 
 /** Several processes that answer requests as one service. */
@@ -33,6 +33,21 @@ interface Connection {
   readonly ask: (path: string, asked?: Asked) => Promise<number>
   /** A request whose body is sent by hand. */
   readonly begin: (path: string, asked: Asked) => ClientRequest
+}
+
+/** The workers by their numbers, as the log tells of them. */
+const workersOf = (service: ServiceProcess): ReadonlyMap<number, { readonly pid: number }> => {
+  const workers = new Map<number, { readonly pid: number }>()
+  const lines = service.output()
+  for (const [, pid, worker] of lines.matchAll(/"pid":(\d+),.*"worker":(\d+),"msg":"Server listening/g))
+    workers.set(Number(worker), { pid: Number(pid) })
+  for (const [, worker] of lines.matchAll(/worker (\d+) has ended/g)) workers.delete(Number(worker))
+  return workers
+}
+
+/** Resolves when a worker listens that was started after the one of a number, which takes what a start takes. */
+const newerThan = async (service: ServiceProcess, worker: number): Promise<void> => {
+  while (Math.max(...workersOf(service).keys()) <= worker) await pause(20)
 }
 
 t.test('two workers are one service', { skip }, async (t) => {
@@ -76,15 +91,7 @@ t.test('two workers are one service', { skip }, async (t) => {
     return { ask, begin }
   }
 
-  /** The workers by their numbers, as the log tells of them. */
-  const workersNow = (): ReadonlyMap<number, { readonly pid: number }> => {
-    const workers = new Map<number, { readonly pid: number }>()
-    const lines = service.output()
-    for (const [, pid, worker] of lines.matchAll(/"pid":(\d+),.*"worker":(\d+),"msg":"Server listening/g))
-      workers.set(Number(worker), { pid: Number(pid) })
-    for (const [, worker] of lines.matchAll(/worker (\d+) has ended/g)) workers.delete(Number(worker))
-    return workers
-  }
+  const workersNow = () => workersOf(service)
 
   /** So many connections to each of the workers. The system gives one to whoever takes it, and a stopped one does not. */
   const openToBoth = async (count: number) => {
@@ -106,11 +113,6 @@ t.test('two workers are one service', { skip }, async (t) => {
       { ...one, all: ofOne, first },
       { ...other, all: ofOther, first: second },
     ] as const
-  }
-
-  /** Resolves when a worker listens that was started after the one of a number, which takes what a start takes. */
-  const newerThan = async (worker: number): Promise<void> => {
-    while (Math.max(...workersNow().keys()) <= worker) await pause(20)
   }
 
   const answersToMe = ({ ask }: Connection, token: string) => ask('/auth/me', { token })
@@ -183,7 +185,7 @@ t.test('two workers are one service', { skip }, async (t) => {
   })
 
   await t.test('a worker that is killed is replaced, and nothing that it acknowledged is lost', async (t) => {
-    await newerThan(2)
+    await newerThan(service, 2)
     const [dying, { worker, first: surviving }] = await openToBoth(1)
     const acknowledged: string[] = []
     const write = async (): Promise<void> => {
@@ -206,7 +208,7 @@ t.test('two workers are one service', { skip }, async (t) => {
       over.abort()
       await Promise.all(writing)
     }
-    await newerThan(Math.max(dying.worker, worker))
+    await newerThan(service, Math.max(dying.worker, worker))
     t.match(service.output(), new RegExp(`worker ${dying.worker} has ended \\(SIGKILL\\); starting another`))
     t.ok(failures <= 8 + 8, 'at most what it was doing, and what was on its way to it')
     for (const task_id of acknowledged)
@@ -249,6 +251,36 @@ t.test('no worker goes on without its primary, and none without its port', { ski
   // Resolves when the last one that could print has ended.
   t.equal(await service.end('SIGKILL'), null)
   await t.rejects(fetch(`${service.url}/health/live`))
+})
+
+/** Two workers, one of which has been stopped in its tracks. */
+const startWithOneThatHangs = async (t: Test) => {
+  const environment = { ...(await environmentFor(t)), WORKERS: '2', SHUTDOWN_SECONDS: '5', LOG_LEVEL: 'info' }
+  const service = await startProcess(t, environment)
+  const [hanging] = [...workersOf(service)].map(([worker, { pid }]) => ({ worker, pid }))
+  if (hanging === undefined) throw new Error('There is no worker')
+  process.kill(hanging.pid, 'SIGSTOP')
+  return { service, hanging }
+}
+
+t.test('a worker that hangs does not hold up a stop for longer than that may take', { skip }, async (t) => {
+  const { service } = await startWithOneThatHangs(t)
+  const begun = performance.now()
+  // Resolves when the last one that could print has ended.
+  t.equal(await service.end('SIGTERM'), 1)
+  t.match(service.output(), /could not stop in time$/)
+  t.ok(performance.now() - begun < 8_000)
+})
+
+t.test('a worker that hangs is noticed, ended and replaced', { skip }, async (t) => {
+  const { service, hanging } = await startWithOneThatHangs(t)
+  // Thirty seconds.
+  await newerThan(service, 2)
+  const lines = service.output()
+  t.match(lines, `worker ${hanging.worker} does not answer; ending it`)
+  t.match(lines, `worker ${hanging.worker} has ended (SIGKILL); starting another`)
+  t.equal(lines.match(/does not answer/g)?.length, 1, 'and the other one is left alone')
+  t.equal(await service.end('SIGTERM'), 0)
 })
 
 const statusOf = async (begun: ClientRequest): Promise<number> => {

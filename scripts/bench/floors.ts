@@ -5,8 +5,8 @@ import { createClient } from '../../src/db/connection.ts'
 
 /**
  * The floors: bare Fastify routes, with no token, permission, validation, ETag, problem or log. Under /raw they run the
- * plainest prepared statement that yields the resource, with the driver and the connections of the service; under /bare
- * they serialize the same resource from memory, by its schema.
+ * plainest prepared statement that yields the same resource, a task with its tags and a tag with the count of its tasks,
+ * with the driver and the connections of the service; under /bare they serialize it from memory, by its schema.
  */
 
 const { DATABASE_URL = '', PASSWORD = '', PASSWORD_HASH = '', USER_ID = '', PORT = '0' } = process.env
@@ -18,87 +18,99 @@ interface ById {
   Params: { id: string }
 }
 
-const orNull = { type: 'string', nullable: true } as const
 const text = { type: 'string' } as const
+const orNull = { type: 'string', nullable: true } as const
+const count = { type: 'integer' } as const
+const withFields = (type: object, ...names: readonly string[]) =>
+  Object.fromEntries(names.map((name) => [name, type]))
+
+const tagFields = { ...withFields(text, 'id', 'name', 'owner_id', 'created_at'), color: orNull }
+const tag = { type: 'object', properties: { ...tagFields, task_count: count } }
 const task = {
   type: 'object',
   properties: {
-    ...Object.fromEntries(['id', 'title', 'description', 'status', 'priority'].map((name) => [name, text])),
-    ...Object.fromEntries(
-      ['start_at', 'due_at', 'completed_at', 'owner_id', 'assignee_id'].map((name) => [name, orNull]),
-    ),
-    attachment_count: { type: 'integer' },
-    version: { type: 'integer' },
-    created_at: text,
+    ...withFields(text, 'id', 'title', 'description', 'status', 'priority', 'owner_id', 'created_at'),
+    ...withFields(orNull, 'start_at', 'due_at', 'completed_at', 'assignee_id'),
+    ...withFields(count, 'attachment_count', 'version'),
     updated_at: text,
+    tags: { type: 'array', items: { type: 'object', properties: tagFields } },
   },
-} as const
+}
 const user = {
   type: 'object',
   properties: {
-    ...Object.fromEntries(
-      ['id', 'username', 'email', 'display_name', 'role', 'created_at', 'updated_at'].map((name) => [
-        name,
-        text,
-      ]),
-    ),
-    version: { type: 'integer' },
+    ...withFields(text, 'id', 'username', 'email', 'display_name', 'role', 'created_at', 'updated_at'),
+    version: count,
   },
-} as const
+}
 const serialize = (schema: object) => ({ schema: { response: { 200: schema } } })
 const listOf = (items: object) => ({ type: 'object', properties: { items: { type: 'array', items } } })
 
-// --- raw
-app.get<ById>('/raw/tasks/:id', async ({ params }) => {
-  const [row] = await sql`select * from tasks where id = ${params.id}`
-  return row
-})
-app.get('/raw/auth/me', async () => {
-  const [row] = await sql`select * from users where id = ${USER_ID}`
-  return row
-})
-app.get('/raw/tasks', async () => ({
-  items: await sql`select * from tasks order by created_at desc, id desc limit 20`,
-}))
-app.get<ById>('/raw/users/:id/tasks', async ({ params }) => ({
-  items: await sql`
-    select * from tasks where owner_id = ${params.id} or assignee_id = ${params.id}
-    order by created_at desc, id desc limit 20`,
-}))
-app.get('/raw/tags', async () => ({
-  items: await sql`select * from tags where owner_id = ${USER_ID} order by created_at desc, id desc limit 50`,
-}))
-app.post<{ Body: { title: string } }>('/raw/tasks', async ({ body }, reply) => {
-  const [row] = await sql`
+/** Runs a prepared statement. */
+const run = (statement: string, ...values: readonly string[]) =>
+  sql.unsafe(statement, [...values], { prepare: true })
+
+const carriedTags = `
+  coalesce((
+    select json_agg(json_build_object(
+      'id', tags.id, 'name', name, 'color', color, 'owner_id', tags.owner_id, 'created_at', tags.created_at
+    ) order by name_folded)
+    from task_tags join tags on tags.id = tag_id where task_id = tasks.id
+  ), '[]') as tags`
+const taskColumns = `
+  id, title, description, status, priority, start_at, due_at, completed_at, owner_id, assignee_id, attachment_count,
+  version, created_at, updated_at`
+const newestTasks = (condition: string) => `
+  select ${taskColumns}, ${carriedTags} from tasks where deleted_at is null and ${condition}
+  order by created_at desc nulls last, id desc nulls last limit 20`
+const ownTags = `
+  select id, name, color, owner_id, created_at, (
+    select count(*)::int from task_tags join tasks on tasks.id = task_id
+    where tag_id = tags.id and deleted_at is null and (tasks.owner_id = $1 or assignee_id = $1)
+  ) as task_count
+  from tags where owner_id = $1 order by created_at desc nulls last, id desc nulls last limit 50`
+
+const statements = {
+  task: `select ${taskColumns}, ${carriedTags} from tasks where id = $1`,
+  user: `
+    select id, username, email, display_name, role, created_at, updated_at, version from users where id = $1`,
+  tasks: newestTasks('true'),
+  tasksOfUser: newestTasks('(owner_id = $1 or assignee_id = $1)'),
+  tags: ownTags,
+  // A new task has no tags.
+  createTask: `
     insert into tasks (id, title, description, status, priority, owner_id)
-    values (gen_random_uuid(), ${body.title}, '', 'todo', 'none', ${USER_ID}) returning *`
+    values (gen_random_uuid(), $1, '', 'todo', 'none', $2) returning ${taskColumns}, '[]'::json as tags`,
+  updateTask: `update tasks set title = $1 where id = $2 returning ${taskColumns}, ${carriedTags}`,
+}
+
+// --- raw
+app.get<ById>('/raw/tasks/:id', async ({ params }) => (await run(statements.task, params.id))[0])
+app.get('/raw/auth/me', async () => (await run(statements.user, USER_ID))[0])
+app.get('/raw/tasks', async () => ({ items: await run(statements.tasks) }))
+app.get<ById>('/raw/users/:id/tasks', async ({ params }) => ({
+  items: await run(statements.tasksOfUser, params.id),
+}))
+app.get('/raw/tags', async () => ({ items: await run(statements.tags, USER_ID) }))
+app.post<{ Body: { title: string } }>('/raw/tasks', async ({ body }, reply) => {
+  const [row] = await run(statements.createTask, body.title, USER_ID)
   return reply.code(201).send(row)
 })
-app.patch<ById & { Body: { title: string } }>('/raw/tasks/:id', async ({ params, body }) => {
-  const [row] = await sql`
-    update tasks set title = ${body.title} where id = ${params.id} returning *`
-  return row
-})
+app.patch<ById & { Body: { title: string } }>(
+  '/raw/tasks/:id',
+  async ({ params, body }) => (await run(statements.updateTask, body.title, params.id))[0],
+)
 
 // --- bare
-const [anyTask] = await sql`select * from tasks limit 1`
-const [anyUser] = await sql`select * from users limit 1`
-const tasks = await sql`select * from tasks order by created_at desc, id desc limit 20`
-const tags = await sql`select * from tags limit 5`
+const tasks = await run(statements.tasks)
+const tags = await run(statements.tags, USER_ID)
+const [anyTask] = tasks
+const [anyUser] = await run(statements.user, USER_ID)
 app.get('/bare/tasks/:id', serialize(task), async () => anyTask)
 app.get('/bare/auth/me', serialize(user), async () => anyUser)
 app.get('/bare/tasks', serialize(listOf(task)), async () => ({ items: tasks }))
 app.get('/bare/users/:id/tasks', serialize(listOf(task)), async () => ({ items: tasks }))
-app.get(
-  '/bare/tags',
-  serialize(
-    listOf({
-      type: 'object',
-      properties: { id: text, name: text, color: text, owner_id: text, created_at: text },
-    }),
-  ),
-  async () => ({ items: tags }),
-)
+app.get('/bare/tags', serialize(listOf(tag)), async () => ({ items: tags }))
 app.post('/bare/tasks', serialize(task), async () => anyTask)
 app.patch('/bare/tasks/:id', serialize(task), async () => anyTask)
 app.get('/bare/unauthorized', async (_request, reply) =>

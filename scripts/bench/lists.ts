@@ -1,5 +1,5 @@
 import type { Database } from '../../src/db/client.ts'
-import { createClient, postgresOptions, type ServerConnection } from '../../src/db/connection.ts'
+import { createClient, type ServerConnection } from '../../src/db/connection.ts'
 import { migrate } from '../../src/db/migrate.ts'
 import { selectTasks } from '../../src/db/task-list.ts'
 import type { Position } from '../../src/domain/cursors.ts'
@@ -188,7 +188,7 @@ const deepPosition = async (
 
 /** A database that lets a statement take its time: what is too slow is to be measured too. */
 const openWithoutDeadline = (connection: ServerConnection): Database => {
-  const settings = { ...postgresOptions(connection).connection, statement_timeout: 0 }
+  const settings = { statement_timeout: 0, timezone: 'UTC', jit: 'off' }
   const client = createClient(connection, { max: 1, connection: settings })
   return {
     run: (text, values, prepare = true) =>

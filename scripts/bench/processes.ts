@@ -103,7 +103,7 @@ const firstMatch = async (log: string): Promise<string | null> => {
  * one for servers. Null when there is but one.
  */
 export const shareProcessors = async (): Promise<number | null> => {
-  if (availableParallelism() < 2 || !(await isInstalled('taskset'))) {
+  if (availableParallelism() < 2 || !isInstalled('taskset')) {
     console.log('There is no second processor to keep apart: the load takes time from what it measures.')
     return null
   }

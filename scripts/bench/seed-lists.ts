@@ -1,4 +1,5 @@
 import type postgres from 'postgres'
+import { inBulk } from './bulk.ts'
 
 /** Words of titles; the descriptions have rarer ones too. */
 const vocabulary = [
@@ -12,18 +13,15 @@ const vocabulary = [
 export const idAt = (n: number): string => `00000000-0000-7000-8000-${n.toString(16).padStart(12, '0')}`
 
 /**
- * Fills an empty database with tasks of 1,000 users and with 30 tags, by statements that make their rows themselves. Few
- * users have many tasks and few tags are on many, as it is in life. Indexes are made when the rows are there, and
- * triggers do not fire: their columns are filled here.
+ * Fills an empty database with tasks of 1,000 users and with 30 tags. Few users have many tasks and few tags are on many,
+ * as it is in life.
  */
 export const seedTasks = async (client: postgres.Sql, count: number): Promise<void> => {
   await createFunctions(client)
-  const indexes = await client<{ indexname: string; indexdef: string }[]>`
-    select indexname, indexdef from pg_indexes
-    where tablename in ('tasks', 'task_tags') and indexname not like '%pkey' and indexname not like '%_pk'`
-  for (const { indexname } of indexes) await client.unsafe(`drop index "${indexname}"`)
-  await client`set session_replication_role = replica`
-  await client`set maintenance_work_mem = '256MB'`
+  await inBulk(client, ['tasks', 'task_tags'], () => fillTables(client, count))
+}
+
+const fillTables = async (client: postgres.Sql, count: number): Promise<void> => {
   await client`select setseed(0.5)`
   await client`
     insert into users (id, username, email, display_name, role, password_hash)
@@ -59,8 +57,6 @@ export const seedTasks = async (client: postgres.Sql, count: number): Promise<vo
     select distinct uuid_at(n), uuid_at(1 + floor(30 * random() ^ 2)::int)
     from generate_series(1, ${count}) n, generate_series(1, 3) again
     where random() < 0.3`
-  for (const { indexdef } of indexes) await client.unsafe(indexdef)
-  await client`vacuum analyze`
 }
 
 /** What the seed makes its rows with. */

@@ -1,5 +1,6 @@
 import { hash } from 'argon2'
 import type { Sql } from 'postgres'
+import { inBulk } from './bulk.ts'
 
 /** What the scenarios ask for. */
 export interface Seed {
@@ -20,27 +21,7 @@ const users = 1_000
 /** Fills an empty, migrated database: a thousand users with the same password, and `tasks` tasks of theirs with two tags each. */
 export const seedDatabase = async (sql: Sql, tasks: number): Promise<Seed> => {
   const passwordHash = await hash(password, { memoryCost: 19_456, timeCost: 2, parallelism: 1 })
-  await sql`insert into installation (singleton) values (true)`
-  await sql`
-    insert into users (id, username, email, display_name, role, password_hash)
-    select ${idOf(sql, 1)}, 'user' || n, 'user' || n || '@example.com', 'User ' || n,
-      case when n = 0 then 'admin' else 'member' end, ${passwordHash}
-    from generate_series(0, ${users - 1}::int) n`
-  await sql`
-    insert into tags (id, name, name_folded, color, owner_id)
-    select ${idOf(sql, 2)}, 'tag ' || n, 'tag ' || n, '#00aa88', users.id
-    from generate_series(0, ${users * 5 - 1}::int) n join users on users.username = 'user' || n % ${users}::int`
-  await sql`
-    insert into tasks (id, title, description, status, priority, due_at, owner_id, created_at)
-    select ${idOf(sql, 3)}, 'Task ' || n, repeat('What is to be done. ', 10),
-      (array['todo', 'in_progress', 'cancelled'])[n % 3 + 1], (array['none', 'low', 'high'])[n % 3 + 1],
-      now() + n * interval '1 minute', users.id, now() - (${tasks}::int - n) * interval '1 second'
-    from generate_series(0, ${tasks - 1}::int) n join users on users.username = 'user' || n % ${users}::int`
-  await sql`
-    insert into task_tags (task_id, tag_id)
-    select tasks.id, tags.id
-    from tasks join tags using (owner_id) where tags.name_folded < 'tag 2' or tags.name_folded > 'tag 8'`
-  await sql.unsafe('vacuum analyze')
+  await inBulk(sql, ['users', 'tags', 'tasks', 'task_tags'], () => fillTables(sql, tasks, passwordHash))
   const [member] = await sql<{ id: string }[]>`select id from users where username = 'user1'`
   if (member === undefined) throw new Error('The seed made no users')
   const own = await sql<{ id: string }[]>`select id from tasks where owner_id = ${member.id}`
@@ -52,6 +33,32 @@ export const seedDatabase = async (sql: Sql, tasks: number): Promise<Seed> => {
     emails: Array.from({ length: 100 }, (_, n) => `user${n + 2}@example.com`),
     taskIds: own.map(({ id }) => id),
   }
+}
+
+const fillTables = async (sql: Sql, tasks: number, passwordHash: string): Promise<void> => {
+  await sql`insert into installation (singleton) values (true)`
+  await sql`
+    insert into users (id, username, email, display_name, role, password_hash)
+    select ${idOf(sql, 1)}, 'user' || n, 'user' || n || '@example.com', 'User ' || n,
+      case when n = 0 then 'admin' else 'member' end, ${passwordHash}
+    from generate_series(0, ${users - 1}::int) n`
+  await sql`
+    insert into tags (id, name, name_folded, color, owner_id)
+    select ${idOf(sql, 2)}, 'tag ' || n, 'tag ' || n, '#00aa88', users.id
+    from generate_series(0, ${users * 5 - 1}::int) n join users on users.username = 'user' || n % ${users}::int`
+  await sql`
+    insert into tasks (id, title, title_folded, description, search, status, priority, due_at, owner_id, created_at)
+    select ${idOf(sql, 3)}, 'Task ' || n, 'task ' || n, description,
+      setweight(to_tsvector('simple', 'task ' || n), 'A') || setweight(to_tsvector('simple', description), 'D'),
+      (array['todo', 'in_progress', 'cancelled'])[n % 3 + 1], (array['none', 'low', 'high'])[n % 3 + 1],
+      now() + n * interval '1 minute', users.id, now() - (${tasks}::int - n) * interval '1 second'
+    from generate_series(0, ${tasks - 1}::int) n
+      join users on users.username = 'user' || n % ${users}::int,
+      repeat('What is to be done. ', 10) description`
+  await sql`
+    insert into task_tags (task_id, tag_id)
+    select tasks.id, tags.id
+    from tasks join tags using (owner_id) where tags.name_folded < 'tag 2' or tags.name_folded > 'tag 8'`
 }
 
 /** Ids that ascend like those of the service, told apart by `kind`. */

@@ -66,7 +66,7 @@ const check = async (t: Teardown, language: Language, url: string): Promise<read
   console.log(`\n--- ${language.name}`)
   for (const tool of language.tools) {
     // On a machine of one's own a toolchain may be missing; where every change is checked it may not.
-    if (!(await isInstalled(tool))) return [`skipped: no ${tool}`, !process.env.CI]
+    if (!isInstalled(tool)) return [`skipped: no ${tool}`, !process.env.CI]
   }
   try {
     await runLanguage(t, language, url)

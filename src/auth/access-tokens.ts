@@ -1,5 +1,6 @@
 import fastifyJwt, { type FastifyJWTOptions, type JWT } from '@fastify/jwt'
 import type { FastifyInstance } from 'fastify'
+import { LRUCache } from 'lru-cache'
 import { randomUUID } from 'node:crypto'
 import type { Secrets } from './keys.ts'
 
@@ -11,6 +12,9 @@ const audience = 'taskwright-api'
 
 /** How far the clocks of two instances may differ, in milliseconds. */
 const clockTolerance = 30_000
+
+/** How many tokens are known again without being verified again: each takes half a kilobyte. */
+const mostRemembered = 10_000
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
@@ -37,25 +41,42 @@ const jwtOptions = (secret: Buffer): FastifyJWTOptions => ({
     allowedAud: audience,
     requiredClaims: ['sub', 'sid', 'iss', 'aud', 'exp', 'iat', 'jti'],
     clockTolerance,
-    cache: true,
   },
 })
 
-/** Access tokens by @fastify/jwt, which `app` gets once for each secret: each remembers what it has verified. */
+/** What a verified token says until it expires, in milliseconds since the epoch. */
+interface Verified {
+  readonly claims: AccessClaims
+  readonly expiresAt: number
+}
+
+/**
+ * Access tokens by @fastify/jwt, which `app` gets once for each secret. Verified ones are remembered by their text: the
+ * library's own cache would hash that for each request.
+ */
 export const createAccessTokens = async (
   app: FastifyInstance,
   [newest, ...earlier]: Secrets,
 ): Promise<AccessTokens> => {
   const signer = await registerJwt(app, newest)
   const verifiers = [signer, ...(await Promise.all(earlier.map((secret) => registerJwt(app, secret))))]
+  const remembered = new LRUCache<string, Verified>({ max: mostRemembered })
+  const verifyAnew = (token: string): Verified | null => {
+    for (const verifier of verifiers) {
+      const payload = verifiedPayload(verifier, token)
+      if (payload !== null) return readPayload(payload)
+    }
+    return null
+  }
   return {
     issue: ({ userId, sessionId }) => signer.sign({ sub: userId, sid: sessionId, jti: randomUUID() }),
     verify(token) {
-      for (const verifier of verifiers) {
-        const payload = verifiedPayload(verifier, token)
-        if (payload !== null) return readClaims(payload)
-      }
-      return null
+      const known = remembered.get(token)
+      if (known !== undefined && Date.now() <= known.expiresAt) return known.claims
+      const verified = verifyAnew(token)
+      if (verified === null) return null
+      remembered.set(token, verified)
+      return verified.claims
     },
   }
 }
@@ -78,12 +99,12 @@ const verifiedPayload = (jwt: JWT, token: string): object | null => {
   }
 }
 
-const readClaims = (payload: object): AccessClaims | null => {
-  if (!('sub' in payload && 'sid' in payload && 'aud' in payload)) return null
-  const { sub, sid, aud } = payload
+const readPayload = (payload: object): Verified | null => {
+  if (!('sub' in payload && 'sid' in payload && 'aud' in payload && 'exp' in payload)) return null
+  const { sub, sid, aud, exp } = payload
   // The library also takes a list of audiences.
-  if (aud !== audience || !isId(sub) || !isId(sid)) return null
-  return { userId: sub, sessionId: sid }
+  if (aud !== audience || !isId(sub) || !isId(sid) || typeof exp !== 'number') return null
+  return { claims: { userId: sub, sessionId: sid }, expiresAt: exp * 1_000 + clockTolerance }
 }
 
 const isId = (value: unknown): value is string => typeof value === 'string' && uuid.test(value)

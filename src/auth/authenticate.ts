@@ -16,7 +16,7 @@ const bearer = /^bearer +([\w.-]+) *$/i
 
 /** Authenticates by access tokens whose sessions are live, and by API tokens. */
 export const createAuthenticate = (accessTokens: AccessTokens, credentials: Credentials): Authenticate => {
-  const principalOf = async (token: string): Promise<Principal | null> => {
+  const principalOf = (token: string): Promise<Principal | null> | null => {
     const hash = hashApiToken(token)
     if (hash !== null) return credentials.ofApiToken(hash)
     const claims = accessTokens.verify(token)

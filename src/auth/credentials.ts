@@ -37,7 +37,7 @@ export interface OtherCaches {
 }
 
 /** A process that is alone. */
-export const noOtherCaches: OtherCaches = { forget: async () => undefined, onForget: () => undefined }
+const noOtherCaches: OtherCaches = { forget: async () => undefined, onForget: () => undefined }
 
 /** Milliseconds for which a credential is believed to be as it was. */
 const lifetime = 5_000

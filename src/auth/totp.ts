@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import { Secret, TOTP } from 'otpauth'
-import { toDataURL } from 'qrcode'
 
 const issuer = 'Taskwright'
 
@@ -19,8 +18,11 @@ export const totpSecretText = (secret: Buffer): string => secretOf(secret).base3
 export const otpauthUri = (secret: Buffer, username: string): string =>
   new TOTP({ ...parameters, issuer, label: username, secret: secretOf(secret) }).toString()
 
-/** The URI as a picture to scan: a PNG in a data URL. */
-export const qrCode = (uri: string): Promise<string> => toDataURL(uri)
+/** The URI as a picture to scan: a PNG in a data URL. What draws it is loaded for the first one. */
+export const qrCode = async (uri: string): Promise<string> => {
+  const { toDataURL } = await import('qrcode')
+  return toDataURL(uri)
+}
 
 /**
  * The time step (RFC 6238 §4.2) that a code belongs to: the current one, or the one before or after it, since clocks

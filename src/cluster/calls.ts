@@ -24,6 +24,8 @@ export interface PrimaryCalls {
 export interface WorkerCalls {
   /** Says that the schema is up to date. */
   migrated(input: null): Promise<null>
+  /** Answered at once by a worker that does not hang. */
+  ping(input: null): Promise<null>
   /** Has the worker finish what it has begun, and end. */
   stop(input: null): Promise<null>
   forget(changed: Changed): Promise<null>

@@ -1,11 +1,12 @@
 import cluster, { type Worker } from 'node:cluster'
 import { hashQueue } from '../auth/passwords.ts'
 import type { InTurn } from '../domain/bounded-queue.ts'
+import { watchPulse } from '../domain/pulse.ts'
 import { memoryCounts } from '../http/request-counts.ts'
 import { thumbnailQueue } from '../thumbnailer.ts'
 import { connectPeer, type Peer, type PrimaryCalls, type QueueName, type WorkerCalls } from './calls.ts'
 
-/** The processes that answer requests, which are replaced when they end by themselves. */
+/** The processes that answer requests, which are replaced when they end by themselves or hang. */
 export interface Workers {
   /** Resolves to where they listen when all of them answer requests for the first time. */
   readonly ready: Promise<string>
@@ -30,6 +31,9 @@ const shortLife = 10_000
 /** Milliseconds before a worker is replaced after some of them in a row have had short lives. */
 const pauseAfter = (shortLives: number): number =>
   shortLives === 0 ? 0 : Math.min(125 * 2 ** shortLives, 30_000)
+
+/** A worker that hangs keeps its connections, and answers none of them. */
+const pulse = { every: 5_000, mostMissed: 6 }
 
 /** A worker that can be called. */
 type Callable = Peer<WorkerCalls>
@@ -60,9 +64,21 @@ export const startWorkers = (
     const worker = cluster.fork()
     const begun = performance.now()
     const ownTurns = createTurns(queues)
+    let endWatch = (): void => undefined
+    const watch = (): void => {
+      endWatch = watchPulse(
+        pulse,
+        () => peer.call('ping', null),
+        () => {
+          say(`worker ${worker.id} does not answer; ending it`)
+          worker.process.kill('SIGKILL')
+        },
+      )
+    }
     const calls: PrimaryCalls = {
       async hello() {
         callable.add(peer)
+        watch()
         if (isMigrated) tell(peer, 'migrated')
         if (isStopping) tell(peer, 'stop')
         return null
@@ -94,6 +110,7 @@ export const startWorkers = (
       running.delete(worker)
       callable.delete(peer)
       readyWorkers.delete(worker)
+      endWatch()
       peer.close()
       ownTurns.endAll()
       onExit(worker, { code, signal, life: performance.now() - begun })

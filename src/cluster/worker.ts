@@ -41,6 +41,7 @@ export const connectToPrimary = async (stop: () => void): Promise<Primary> => {
       migrated.resolve()
       return null
     },
+    ping: async () => null,
     async stop() {
       stop()
       return null

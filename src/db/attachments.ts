@@ -1,7 +1,7 @@
-import { type SQL, sql } from 'drizzle-orm'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import {
   type Created,
   createOnce,

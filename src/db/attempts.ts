@@ -1,5 +1,5 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { onlyRow, type Placeholders, statement } from './statement.ts'
 
 /**

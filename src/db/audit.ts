@@ -1,7 +1,7 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { AuditAction, Client } from '../domain/audit.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { newId } from './ids.ts'
 import { auditEventJson } from './json.ts'
 import {

@@ -37,7 +37,7 @@ const common = {
  * Options for postgres.js (its times are seconds). A server's URL is not among them: it is the driver's
  * first argument.
  */
-export function postgresOptions(connection: ConnectionOptions): DriverOptions {
+function postgresOptions(connection: ConnectionOptions): DriverOptions {
   return connection.kind === 'server' ? serverOptions() : embeddedOptions(connection)
 }
 

@@ -1,5 +1,5 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { TaskExpansion } from '../domain/expansions.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { allowsAttachment, allowsUser, type CallerPlaceholders } from './permissions.ts'
 
 /**

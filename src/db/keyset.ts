@@ -1,6 +1,6 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { Position } from '../domain/cursors.ts'
 import type { SortBy } from '../domain/sort.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { instantText } from './json.ts'
 import { parameter } from './statement.ts'
 

@@ -1,9 +1,9 @@
-import { type SQL, sql } from 'drizzle-orm'
 import { LRUCache } from 'lru-cache'
 import type { Position } from '../domain/cursors.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import type { SortBy } from '../domain/sort.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import type { CallerPlaceholders } from './permissions.ts'
 import {
@@ -168,8 +168,6 @@ export interface ListSource<Field extends string> {
   readonly joined?: (rows: SQL, caller: CallerPlaceholders) => SQL
   /** The JSON text of a row. */
   readonly json: (row: SQL, caller: CallerPlaceholders) => SQL
-  /** Whether the best plan depends on who asks, even without filters. */
-  readonly dependsOnCaller?: boolean
   /** Values for other parameters than those of the conditions. */
   readonly values?: Readonly<Record<string, unknown>>
 }
@@ -262,7 +260,7 @@ const prepare = <Field extends string>(
   ])
   const known = statements.get(shape)
   if (known !== undefined) return known
-  const isPrepared = source.filters.length === 0 && source.dependsOnCaller !== true && prepared < mostPrepared
+  const isPrepared = source.filters.length === 0 && prepared < mostPrepared
   if (isPrepared) prepared += 1
   const compiled = { ...compile(pageStatement(source, role, request)), isPrepared }
   statements.set(shape, compiled)

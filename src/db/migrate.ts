@@ -1,8 +1,8 @@
-import { readMigrationFiles, type MigrationMeta } from 'drizzle-orm/migrator'
 import { fileURLToPath } from 'node:url'
 import type postgres from 'postgres'
 import { within } from '../domain/deadline.ts'
 import { type ConnectionOptions, createClient } from './connection.ts'
+import { type MigrationMeta, readMigrationFiles } from './drizzle.ts'
 import { DatabaseUnavailable, isTransient, translateError } from './errors.ts'
 
 const migrationsFolder = fileURLToPath(new URL('./migrations', import.meta.url))

@@ -1,5 +1,5 @@
-import { type SQL, sql } from 'drizzle-orm'
 import { done, missing, type Outcome, type Refusal } from '../domain/outcome.ts'
+import { type SQL, sql } from './drizzle.ts'
 
 /** The parameter of a statement that honours If-Match: the ETags that will do, null when any will. */
 export const ifMatchParameter = { if_match: 'text[]?' } as const

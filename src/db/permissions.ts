@@ -1,5 +1,5 @@
-import { type SQL, sql } from 'drizzle-orm'
 import { type Permission, permissions, type Principal, type Role } from '../domain/permissions.ts'
+import { type SQL, sql } from './drizzle.ts'
 import type { Placeholders } from './statement.ts'
 
 /** The parameters that every statement with a permission in it takes. */

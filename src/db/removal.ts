@@ -1,7 +1,7 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { Outcome } from '../domain/outcome.ts'
 import type { Permission, Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { callerOf, callerParameters, type CallerPlaceholders } from './permissions.ts'
 import { onlyRow, statement } from './statement.ts'

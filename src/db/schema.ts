@@ -1,4 +1,3 @@
-import { sql } from 'drizzle-orm'
 import {
   bigint,
   boolean,
@@ -16,6 +15,7 @@ import {
   uuid,
 } from 'drizzle-orm/pg-core'
 import type { TaskSortField } from '../domain/task-filter.ts'
+import { sql } from './drizzle.ts'
 import { priorityRank, statusRank, titleOrder } from './task-order.ts'
 
 const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })

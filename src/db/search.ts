@@ -1,5 +1,5 @@
-import { type SQL, sql } from 'drizzle-orm'
 import { escapeLike } from '../domain/text.ts'
+import { type SQL, sql } from './drizzle.ts'
 import type { Condition } from './list.ts'
 import { parameter } from './statement.ts'
 

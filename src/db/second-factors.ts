@@ -1,9 +1,9 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { Client } from '../domain/audit.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { attemptParameter, clearAttempts } from './attempts.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { instantText } from './json.ts'
 import {
   readStarted,

@@ -1,10 +1,10 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { Client } from '../domain/audit.ts'
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role, SessionPrincipal } from '../domain/permissions.ts'
 import { attemptParameter, clearAttempts, countAttempt, waitColumn } from './attempts.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { newId } from './ids.ts'
 import { sessionJson, userJson } from './json.ts'
 import {
@@ -64,7 +64,7 @@ export const sessionValues = (client: Client, tokenHash: Buffer) => ({
 })
 
 /** Parts of a statement that start a session for the row `person`. */
-export const startSession = (p: Placeholders<typeof sessionParameters>): SQL => sql`
+const startSession = (p: Placeholders<typeof sessionParameters>): SQL => sql`
   session as (
     insert into sessions (id, user_id, expires_at, user_agent, address)
     select ${p.session_id}, id, now() + ${longestLifetime}, ${p.audit_user_agent}, ${p.audit_address}

@@ -1,7 +1,5 @@
-import { type SQL, sql } from 'drizzle-orm'
-import { PgDialect } from 'drizzle-orm/pg-core'
-import { fillPlaceholders } from 'drizzle-orm'
 import type { Database } from './client.ts'
+import { PgDialect, type SQL, sql } from './drizzle.ts'
 
 export interface ParameterTypes {
   uuid: string
@@ -78,10 +76,10 @@ const postgresTypes: Record<ParameterType, string> = {
 
 const dialect = new PgDialect()
 
-/** The text of a statement, and its values with placeholders where they are to be filled in. */
+/** The text of a statement, and the names of its parameters from $1 on. */
 export interface Compiled {
   readonly text: string
-  readonly params: unknown[]
+  readonly names: readonly string[]
 }
 
 /**
@@ -97,10 +95,22 @@ export const statement = <P extends Parameters, C extends Columns>(
   return (db, values) => runCompiled(db, compiled, columns, values)
 }
 
-/** Compiles a statement with `parameter`s; whoever does so at run time bounds how many there are. */
+/**
+ * Compiles a statement with `parameter`s; whoever does so at run time bounds how many there are. A parameter is sent once,
+ * however often the statement uses it.
+ */
 export const compile = (query: SQL): Compiled => {
   const { sql: text, params } = dialect.sqlToQuery(query)
-  return { text, params }
+  const used = params.map(nameOf)
+  const names = [...new Set(used)]
+  const numbers = used.map((name) => names.indexOf(name) + 1)
+  return { text: text.replaceAll(/\$(\d+)/g, (_, place) => `$${numbers[Number(place) - 1]}`), names }
+}
+
+const nameOf = (param: unknown): string => {
+  if (typeof param === 'object' && param !== null && 'name' in param && typeof param.name === 'string')
+    return param.name
+  throw new TypeError('A value is in the text of a statement; it is to be a parameter')
 }
 
 /** A parameter as a piece of SQL, with its cast. */
@@ -113,12 +123,12 @@ export const parameter = (name: string, type: ParameterType): SQL =>
  */
 export const runCompiled = async <C extends Columns>(
   db: Database,
-  { text, params }: Compiled,
+  { text, names }: Compiled,
   columns: C,
   values: Readonly<Record<string, unknown>>,
   isPrepared = true,
 ): Promise<Row<C>[]> => {
-  const rows = await db.run(text, fillPlaceholders(params, encode(values)), isPrepared)
+  const rows = await db.run(text, encode(names, values), isPrepared)
   return rows.map((row) => {
     if (typeof row.audit === 'string') db.audited?.(row.audit)
     return parseRow(columns, row)
@@ -131,8 +141,10 @@ export const onlyRow = <R>(rows: readonly R[]): R | null => rows[0] ?? null
 const placeholdersFor = <P extends Parameters>(parameters: P): Placeholders<P> =>
   mapRecord(parameters, (type, name) => parameter(name, type)) as Placeholders<P>
 
-const encode = (values: Readonly<Record<string, unknown>>): Record<string, unknown> =>
-  mapRecord(values, (value, name) => {
+/** The values of these parameters, in their order. */
+const encode = (names: readonly string[], values: Readonly<Record<string, unknown>>): unknown[] =>
+  names.map((name) => {
+    const value = values[name]
     if (value === undefined) throw new TypeError(`The statement's parameter ${name} is undefined`)
     return Array.isArray(value) ? arrayLiteral(value) : value
   })

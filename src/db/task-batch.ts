@@ -1,7 +1,7 @@
-import { type SQL, sql } from 'drizzle-orm'
 import { type BatchKind, type BatchResult, parseResults, type TaskBatch } from '../domain/task-batch.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import {
   createOnce,
   type Created,

@@ -1,7 +1,7 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { ChangePosition } from '../domain/change-cursors.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { taskJson } from './json.ts'
 import { allowsTaskApart, callerOf, callerParameters } from './permissions.ts'
 import { onlyRow, type Placeholders, statement } from './statement.ts'

@@ -1,6 +1,6 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { Comparison, Pattern, TaskCondition, TaskField } from '../domain/task-condition.ts'
 import { escapeLike, foldText } from '../domain/text.ts'
+import { type SQL, sql } from './drizzle.ts'
 import type { Condition } from './list.ts'
 import { hasPairs, isPartOf, patternOf } from './search.ts'
 import { parameter, type ParameterType, type ParameterTypes } from './statement.ts'

@@ -1,9 +1,9 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { Principal } from '../domain/permissions.ts'
 import type { Search } from '../domain/search.ts'
 import type { SortBy } from '../domain/sort.ts'
 import type { TaskList, TaskSortField } from '../domain/task-filter.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { expandedTaskJson, taskJson } from './json.ts'
 import type { SortField } from './keyset.ts'
 import {

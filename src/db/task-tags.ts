@@ -1,7 +1,7 @@
-import { sql } from 'drizzle-orm'
 import { missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
+import { sql } from './drizzle.ts'
 import { tagJson } from './json.ts'
 import {
   createdAt,

@@ -1,8 +1,8 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { TaskExpansion } from '../domain/expansions.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { Permission, Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import {
   type Created,
   createOnce,
@@ -16,7 +16,7 @@ import { expandedTaskJson, taskJson } from './json.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsTag, allowsTask, callerOf, callerParameters, type CallerPlaceholders } from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
-import { onlyRow, type Row, statement } from './statement.ts'
+import { onlyRow, type Placeholders, type Row, statement } from './statement.ts'
 
 /** A task as it is answered with: its JSON text and the version that this text shows. */
 export interface TaskRow {
@@ -196,31 +196,44 @@ export const allowsChange = (p: CallerPlaceholders, row: SQL, patch: SQL): SQL =
   ${allowsTask('task.change', p, row)} and (
     coalesce((${patch} ->> 'owner_id')::uuid = ${row}.owner_id, true) or ${allowsTask('task.transfer', p, row)})`
 
+/** The parameters of a statement that changes a task. */
+export const changeParameters = { id: 'uuid', ...callerParameters, ...ifMatchParameter } as const
+
 /** What a statement answers with that changed a task; `is_current` when it did not have to wait for another one. */
 export const changedColumns = { outcome: 'text', json: 'text?', version: 'int?', is_current: 'bool' } as const
 
-const update = statement(
-  { id: 'uuid', patch: 'json', ...callerParameters, ...ifMatchParameter },
-  changedColumns,
-  (p) => sql`
-    with before as (
-      select version from tasks where id = ${p.id}
-    ), target as (
-      select * from tasks task where id = ${p.id} and ${allowsTask('task.see', p, task)} for no key update
-    ), checked as (
-      select target.id, target.version, ${checkedOutcome(
-        allowsChange(p, sql`target`, p.patch),
-        etagOf(sql`target`),
-        p.if_match,
-      )} as outcome
-      from target
-    ), changed as (
-      update tasks task set ${patchedColumns(p.patch)}
-      from checked where task.id = checked.id and checked.outcome = 'done'
-      returning task.*
-    )
-    select outcome, ${taskJson(sql`changed`)} as json, changed.version, checked.version = before.version as is_current
-    from checked left join changed on true, before`,
+interface Change {
+  readonly see: Permission
+  /** May the caller change the task in row `target` like this? */
+  readonly allowed: SQL
+  /** What the row `task` is set to. */
+  readonly columns: SQL
+}
+
+/** A statement that changes a task that the caller sees and may change; it answers with `changedColumns`. */
+export const changeTask = (
+  p: Placeholders<typeof changeParameters>,
+  { see, allowed, columns }: Change,
+): SQL => sql`
+  with before as (
+    select version from tasks where id = ${p.id}
+  ), target as (
+    select * from tasks task where id = ${p.id} and ${allowsTask(see, p, task)} for no key update
+  ), checked as (
+    select id, version, ${checkedOutcome(allowed, etagOf(sql`target`), p.if_match)} as outcome from target
+  ), changed as (
+    update tasks task set ${columns} from checked where task.id = checked.id and checked.outcome = 'done'
+    returning task.*
+  )
+  select outcome, ${taskJson(sql`changed`)} as json, changed.version, checked.version = before.version as is_current
+  from checked left join changed on true, before`
+
+const update = statement({ patch: 'json', ...changeParameters }, changedColumns, (p) =>
+  changeTask(p, {
+    see: 'task.see',
+    allowed: allowsChange(p, sql`target`, p.patch),
+    columns: patchedColumns(p.patch),
+  }),
 )
 
 /**

@@ -1,7 +1,7 @@
-import { sql } from 'drizzle-orm'
 import { done, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
+import { sql } from './drizzle.ts'
 import { allowsAttachment, callerOf, callerParameters } from './permissions.ts'
 import { onlyRow, statement } from './statement.ts'
 

@@ -1,14 +1,13 @@
-import { sql } from 'drizzle-orm'
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
-import { taskJson, trashedTaskJson } from './json.ts'
+import { sql } from './drizzle.ts'
+import { trashedTaskJson } from './json.ts'
 import { type Page, type PageRequest, selectPage } from './list.ts'
-import { checkedOutcome, ifMatchParameter } from './outcome.ts'
 import { allowsTask, allowsTaskApart, callerOf, callerParameters } from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
 import { onlyRow, statement } from './statement.ts'
-import { changedColumns, etagOf, readChanged, type TaskRow } from './tasks.ts'
+import { changedColumns, changeParameters, changeTask, etagOf, readChanged, type TaskRow } from './tasks.ts'
 
 const task = sql.raw('task')
 
@@ -44,23 +43,12 @@ export const selectTrashedTask = async (
   id: string,
 ): Promise<Outcome<TaskRow>> => found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
 
-const restore = statement(
-  { id: 'uuid', ...callerParameters, ...ifMatchParameter },
-  changedColumns,
-  (p) => sql`
-    with before as (
-      select version from tasks where id = ${p.id}
-    ), target as (
-      select * from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)} for no key update
-    ), checked as (
-      select id, version, ${checkedOutcome(allowsTask('trash.restore', p, sql`target`), etagOf(sql`target`), p.if_match)} as outcome
-      from target
-    ), restored as (
-      update tasks task set deleted_at = null from checked where task.id = checked.id and checked.outcome = 'done'
-      returning task.*
-    )
-    select outcome, ${taskJson(sql`restored`)} as json, restored.version, checked.version = before.version as is_current
-    from checked left join restored on true, before`,
+const restore = statement(changeParameters, changedColumns, (p) =>
+  changeTask(p, {
+    see: 'trash.see',
+    allowed: allowsTask('trash.restore', p, sql`target`),
+    columns: sql`deleted_at = null`,
+  }),
 )
 
 /** Takes a task out of the trash, as it was. `ifMatch` holds the ETags that will do, null for any. */

@@ -1,9 +1,9 @@
-import { type SQL, sql } from 'drizzle-orm'
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { leaseSeconds, uploadHours } from '../domain/uploads.ts'
 import { addingOutcome, expectRoom, type Room, roomParameters, type UploadLease } from './attachments.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import { instantText } from './json.ts'
 import { readOutcome } from './outcome.ts'
 import {

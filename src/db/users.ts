@@ -1,10 +1,10 @@
-import { type SQL, sql } from 'drizzle-orm'
 import type { Client } from '../domain/audit.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import { foldSearch } from '../domain/text.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
 import {
   type Created,
   createOnce,

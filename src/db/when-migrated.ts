@@ -58,10 +58,10 @@ export const untilMigrated = (
   return {
     refusing: {
       ...db,
-      async run(...parameters) {
-        if (isMigrated) return db.run(...parameters)
-        throw new DatabaseUnavailable({ cause: new Error('its schema is not up to date yet') })
-      },
+      run: (...parameters) =>
+        isMigrated
+          ? db.run(...parameters)
+          : Promise.reject(new DatabaseUnavailable({ cause: new Error('its schema is not up to date yet') })),
     },
     waiting: {
       ...db,

@@ -23,15 +23,6 @@ export function parseETagList(header: string): ETagList | null {
 }
 
 /**
- * Strong comparison, for If-Match: a weak tag never matches (RFC 9110 §8.8.3.2).
- *
- * @param etag the current, strong entity tag with its double quotes
- */
-export function matchesStrongly(list: ETagList, etag: string): boolean {
-  return list === '*' || list.some(({ weak, opaque }) => !weak && opaque === etag)
-}
-
-/**
  * Weak comparison, for If-None-Match: weakness is ignored (RFC 9110 §8.8.3.2).
  *
  * @param etag the current, strong entity tag with its double quotes

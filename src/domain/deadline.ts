@@ -7,10 +7,11 @@ export const within = async <T>(
   work: PromiseLike<T>,
   late: () => Error,
 ): Promise<T> => {
-  const { promise: tooLate, reject } = Promise.withResolvers<never>()
+  const { promise, resolve, reject } = Promise.withResolvers<T>()
   const timer = setTimeout(() => reject(late()), milliseconds)
+  work.then(resolve, reject)
   try {
-    return await Promise.race([work, tooLate])
+    return await promise
   } finally {
     clearTimeout(timer)
   }

@@ -190,7 +190,8 @@ class FilterParser extends EmbeddedActionsParser {
   }
 }
 
-const parser = new FilterParser()
+/** Made for the first filter: it analyses its own grammar, which takes longer than most of the start. */
+let filterParser: FilterParser | undefined
 
 /**
  * Reads a filter; null when it is empty, which AIP-160 allows.
@@ -204,6 +205,7 @@ export const parseFilter = (source: string): Expression | null => {
   if (tokens.length === 0) return null
   const numbered = numberCharacters(source, tokens)
   checkBounds(numbered)
+  const parser = (filterParser ??= new FilterParser())
   parser.input = numbered
   const expression = parser.expression()
   const [error] = parser.errors

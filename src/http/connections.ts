@@ -3,8 +3,8 @@ import { problems } from '../problems.ts'
 
 /** Refuses a request without Host (RFC 9112 §3.2), as Node would, but with a problem. */
 export const requireHost = (app: FastifyInstance): void => {
-  app.addHook('onRequest', async ({ raw }, reply) => {
-    if (raw.headers.host !== undefined || raw.httpVersion === '1.0') return
+  app.addHook('onRequest', ({ raw }, reply, done) => {
+    if (raw.headers.host !== undefined || raw.httpVersion === '1.0') return done()
     reply.header('connection', 'close')
     throw problems.invalidRequest('The request has no Host header.')
   })
@@ -13,8 +13,8 @@ export const requireHost = (app: FastifyInstance): void => {
 /** Refuses a request that expects what is not known here (RFC 9110 §10.1.1), as Node would, but with a problem. */
 export const refuseExpectations = (app: FastifyInstance): void => {
   app.server.on('checkExpectation', (request, response) => app.routing(request, response))
-  app.addHook('onRequest', async ({ headers: { expect } }, reply) => {
-    if (expect === undefined || expect.toLowerCase() === '100-continue') return
+  app.addHook('onRequest', ({ raw: { headers } }, reply, done) => {
+    if (headers.expect === undefined || headers.expect.toLowerCase() === '100-continue') return done()
     reply.header('connection', 'close')
     throw problems.expectationFailed()
   })
@@ -26,12 +26,13 @@ export const mostRequests = 1_000
 /** Refuses what comes while too much runs, before its body is read. What has no limit of its own (health) is answered. */
 export const shedLoad = (app: FastifyInstance, limit: number): void => {
   let running = 0
-  app.addHook('onRequest', async ({ routeOptions }, reply) => {
-    if (routeOptions.config.operation?.rateLimit === 'none') return
+  app.addHook('onRequest', ({ routeOptions }, reply, done) => {
+    if (routeOptions.config.operation?.rateLimit === 'none') return done()
     if (running >= limit)
       throw problems.serviceUnavailable('The service is busy. Try again in a few seconds.')
     running += 1
     reply.raw.once('close', () => (running -= 1))
+    done()
   })
 }
 
@@ -49,16 +50,18 @@ export const refuseWhileClosing = (app: FastifyInstance, drainTime: number): voi
     setTimeout(cutOff, drainTime).unref()
     if (begun === 0) cutOff()
   })
-  app.addHook('onRequest', async (_request, reply) => {
+  app.addHook('onRequest', (_request, reply, done) => {
     if (isClosing) throw problems.serviceUnavailable('The service is stopping. Try again in a few seconds.')
     begun += 1
     reply.raw.once('close', () => {
       begun -= 1
       if (isClosing && begun === 0) cutOff()
     })
+    done()
   })
   // A connection that is kept alive would hold up the stop until its client lets go of it.
-  app.addHook('onSend', async (_request, reply) => {
+  app.addHook('onSend', (_request, reply, payload, done) => {
     if (isClosing) reply.header('connection', 'close')
+    done(null, payload)
   })
 }

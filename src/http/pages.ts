@@ -3,7 +3,8 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { createHash } from 'node:crypto'
 import { createRequire } from 'node:module'
 import { dirname } from 'node:path'
-import { isProblemCode, problemTypes, problems, type ProblemCode } from '../problems.ts'
+import { isProblemCode, type ProblemCode, problemTypes } from '../problem-types.ts'
+import { problems } from '../problems.ts'
 import { addVary } from './cors.ts'
 
 /**

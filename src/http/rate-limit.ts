@@ -1,14 +1,9 @@
-import fastifyRateLimit, {
-  type FastifyRateLimitStore,
-  type RateLimitPluginOptions,
-} from '@fastify/rate-limit'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { callbackify } from 'node:util'
 import type { ContractOperation, RateLimitPolicy } from '../contract.ts'
 import { networkOf } from '../domain/network.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems.ts'
-import { connectRedis, type SharedCounts } from './redis.ts'
+import type { SharedCounts } from './redis.ts'
 import { type RequestCounts, windowLength } from './request-counts.ts'
 
 /**
@@ -39,11 +34,12 @@ export const createLimit = async (
   { limits, redisUrl, counts }: RateLimitOptions,
 ): Promise<Limit> => {
   if (limits === null) return async () => {}
-  const redis = redisUrl === null ? null : connectRedis(app, redisUrl)
-  // The plugin asks for the key by the request alone.
-  const callers = new WeakMap<FastifyRequest, string>()
-  const counter = (policy: RateLimitPolicy): Promise<Counter> =>
-    registerCounter(app, policy, limits[policy], redis ?? counts, (request) => callers.get(request) ?? '')
+  // The client is loaded for whoever uses it.
+  const redis = redisUrl === null ? null : (await import('./redis.ts')).connectRedis(app, redisUrl)
+  const counter = async (policy: RateLimitPolicy): Promise<Counter> =>
+    redis === null
+      ? countHere(counts, policy, limits[policy])
+      : countInRedis(app, redis, policy, limits[policy])
   const counters: Readonly<Record<RateLimitPolicy, Counter>> = {
     anonymous: await counter('anonymous'),
     sign_in: await counter('sign_in'),
@@ -53,8 +49,8 @@ export const createLimit = async (
   }
 
   return async (request, reply, rateLimit, principal) => {
-    callers.set(request, principal?.userId ?? networkOf(request.ip))
-    const found = await Promise.all(policiesOf(rateLimit).map((policy) => counters[policy](request)))
+    const caller = principal?.userId ?? networkOf(request.ip)
+    const found = await Promise.all(policiesOf(rateLimit).map((policy) => counters[policy](request, caller)))
     const counts = found.filter((count) => count !== null)
     if (counts.length === 0) return
     reply.headers({
@@ -83,66 +79,54 @@ interface Count {
   readonly isExceeded: boolean
 }
 
-/** Counts a request; null when it cannot be counted. */
-type Counter = (request: FastifyRequest) => Promise<Count | null>
+/** Counts a request of a caller; null when it cannot be counted. */
+type Counter = (request: FastifyRequest, caller: string) => Promise<Count | null>
+
+const countHere =
+  (counts: RequestCounts, policy: RateLimitPolicy, limit: number): Counter =>
+  async (_request, caller) => {
+    const { requests, left } = await counts.add(policy, caller)
+    const reset = Math.max(1, Math.ceil(left / 1_000))
+    return { policy, limit, left: Math.max(0, limit - requests), reset, isExceeded: requests > limit }
+  }
 
 /** Registers the plugin in a context of its own, since it can be in each only once and has one name space. */
-const registerCounter = async (
+const countInRedis = async (
   app: FastifyInstance,
+  { client, report }: SharedCounts,
   policy: RateLimitPolicy,
   limit: number,
-  counts: SharedCounts | RequestCounts,
-  callerOf: (request: FastifyRequest) => string,
 ): Promise<Counter> => {
-  const redis = 'client' in counts ? counts : null
-  const options: RateLimitPluginOptions = {
-    global: false,
-    max: limit,
-    timeWindow: windowLength * 1_000,
-    keyGenerator: callerOf,
-    ...('client' in counts
-      ? { redis: counts.client, nameSpace: `rate-limit:${policy}:` }
-      : { store: storeOf(counts, policy) }),
-  }
+  const { default: fastifyRateLimit } = await import('@fastify/rate-limit')
+  // The plugin asks for the key by the request alone.
+  const callers = new WeakMap<FastifyRequest, string>()
   const { promise, resolve } = Promise.withResolvers<Counter>()
   await app.register(async (context) => {
-    await context.register(fastifyRateLimit, options)
+    await context.register(fastifyRateLimit, {
+      global: false,
+      max: limit,
+      timeWindow: windowLength * 1_000,
+      keyGenerator: (request) => callers.get(request) ?? '',
+      redis: client,
+      nameSpace: `rate-limit:${policy}:`,
+    })
     const count = context.createRateLimit()
-    resolve(async (request) => {
+    resolve(async (request, caller) => {
+      callers.set(request, caller)
       try {
         const state = await count(request)
-        redis?.report(null)
+        report(null)
         if (state.isAllowed) return null
         const { remaining, ttlInSeconds, isExceeded } = state
         return { policy, limit, left: remaining, reset: Math.max(1, ttlInSeconds), isExceeded }
       } catch (error) {
-        if (redis === null || !(error instanceof Error)) throw error
-        redis.report(error)
+        if (!(error instanceof Error)) throw error
+        report(error)
         return null
       }
     })
   })
   return promise
-}
-
-/**
- * What the plugin makes its store of. Its own hands out a count that the next requests still change before it is looked
- * at: of several that arrive together, all are refused when the last one is too many.
- */
-const storeOf = (counts: RequestCounts, policy: RateLimitPolicy) => {
-  const add = callbackify(async (caller: string) => {
-    const { requests, left } = await counts.add(policy, caller)
-    return { current: requests, ttl: left }
-  })
-  return class Store implements FastifyRateLimitStore {
-    incr(caller: string, callback: Parameters<typeof add>[1]): void {
-      add(caller, callback)
-    }
-
-    child(): Store {
-      return this
-    }
-  }
 }
 
 /** Limits what has no operation, by network: pages, and paths and methods that are not there. */

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { newId } from '../db/ids.ts'
 import { principalOf } from './adapter.ts'
 import { problemCodeOf } from './problem-answers.ts'
 import { pathOf } from './url.ts'
@@ -8,7 +8,7 @@ import { pathOf } from './url.ts'
 /** The request's own id, so that its log lines are found by that of a proxy or client, or a new one. */
 export const requestIdOf = ({ headers }: IncomingMessage): string => {
   const given = headers['x-request-id']
-  return typeof given === 'string' && /^[\w.:-]{1,64}$/.test(given) ? given : newId()
+  return typeof given === 'string' && /^[\w.:-]{1,64}$/.test(given) ? given : randomUUID()
 }
 
 /** The template of the path: few values, whatever is asked for. */
@@ -20,10 +20,11 @@ export const routeOf = ({ routeOptions }: FastifyRequest): string =>
  * bodies are in it, which may hold what nobody else should read.
  */
 export const logRequests = (app: FastifyInstance): void => {
-  app.addHook('onRequest', async (request, reply) => {
+  app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
+    done()
   })
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     const principal = principalOf(request)
     request.log.info(
       {
@@ -40,5 +41,6 @@ export const logRequests = (app: FastifyInstance): void => {
       },
       'request',
     )
+    done()
   })
 }

@@ -27,7 +27,10 @@ export const registerOperations = async (
   for (const operation of contract.operations.values()) checkPrincipalType(operation)
   await app.register(async (api) => {
     api.addHook('onRoute', prepareSchemas)
-    api.addHook('preValidation', async (request) => checkQueryText(request.raw.url ?? ''))
+    api.addHook('preValidation', ({ raw }, _reply, done) => {
+      checkQueryText(raw.url ?? '')
+      done()
+    })
     api.setValidatorCompiler(({ schema, httpPart }) => compileCheck(httpPart as Part, schema as ObjectSchema))
     await api.register(openapiGlue, {
       specification: withoutResponses(contract.document),
@@ -161,8 +164,9 @@ export const answerUnknownRoutes = (app: FastifyInstance, { methodsOf, isLiteral
   const isMisrouted = ({ url, routeOptions }: FastifyRequest): boolean =>
     routeOptions.url?.includes(':') === true && isLiteral(pathOf(url))
   // Before a body is read, since that can only find another fault.
-  app.addHook('onRequest', async (request) => {
+  app.addHook('onRequest', (request, _reply, done) => {
     if (request.is404 || isMisrouted(request)) refuse(request)
+    done()
   })
   app.setNotFoundHandler(refuse)
 }

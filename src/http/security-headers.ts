@@ -29,7 +29,8 @@ export const securityHeaders = (protocol: string, publicUrl: string): Headers =>
 
 /** Sets the headers of every answer; whoever answers may set others in their place. */
 export const setSecurityHeaders = (app: FastifyInstance, publicUrl: string): void => {
-  app.addHook('onRequest', async ({ protocol }, reply) => {
+  app.addHook('onRequest', ({ protocol }, reply, done) => {
     reply.headers(securityHeaders(protocol, publicUrl))
+    done()
   })
 }

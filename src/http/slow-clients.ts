@@ -31,9 +31,9 @@ const fileTypes: ReadonlySet<string> = new Set(['multipart/form-data', pieceType
 
 /** Refuses a body that does not arrive in time; one that brings a file has the time of a whole request. */
 export const limitBodyTime = (app: FastifyInstance, limit: number): void => {
-  app.addHook('onRequest', async (request, reply) => {
+  app.addHook('onRequest', (request, reply, done) => {
     const { raw } = request
-    if (!hasBody(request.headers) || bringsFile(request)) return
+    if (!hasBody(request.headers) || bringsFile(request)) return done()
     const refuse = (): void => {
       if (raw.complete) return
       // Whoever reads the body must not go on with what still comes of it.
@@ -43,6 +43,7 @@ export const limitBodyTime = (app: FastifyInstance, limit: number): void => {
     }
     const timer = setTimeout(refuse, limit).unref()
     raw.once('close', () => clearTimeout(timer))
+    done()
   })
 }
 

@@ -12,6 +12,7 @@ import {
 import { ConstraintViolation, DatabaseUnavailable } from '../db/errors.ts'
 import { problemCodeOf } from '../http/problem-answers.ts'
 import { routeOf } from '../http/request-log.ts'
+import { FileMissing, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import type { Around } from './around.ts'
 import type { MetricsSource } from './metrics-server.ts'
 
@@ -102,8 +103,10 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
       })
     },
 
-    aroundStatements: timed((outcome, seconds) => statementDuration.observe({ outcome }, seconds)),
-    aroundStorage: timed((outcome, seconds, operation) =>
+    aroundStatements: timed(outcomeOfStatement, (outcome, seconds) =>
+      statementDuration.observe({ outcome }, seconds),
+    ),
+    aroundStorage: timed(outcomeOfStorage, (outcome, seconds, operation) =>
       storageDuration.observe({ operation, outcome }, seconds),
     ),
 
@@ -126,10 +129,14 @@ export const metricsOfWorkers = (
   metrics: async () => AggregatorRegistry.aggregate(await read()).metrics(),
 })
 
+/** `refused` is what somebody asked for that could not be; the others that are not `done` are ours to look into. */
 type Outcome = 'done' | 'refused' | 'unavailable' | 'failed'
 
 const timed =
-  (observe: (outcome: Outcome, seconds: number, name: string) => void): Around =>
+  (
+    outcomeOf: (error: unknown) => Outcome,
+    observe: (outcome: Outcome, seconds: number, name: string) => void,
+  ): Around =>
   async (name, work) => {
     const begun = performance.now()
     const end = (outcome: Outcome): void => observe(outcome, (performance.now() - begun) / 1_000, name)
@@ -143,7 +150,13 @@ const timed =
     }
   }
 
-const outcomeOf = (error: unknown): Outcome => {
+const outcomeOfStatement = (error: unknown): Outcome => {
   if (error instanceof ConstraintViolation) return 'refused'
   return error instanceof DatabaseUnavailable ? 'unavailable' : 'failed'
+}
+
+/** What is no failure of the storage is one of the content: too large, not what its digest says, or cut short. */
+const outcomeOfStorage = (error: unknown): Outcome => {
+  if (error instanceof FileMissing) return 'failed'
+  return error instanceof StorageFull || error instanceof StorageUnavailable ? 'unavailable' : 'refused'
 }

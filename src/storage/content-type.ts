@@ -7,7 +7,7 @@ import { type Storage, StorageUnavailable, type StoredFile } from './storage.ts'
 const sampleSize = 4_100
 
 /** The media type that a file's first bytes look like, without parameters; null when they look like nothing known. */
-export const detectContentType = async (start: Uint8Array): Promise<string | null> => {
+const detectContentType = async (start: Uint8Array): Promise<string | null> => {
   // Bytes that the detector cannot cope with are of no known type either.
   const found = await fileTypeFromBuffer(start).catch(() => undefined)
   return found?.mime.split(';')[0] ?? null

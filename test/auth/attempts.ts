@@ -2,12 +2,11 @@ import { once } from 'node:events'
 import { request } from 'node:http'
 import t from 'tap'
 import { insertAttempt, removeOldAttempts } from '../../src/db/attempts.ts'
-import { openDatabase } from '../../src/db/client.ts'
 import { createClient as createSqlClient } from '../../src/db/connection.ts'
 import { from, withoutIds } from '../fixture/accounts.ts'
-import { copyTemplate, createEmptyDatabase, createTestDatabase } from '../fixture/database.ts'
+import { environmentFor, openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
-import { startProcess, temporaryFolder } from '../fixture/process.ts'
+import { startProcess } from '../fixture/process.ts'
 import { secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { createClient, type Reply, startService } from '../fixture/service.ts'
 import { countStatuses } from '../fixture/tasks.ts'
@@ -233,13 +232,8 @@ t.test('a client that hangs up does not get away', async (t) => {
   t.equal((await signIn(email, 'wrong')).status, 429)
 })
 
-const serverUrl = process.env.DATABASE_URL
-
 t.test('a process that is killed in the middle of it has counted', async (t) => {
-  const DATA_DIR = await temporaryFolder(t)
-  if (serverUrl === undefined) await copyTemplate(DATA_DIR)
-  const database = serverUrl === undefined ? null : await createEmptyDatabase(t, serverUrl)
-  const environment = { DATA_DIR, ...(database && { DATABASE_URL: database.options.url }) }
+  const environment = await environmentFor(t)
   const guess = (url: string): Promise<Reply> =>
     createClient(url).call('login', { body: { email: 'nobody@example.com', password: 'wrong' } })
   const first = await startProcess(t, environment)
@@ -260,20 +254,20 @@ t.test('a process that is killed in the middle of it has counted', async (t) => 
 })
 
 // The embedded database has one connection, on which nothing waits for a lock.
-t.test('one that waited for another is refused', { skip: serverUrl === undefined }, async (t) => {
-  const { options } = await createTestDatabase(t)
-  const database = openDatabase(options)
+const skip = process.env.DATABASE_URL === undefined
+t.test('one that waited for another is refused', { skip }, async (t) => {
+  const { db, options } = await openTestDatabase(t)
   const sql = createSqlClient(options)
-  t.teardown(() => Promise.all([database.close(), sql.end()]))
+  t.teardown(() => sql.end())
   const key = Buffer.from('key')
-  t.equal(await insertAttempt(database, key), 0)
+  t.equal(await insertAttempt(db, key), 0)
   const waits = async (): Promise<boolean> => (await sql`select from pg_locks where not granted`).length > 0
   const waiting = await sql.begin(async (transaction) => {
     await transaction`update attempts set failures = 5, delayed_until = now() + interval '5 seconds'`
-    const counted = insertAttempt(database, key)
+    const counted = insertAttempt(db, key)
     await eventually('the second waits for the first', waits)
     return { counted }
   })
   t.equal(await waiting.counted, 1, 'as long as it takes to know better')
-  t.equal(await insertAttempt(database, key), 5)
+  t.equal(await insertAttempt(db, key), 5)
 })

@@ -4,6 +4,7 @@ import { sweep } from '../../src/sweeper.ts'
 import { startBeside } from '../fixture/accounts.ts'
 import { authenticator, secondFactorActions } from '../fixture/second-factor.ts'
 import { type Service, startService } from '../fixture/service.ts'
+import { roundOf } from '../fixture/sweep.ts'
 
 /** What becomes of the sealed secrets of second factors when the service's own secret is replaced. */
 
@@ -11,8 +12,7 @@ const oldSecret = Buffer.from('the secret that is to be replaced')
 const newSecret = Buffer.from('the secret that comes in its place')
 
 const service = await startService(t, { secrets: [oldSecret] })
-const { db, storage } = service.deps
-const { log } = service.app
+const { db } = service.deps
 const { registerGuarded } = secondFactorActions(service)
 
 type Instance = Pick<Service, 'call' | 'expect' | 'register' | 'deps'>
@@ -30,14 +30,7 @@ const actionsOf = (instance: Instance) => ({
 })
 
 const reseal = (...secrets: Secrets): Promise<void> =>
-  sweep({
-    db,
-    storage,
-    secondFactorKeys: deriveKeys(secrets, 'second-factor'),
-    auditDays: 365,
-    trashDays: 30,
-    log,
-  })
+  sweep({ ...roundOf(service), secondFactorKeys: deriveKeys(secrets, 'second-factor') })
 
 const sealsOf = async (): Promise<readonly string[]> =>
   (await db.run(`select encode(secret, 'hex') as seal from second_factors order by user_id`, [])).map(
@@ -102,7 +95,7 @@ t.test('a secret that was replaced while it was sealed anew stays replaced', asy
     },
   }
   const secondFactorKeys = deriveKeys([newSecret, oldSecret], 'second-factor')
-  await sweep({ db: interrupted, storage, secondFactorKeys, auditDays: 365, trashDays: 30, log })
+  await sweep({ ...roundOf(service), db: interrupted, secondFactorKeys })
   t.not(secret, '')
   await service.expect('confirmSecondFactor', 200, {
     token: ada.token,

@@ -1,10 +1,10 @@
 import { createHmac, createSign, generateKeyPairSync, type KeyObject, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, request } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { cacheCredentials } from '../../src/auth/credentials.ts'
+import { listen } from '../fixture/ports.ts'
 import { type Account, startService } from '../fixture/service.ts'
 
 /** Attacks on sessions: forged and odd access tokens, odd headers, stolen refresh tokens, changes that must act at once. */
@@ -122,10 +122,8 @@ t.test('a key that the token brings or names is never used, nor fetched', async 
     fetches += 1
     response.end('{"keys":[]}')
   })
-  listener.listen(0, '127.0.0.1')
-  await once(listener, 'listening')
+  const port = await listen(listener)
   t.teardown(() => new Promise<unknown>((resolve) => listener.close(resolve)))
-  const { port } = listener.address() as AddressInfo
   const url = `http://127.0.0.1:${port}/keys.json`
 
   const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 })

@@ -1,31 +1,31 @@
-import { once } from 'node:events'
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { createServer, type Socket } from 'node:net'
+import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openDatabase } from '../../src/db/client.ts'
 import { DatabaseUnavailable } from '../../src/db/errors.ts'
+import { watchEmbedded } from '../../src/db/health.ts'
 import { eventually } from '../fixture/eventually.ts'
+import { listen } from '../fixture/ports.ts'
 
 /** Something that takes connections where a database server should be. */
-const listen = async (t: Test, onConnection: (socket: Socket) => void) => {
+const startServer = async (t: Test, onConnection: (socket: Socket) => void) => {
   const sockets: Socket[] = []
   const server = createServer((socket) => {
     sockets.push(socket.on('error', () => undefined))
     onConnection(socket)
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const port = await listen(server)
   t.teardown(() => {
     for (const socket of sockets) socket.destroy()
     server.close()
   })
-  const { port } = server.address() as AddressInfo
   return { sockets, url: `postgres://nobody@127.0.0.1:${port}/none` }
 }
 
 const deadline = 400
 
 t.test('statements that nobody answers are given up in time, and their connections with them', async (t) => {
-  const { url, sockets } = await listen(t, (socket) => socket.resume())
+  const { url, sockets } = await startServer(t, (socket) => socket.resume())
   const db = openDatabase({ kind: 'server', url }, deadline)
   t.teardown(() => db.close())
   const begun = performance.now()
@@ -39,7 +39,7 @@ t.test('statements that nobody answers are given up in time, and their connectio
 })
 
 t.test('a server that hangs up at once is not asked without end', async (t) => {
-  const { url, sockets } = await listen(t, (socket) => socket.destroy())
+  const { url, sockets } = await startServer(t, (socket) => socket.destroy())
   const db = openDatabase({ kind: 'server', url }, 1_500)
   t.teardown(() => db.close())
   await t.rejects(db.run('select 1', []), DatabaseUnavailable)
@@ -48,7 +48,7 @@ t.test('a server that hangs up at once is not asked without end', async (t) => {
 })
 
 t.test('more than so many statements do not wait', async (t) => {
-  const { url } = await listen(t, (socket) => socket.resume())
+  const { url } = await startServer(t, (socket) => socket.resume())
   const db = openDatabase({ kind: 'server', url }, deadline)
   const waiting = Array.from({ length: 2_000 }, () => db.run('select 1', []).catch(() => undefined))
   const begun = performance.now()
@@ -57,4 +57,16 @@ t.test('more than so many statements do not wait', async (t) => {
   await Promise.all(waiting)
   await db.close()
   await eventually('nothing is left over', async () => db.pending() === 0)
+})
+
+t.test('a database that has not answered for a long time is told of once', async (t) => {
+  const { url } = await startServer(t, (socket) => socket.resume())
+  const db = openDatabase({ kind: 'server', url }, 20)
+  t.teardown(() => db.close())
+  const told: Error[] = []
+  t.teardown(watchEmbedded(db, (error) => told.push(error), { every: 10, mostMissed: 5 }))
+  await eventually('it is told of', async () => told.length > 0)
+  t.match(told[0]?.message, /does not answer/)
+  await pause(100)
+  t.equal(told.length, 1)
 })

@@ -10,7 +10,7 @@ import { countStatuses, pointersOf, unknownId } from '../fixture/tasks.ts'
 const service = await startService(t)
 const { db } = service.deps
 const admin = await service.register('admin')
-const { auditOf, createApiToken, signIn, statusOf } = accountActions(service, admin)
+const { auditOf, createApiToken, setRole, signIn, statusOf } = accountActions(service, admin)
 
 const scopes = [
   'tasks:read',
@@ -365,13 +365,7 @@ t.test('an API token', async (t) => {
 
   t.test('may do less at once when its user may', async (t) => {
     const former = await service.register('former')
-    const setRole = (role: string) =>
-      service.expect('updateUser', 200, {
-        token: admin.token,
-        params: { user_id: former.id },
-        body: { role },
-      })
-    await setRole('admin')
+    await setRole(former, 'admin')
     const { token } = await createApiToken(former, { scopes })
     const person = (username: string) => ({
       username,
@@ -384,7 +378,7 @@ t.test('an API token', async (t) => {
       body: { title: 'For administrators' },
     })
     await service.expect('getTask', 200, { token, params: { task_id: task.id } })
-    await setRole('member')
+    await setRole(former, 'member')
     t.match(await service.call('createUser', { token, body: person('refused') }), {
       status: 403,
       body: { code: 'forbidden' },
@@ -498,18 +492,12 @@ t.test('an API token', async (t) => {
 
   t.test('replays no administrator that a session made, once its user is none', async (t) => {
     const former = await service.register('demoted')
-    const setRole = (role: string) =>
-      service.expect('updateUser', 200, {
-        token: admin.token,
-        params: { user_id: former.id },
-        body: { role },
-      })
-    await setRole('admin')
+    await setRole(former, 'admin')
     const { token } = await createApiToken(former, { scopes })
     const body = { username: 'heir', email: 'heir@example.com', password: 'correct horse', role: 'admin' }
     const headers = { 'idempotency-key': 'heir' }
     await service.expect('createUser', 201, { token: former.token, body, headers })
-    await setRole('member')
+    await setRole(former, 'member')
     t.match(await service.call('createUser', { token, body, headers }), { status: 403 })
   })
 })

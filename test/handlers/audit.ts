@@ -1,18 +1,18 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { loadContract } from '../../src/contract.ts'
-import { deriveKeys } from '../../src/auth/keys.ts'
 import { sweep } from '../../src/sweeper.ts'
 import { accountActions, from, sessionIdOf } from '../fixture/accounts.ts'
 import { authenticator, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
+import { roundOf } from '../fixture/sweep.ts'
 import { pointersOf, unknownId } from '../fixture/tasks.ts'
 
 type AuditEvent = components['schemas']['AuditEvent']
 type AuditAction = components['schemas']['AuditAction']
 
 const service = await startService(t, { config: { trustProxy: ['127.0.0.1'] } })
-const { db, secrets, storage } = service.deps
+const { db } = service.deps
 const admin = await service.register('admin')
 const member = await service.register('member')
 const { createApiToken } = accountActions(service, admin)
@@ -365,8 +365,7 @@ t.test('listAuditEvents', async (t) => {
       )
     await age(expired, 30)
     await age(old, 29)
-    const secondFactorKeys = deriveKeys(secrets, 'second-factor')
-    await sweep({ db, storage, secondFactorKeys, auditDays: 30, trashDays: 30, log: service.app.log })
+    await sweep({ ...roundOf(service), auditDays: 30 })
     t.strictSame((await idsOf({ limit: 200 })).toSorted(), before.filter((id) => id !== expired).toSorted())
   })
 })

@@ -1,19 +1,13 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { openDatabase } from '../../src/db/client.ts'
-import { createTestDatabase } from '../fixture/database.ts'
+import { openTestDatabase } from '../fixture/database.ts'
 import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, type Tag, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 
 type Schemas = components['schemas']
 type Results = Schemas['TaskBatchResults']
 
-const database = await createTestDatabase()
-const db = openDatabase(database.options)
-t.teardown(async () => {
-  await db.close()
-  await database.close()
-})
+const { db } = await openTestDatabase(t)
 /** The users on whose behalf a statement ran. */
 const callers: unknown[] = []
 const service = await startService(t, {

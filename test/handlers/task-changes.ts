@@ -1,22 +1,18 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { createClient as createSqlClient } from '../../src/db/connection.ts'
-import { openDatabase } from '../../src/db/client.ts'
 import { beginHistoryAnew, removeOldDepartures } from '../../src/db/task-changes.ts'
-import { createTestDatabase } from '../fixture/database.ts'
+import { accountActions } from '../fixture/accounts.ts'
+import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 
-const database = await createTestDatabase()
-const db = openDatabase(database.options)
-t.teardown(async () => {
-  await db.close()
-  await database.close()
-})
+const { db, options } = await openTestDatabase(t)
 const service = await startService(t, { db })
 const { attachFile, createTag, createTask, peopleOf, readTask } = taskActions(service)
 const admin = await service.register('admin')
+const { setRole } = accountActions(service, admin)
 
 type Changes = components['schemas']['TaskChanges']
 type TaskList = components['schemas']['TaskList']
@@ -266,16 +262,10 @@ t.test('401', async () => {
 
 t.test('410: another role sees other tasks', async () => {
   const promoted = await service.register('promoted')
-  const setRole = (role: string) =>
-    service.expect('updateUser', 200, {
-      token: admin.token,
-      params: { user_id: promoted.id },
-      body: { role },
-    })
   const { next_cursor: since } = await ask(promoted)
-  await setRole('admin')
+  await setRole(promoted, 'admin')
   await service.expect('listTaskChanges', 410, { token: promoted.token, query: { since } })
-  await setRole('member')
+  await setRole(promoted, 'member')
   await ask(promoted, { since })
 })
 
@@ -326,7 +316,7 @@ t.test('a history that comes from another server begins anew', async (t) => {
   t.strictSame(await anew.update(), { changed: [task.id], deleted: [] })
 })
 
-const serverOptions = database.options.kind === 'server' ? database.options : null
+const serverOptions = options.kind === 'server' ? options : null
 
 t.test(
   'a change that is committed late is not missed',

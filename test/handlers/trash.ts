@@ -1,10 +1,10 @@
 import t from 'tap'
-import { deriveKeys } from '../../src/auth/keys.ts'
 import { sweep } from '../../src/sweeper.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
 import { countStatuses, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 import { openTestStorage } from '../fixture/storage.ts'
+import { roundOf } from '../fixture/sweep.ts'
 
 const { storage, keys } = await openTestStorage(t)
 const service = await startService(t, { storage })
@@ -232,22 +232,15 @@ t.test('a user who is deleted takes their tasks along, the trash included', asyn
 })
 
 t.test('the trash is emptied of what has been there for too long', async (t) => {
-  const { db, secrets, config } = service.deps
+  const { db, config } = service.deps
   const { owner, task, kept } = await fullTask('old')
   const files = await keys()
   const young = await createTask(owner, { title: 'Younger' })
-  const round = {
-    db,
-    storage,
-    secondFactorKeys: deriveKeys(secrets, 'second-factor'),
-    auditDays: 365,
-    log: service.app.log,
-  }
   for (const one of [task, young]) await trash(owner, one)
   await db.run(`update tasks set deleted_at = now() - interval '30 days 1 minute' where id = $1`, [task.id])
   await db.run(`update tasks set deleted_at = now() - interval '29 days 23 hours' where id = $1`, [young.id])
   t.equal(config.trashDays, 30, 'by default it is kept for as long')
-  await sweep({ ...round, trashDays: 30 })
+  await sweep(roundOf(service))
   t.strictSame(await idsIn('listTrash', owner), [young.id])
   t.equal((await keys()).length, files.length - 1, 'its file went in the same round')
   await service.expect('restoreTask', 200, ofTask(owner, young))

@@ -1,12 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { deriveKeys } from '../../src/auth/keys.ts'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { sweep } from '../../src/sweeper.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { head, openRaw } from '../fixture/raw.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
 import { openTestStorage } from '../fixture/storage.ts'
+import { roundOf } from '../fixture/sweep.ts'
 import { countStatuses, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
 
@@ -30,15 +30,8 @@ const service = await startService(t, {
   },
   config: { attachmentMaxBytes: maxBytes, attachmentQuotaBytes: quota },
 })
-const { db, secrets } = service.deps
-const round = {
-  db,
-  storage,
-  secondFactorKeys: deriveKeys(secrets, 'second-factor'),
-  auditDays: 365,
-  trashDays: 30,
-  log: service.app.log,
-}
+const { db } = service.deps
+const round = roundOf(service)
 const { createTask } = taskActions(service)
 
 let count = 0

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { problemTypes } from '../../src/problems.ts'
+import { problemTypes } from '../../src/problem-types.ts'
 import { startService } from '../fixture/service.ts'
 
 /** What programs and people find who have nothing but the address of a service. */

@@ -1,12 +1,11 @@
 import Fastify, { type FastifyBaseLogger } from 'fastify'
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
 import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
 import type { SmtpServer } from '../../src/config.ts'
 import { loggingMailer, noMailer, type OpenMailer } from '../../src/mail/mailer.ts'
 import { smtpMailer } from '../../src/mail/smtp.ts'
 import { eventually } from '../fixture/eventually.ts'
+import { freePort } from '../fixture/ports.ts'
 import { startMailServer } from '../fixture/smtp.ts'
 
 const token = 'twx_0b4dYxq0vmDPhyRtn8l3cS6GTDZ4T1aPMu7rhW1Zk9E'
@@ -164,12 +163,7 @@ t.test('a certificate that nobody vouches for is refused', async (t) => {
 })
 
 t.test('a server that is not there is logged', async (t) => {
-  const listener = createServer().listen(0, '127.0.0.1')
-  await once(listener, 'listening')
-  const { port } = listener.address() as AddressInfo
-  listener.close()
-  await once(listener, 'close')
-  t.match(await failure(t, openSmtp(port)), { code: 'ESOCKET', reason: /ECONNREFUSED/ })
+  t.match(await failure(t, openSmtp(await freePort())), { code: 'ESOCKET', reason: /ECONNREFUSED/ })
 })
 
 t.test('what a server says of a mail is logged without its words', async (t) => {
