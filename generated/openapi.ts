@@ -2319,7 +2319,7 @@ export interface components {
          */
         Location: string;
         /**
-         * @description The pages around this one (RFC 8288), `first` always, `prev` and `next` while there is one.
+         * @description The pages around this one (RFC 8288): `first`, and `prev` and `next` while there is one. With very long filters it would not fit into the head of an answer: past 8,192 bytes `first` is left out, then `prev`, then `next`. The cursors in the body are always there.
          * @example </tasks?limit=20>; rel="first"
          */
         Link: string;

@@ -10,11 +10,11 @@ import { idAt, seedTasks } from './seed-lists.ts'
 
 /**
  * Measures lists of tasks on a PostgreSQL server of its own: each filter and each order, for an administrator, who sees
- * everything, and for the member who has most tasks. `npm run bench:lists -- [tasks] [milliseconds per measurement]`.
+ * everything, and for the member who has most tasks. `npm run bench:lists -- [tasks] [milliseconds per measurement]`. With
+ * DATABASE_URL it seeds databases on that server, which stay for the next time.
  */
 
 const [large = 1_000_000, budget = 250] = process.argv.slice(2).map(Number)
-const small = large / 100
 const firstPage = { limit: 50, offset: 0, position: null, includeTotal: false }
 const depth = 100_000
 
@@ -85,13 +85,15 @@ interface Measurement {
 
 const quantile = (times: readonly number[], q: number): number => times[Math.ceil(times.length * q) - 1] ?? 0
 
-/** What a page takes, once it has run a few times; a slow one is run less often. */
-const measure = async (
-  db: Database,
-  principal: Principal,
-  query: TaskListQuery,
-  position: Position | null,
-): Promise<Measurement> => {
+interface PageOfList {
+  readonly db: Database
+  readonly principal: Principal
+  readonly query: TaskListQuery
+  readonly position: Position | null
+}
+
+/** How to read a page, and what reading it comes to. */
+const readerOf = ({ db, principal, query, position }: PageOfList) => {
   let statement: readonly [string, readonly unknown[]] = ['', []]
   const recording: Database = {
     ...db,
@@ -102,26 +104,41 @@ const measure = async (
   }
   const list = listOf(principal, query)
   const read = () => selectTasks(recording, principal, list, { ...firstPage, position })
-  const page = await read()
-  const returned = countItems(page.items)
-  // PostgreSQL decides about the plan of a prepared statement at its sixth run.
-  const warm = performance.now() + budget
-  for (let n = 0; n < 6 && performance.now() < warm; n += 1) await read()
+  return { read, countRowsRead: () => countRowsRead(db, statement), times: [] as number[] }
+}
 
-  const times: number[] = []
-  const end = performance.now() + budget
-  while (times.length < 5 || (performance.now() < end && times.length < 200)) {
-    const start = performance.now()
-    await read()
-    times.push(performance.now() - start)
+/**
+ * What each page takes, once it has run a few times; slow ones are run less often. They take turns, so that what else the
+ * machine does slows all of them down.
+ */
+const measure = async (pages: readonly PageOfList[]): Promise<Measurement[]> => {
+  const readers = pages.map(readerOf)
+  const readAll = async () => {
+    for (const { read, times } of readers) {
+      const start = performance.now()
+      await read()
+      times.push(performance.now() - start)
+    }
   }
-  times.sort((a, b) => a - b)
-  return {
-    returned,
-    p50: quantile(times, 0.5),
-    p99: quantile(times, 0.99),
-    rowsRead: (await countRowsRead(db, statement)) / Math.max(returned, 1),
+  // PostgreSQL decides about the plan of a prepared statement at its sixth run.
+  const warm = performance.now() + budget * readers.length
+  for (let n = 0; n < 6 && (n === 0 || performance.now() < warm); n += 1) await readAll()
+  for (const { times } of readers) times.length = 0
+  const end = performance.now() + budget * readers.length
+  for (let n = 0; n < 5 || (n < 200 && performance.now() < end); n += 1) await readAll()
+
+  const measurements: Measurement[] = []
+  for (const { read, countRowsRead, times } of readers) {
+    const returned = countItems((await read()).items)
+    times.sort((a, b) => a - b)
+    measurements.push({
+      returned,
+      p50: quantile(times, 0.5),
+      p99: quantile(times, 0.99),
+      rowsRead: (await countRowsRead()) / Math.max(returned, 1),
+    })
   }
+  return measurements
 }
 
 const countItems = (json: string): number => (JSON.parse(json) as unknown[]).length
@@ -171,7 +188,8 @@ const deepPosition = async (
 
 /** A database that lets a statement take its time: what is too slow is to be measured too. */
 const openWithoutDeadline = (connection: ServerConnection): Database => {
-  const client = createClient(connection, { max: 1, connection: { statement_timeout: 0, timezone: 'UTC' } })
+  const settings = { statement_timeout: 0, timezone: 'UTC', jit: 'off' }
+  const client = createClient(connection, { max: 1, connection: settings })
   return {
     run: (text, values, prepare = true) =>
       client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare }),
@@ -185,25 +203,49 @@ interface Result extends Family {
   /** How many tasks the caller sees at all. */
   readonly seen: number
   readonly first: Measurement
+  /** Null where the list has one page. */
   readonly deep: Measurement | null
+  /** The first page where there are a hundredth of the tasks. */
+  readonly small: Measurement
 }
 
-/** Seeds a database on the server and measures it; without deep pages where there is nothing to compare them with. */
-const bench = async (url: string, name: string, count: number, isDeep: boolean): Promise<Result[]> => {
+/** A database with so many tasks on the server, seeded unless it is there. */
+const seededDatabase = async (url: string, count: number): Promise<ServerConnection> => {
+  const name = `lists_${count}`
   const own = new URL(url)
-  const admin = createClient({ kind: 'server', url }, { max: 1 })
-  await admin.unsafe(`create database ${name}`)
-  await admin.end()
   own.pathname = `/${name}`
   const connection: ServerConnection = { kind: 'server', url: own.href }
+  const admin = createClient({ kind: 'server', url }, { max: 1 })
+  const [known] = await admin`select from pg_database where datname = ${name}`
+  if (known === undefined) await admin.unsafe(`create database ${name}`)
+  await admin.end()
   await migrate(connection)
   const seeder = createClient(connection, { max: 1, connection: { statement_timeout: 0 } })
-  const start = performance.now()
-  await seedTasks(seeder, count)
+  const [task] = await seeder`select from tasks limit 1`
+  if (task === undefined) {
+    const start = performance.now()
+    await seedTasks(seeder, count)
+    console.log(`${count} tasks seeded in ${((performance.now() - start) / 1_000).toFixed(0)} s`)
+  }
   await seeder.end()
-  console.log(`${count} tasks seeded in ${((performance.now() - start) / 1_000).toFixed(0)} s`)
+  return connection
+}
 
-  const db = openWithoutDeadline(connection)
+const measureFamily = async (
+  db: Database,
+  smallDb: Database,
+  principal: Principal,
+  { query }: Family,
+): Promise<Pick<Result, 'first' | 'deep' | 'small'>> => {
+  const firstOf = (db: Database): PageOfList => ({ db, principal, query, position: null })
+  const position = await deepPosition(db, principal, query)
+  const pages = [firstOf(db), firstOf(smallDb), ...(position === null ? [] : [{ ...firstOf(db), position }])]
+  const [first, small, deep = null] = await measure(pages)
+  if (first === undefined || small === undefined) throw new Error('Each page is measured')
+  return { first, deep, small }
+}
+
+const bench = async (db: Database, smallDb: Database): Promise<Result[]> => {
   const results: Result[] = []
   for (const [caller, principal] of Object.entries(callers) as [keyof typeof callers, Principal][]) {
     const { total } = await selectTasks(db, principal, listOf(principal, {}), {
@@ -212,20 +254,17 @@ const bench = async (url: string, name: string, count: number, isDeep: boolean):
       includeTotal: true,
     })
     for (const family of families) {
-      const first = await measure(db, principal, family.query, null)
-      const position = isDeep ? await deepPosition(db, principal, family.query) : null
-      const deep = position && (await measure(db, principal, family.query, position))
-      results.push({ ...family, caller, seen: total ?? 0, first, deep })
+      const measured = await measureFamily(db, smallDb, principal, family)
+      results.push({ ...family, caller, seen: total ?? 0, ...measured })
     }
   }
-  await db.close()
   return results
 }
 
 interface Column {
   readonly title: string
   readonly target: number
-  readonly value: (result: Result, smaller: Result | undefined) => number | null
+  readonly value: (result: Result) => number | null
 }
 
 /** A member may have as much read as twice what they see. */
@@ -237,15 +276,11 @@ const columns: readonly Column[] = [
   { title: 'rows/row', target: 10, value: (result) => rowsRead(result, result.first) },
   { title: 'deep/first', target: 1.3, value: ({ first, deep }) => deep && deep.p50 / first.p50 },
   { title: 'deep rows/row', target: 10, value: (result) => result.deep && rowsRead(result, result.deep) },
-  {
-    title: 'growth',
-    target: 1.5,
-    value: ({ first }, smaller) => (smaller ? first.p50 / smaller.first.p50 : null),
-  },
+  { title: 'growth', target: 1.5, value: ({ first, small }) => first.p50 / small.p50 },
 ]
 
 /** One line a family, with what misses its target marked, and how many families reach each target. */
-const print = (results: readonly Result[], smaller: readonly Result[]): void => {
+const print = (results: readonly Result[]): void => {
   const hits = columns.map(() => ({ met: 0, of: 0 }))
   console.log(
     ['caller', 'family', 'p50 ms', ...columns.map(({ title, target }) => `${title} <= ${target}`)].join(
@@ -254,9 +289,8 @@ const print = (results: readonly Result[], smaller: readonly Result[]): void => 
   )
   for (const result of results) {
     const { caller, name, first } = result
-    const before = smaller.find((other) => other.caller === caller && other.name === name)
     const cells = columns.map(({ target, value }, index) => {
-      const number = value(result, before)
+      const number = value(result)
       const hit = hits[index]
       if (number === null || hit === undefined) return '-'
       const isMet = number <= target
@@ -270,11 +304,13 @@ const print = (results: readonly Result[], smaller: readonly Result[]): void => 
     console.log(`${title} <= ${target}: met by ${hits[index]?.met} of ${hits[index]?.of}`)
 }
 
-await withPostgres(
-  async (url) => {
-    const smaller = await bench(url, 'small', small, false)
-    const results = await bench(url, 'large', large, true)
-    print(results, smaller)
-  },
-  { fast: true },
-)
+const run = async (url: string): Promise<void> => {
+  const smallDb = openWithoutDeadline(await seededDatabase(url, large / 100))
+  const db = openWithoutDeadline(await seededDatabase(url, large))
+  print(await bench(db, smallDb))
+  await db.close()
+  await smallDb.close()
+}
+
+const { DATABASE_URL } = process.env
+await (DATABASE_URL === undefined ? withPostgres(run, { fast: true }) : run(DATABASE_URL))

@@ -58,8 +58,8 @@ function serverOptions(): DriverOptions {
       application_name: 'taskwright',
       statement_timeout: statementTimeout,
       timezone: 'UTC',
-      // Compiling a statement that runs for milliseconds takes longer than it saves.
-      jit: false,
+      // Compiling a statement that runs for milliseconds takes longer than it saves. The driver leaves out what is false.
+      jit: 'off',
     },
   }
 }

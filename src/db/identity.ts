@@ -1,5 +1,5 @@
-import { sql } from 'drizzle-orm'
 import type { Database } from './client.ts'
+import { sql } from './drizzle.ts'
 import { onlyRow, statement } from './statement.ts'
 
 /**

@@ -32,8 +32,11 @@ export interface Keyset {
   readonly isForward: boolean
   /** The sort keys as columns, for what is not `item` any more. */
   readonly columns: SQL
-  /** Conditions that part the rows behind the position, each a range of an index on the first key and the id. */
-  readonly ranges: readonly SQL[]
+  /**
+   * Conditions that part the rows behind the position, each a range of an index on the first key and the id. The rows of the
+   * second one, if there is one, come behind those of the first.
+   */
+  readonly ranges: readonly [SQL, SQL?]
   /** The order within a range, as such an index has it. */
   readonly indexOrder: SQL
   /** The order of all rows, by `columns` and `id`. */
@@ -113,7 +116,7 @@ const edgeText = ({ type }: Key, value: SQL): SQL =>
  * The ranges of rows behind the position that an index on the first key and the id can serve, none of which has a row of
  * another. Rows without a value are one, since no comparison finds them.
  */
-const rangesOf = (keys: readonly Key[], idAscends: boolean, hasPosition: boolean): readonly SQL[] => {
+const rangesOf = (keys: readonly Key[], idAscends: boolean, hasPosition: boolean): readonly [SQL, SQL?] => {
   const [first, ...rest] = keys
   if (first === undefined) throw new Error('A list has an order')
   const absent = sql`${first.value} is null`

@@ -9,13 +9,13 @@ import type { CallerPlaceholders } from './permissions.ts'
 import {
   type Compiled,
   compile,
-  estimateRows,
   onlyRow,
   parameter,
   type ParameterType,
   type ParameterTypes,
   runCompiled,
 } from './statement.ts'
+import { firstInRanges } from './uneven-ranges.ts'
 
 /**
  * Lists: a resource declares which of its fields filter and which sort, and this makes of them one statement for a page.
@@ -24,6 +24,9 @@ import {
  * index has the order. For that it merges parts that an index can serve each: one for each reason why the caller sees a
  * row, and one for each range of the keyset.
  */
+
+/** How many items a page has when nothing is said. */
+export const defaultLimit = 50
 
 /** Which part of a list is asked for; every list takes the same. */
 export interface PageRequest {
@@ -190,8 +193,7 @@ export const selectPage = async <Field extends string>(
   principal: Principal,
   request: PageRequest,
 ): Promise<Page> => {
-  const narrow = await narrowRanges(db, source, principal.role)
-  const compiled = prepare(source, principal.role, request, narrow)
+  const compiled = prepare(source, principal.role, request)
   const { position, limit, offset } = request
   const values = {
     ...source.values,
@@ -226,35 +228,14 @@ export const selectPage = async <Field extends string>(
 const valuesOf = (conditions: readonly Condition[]): Readonly<Record<string, unknown>> =>
   Object.fromEntries(conditions.flatMap(({ values }) => Object.entries(values)))
 
-/** So many rows are read and sorted in some 30 ms. */
-const mostToSort = 25_000
-
-/** So many are read in some 3 ms: enough for a page where the ranges leave one row in fifty. */
-const mostToTry = 2_500
-
-/**
- * The ranges of fields that the list is not sorted by first, if they leave so few rows that all can be read and sorted; else
- * none. The planner estimates well how many rows a range has, but takes them to be spread evenly over any other order. What
- * was changed last may be due last: then it walks the whole index with that order. For a member that has no more rows than
- * they see.
- */
-const narrowRanges = async <Field extends string>(
-  db: Database,
-  { from, filters, order }: ListSource<Field>,
+/** The ranges of fields that the list is not sorted by first. A member has no more rows than they see. */
+const unevenRanges = <Field extends string>(
+  { filters, order }: ListSource<Field>,
   role: Role,
-): Promise<readonly Condition[]> => {
-  if (role !== 'admin') return []
-  const ranges = filters.filter(({ rangeOf }) => rangeOf !== undefined && rangeOf !== order[0]?.field)
-  if (ranges.length === 0) return []
-  const query = sql`select from ${from} where ${allOf(ranges)}`
-  return (await estimateRows(db, query, valuesOf(ranges))) <= mostToSort ? ranges : []
-}
-
-const allOf = (conditions: readonly Condition[]): SQL =>
-  sql.join(
-    conditions.map((condition) => condition.sql),
-    sql` and `,
-  )
+): readonly Condition[] =>
+  role === 'admin'
+    ? filters.filter(({ rangeOf }) => rangeOf !== undefined && rangeOf !== order[0]?.field)
+    : []
 
 const conditionsIn = <Field extends string>({
   conditions = [],
@@ -265,23 +246,23 @@ const prepare = <Field extends string>(
   source: ListSource<Field>,
   role: Role,
   request: PageRequest,
-  narrow: readonly Condition[],
 ): Compiled & { readonly isPrepared: boolean } => {
-  const { position, includeTotal } = request
+  const { position, offset, includeTotal } = request
   const shape = JSON.stringify([
     source.name,
     role,
     conditionsIn(source).map((condition) => condition.shape),
     source.order,
-    narrow.length,
     position && [position.direction, position.values.map((value) => value === null)],
     includeTotal,
+    isUsual(request),
+    offset > 0,
   ])
   const known = statements.get(shape)
   if (known !== undefined) return known
   const isPrepared = source.filters.length === 0 && prepared < mostPrepared
   if (isPrepared) prepared += 1
-  const compiled = { ...compile(pageStatement(source, role, request, narrow)), isPrepared }
+  const compiled = { ...compile(pageStatement(source, role, request)), isPrepared }
   statements.set(shape, compiled)
   return compiled
 }
@@ -289,12 +270,21 @@ const prepare = <Field extends string>(
 const limit = parameter('limit', 'int')
 const offset = parameter('offset', 'int')
 
+const isUsual = (request: PageRequest): boolean => request.limit === defaultLimit && request.offset === 0
+
+/**
+ * How many rows a page needs. PostgreSQL keeps the plan of a prepared statement if it expects no better one from planning
+ * anew. For an administrator, who sees all rows, it does so if the usual number is a constant; for others, if it is not.
+ */
+const rowsNeeded = (request: PageRequest, role: Role): SQL =>
+  role === 'admin' && isUsual(request) ? sql.raw(String(defaultLimit + 1)) : sql`${limit} + 1 + ${offset}`
+
 const pageStatement = <Field extends string>(
   source: ListSource<Field>,
   role: Role,
-  { position, includeTotal }: PageRequest,
-  narrow: readonly Condition[],
+  request: PageRequest,
 ): SQL => {
+  const { position, includeTotal } = request
   // The role is part of the shape and so a constant here: the planner sees which indexes can serve the condition.
   const caller = {
     caller: parameter('caller', 'uuid'),
@@ -302,29 +292,37 @@ const pageStatement = <Field extends string>(
     in_session: sql`false`,
   }
   const keyset = keysetOf(source.order, source.sortFields, position)
-  const matchingAll = (conditions: readonly Condition[]): readonly SQL[] =>
-    source
-      .seenBecause(caller)
-      .map(
-        (reason) =>
-          sql`from ${source.from} where ${sql.join([reason, ...conditions.map((condition) => condition.sql)], sql` and `)}`,
-      )
-  const matching = matchingAll(conditionsIn(source))
-  const sorted = matchingAll(conditionsIn(source).filter((condition) => !narrow.includes(condition)))
   const inOrder = sql`order by ${keyset.indexOrder}`
-  const most = sql`${limit} + 1 + ${offset}`
-  const parts = sorted.flatMap((rows) =>
-    keyset.ranges.map((range) =>
-      narrow.length === 0
-        ? sql`(select item.*, ${keyset.columns} ${rows} and ${range} ${inOrder} limit ${most})`
-        : sql`(select item.*, ${keyset.columns} from (${triedInOrder(sql`${rows} and ${range}`, allOf(narrow), inOrder, most)}) item)`,
-    ),
+  const most = rowsNeeded(request, role)
+  const reasons = source.seenBecause(caller)
+  const all = conditionsIn(source)
+  const uneven = unevenRanges(source, role)
+  const even = all.filter((condition) => !uneven.includes(condition))
+  const from = sql`from ${source.from}`
+  const firstOf = (reason: SQL, range: SQL): SQL => {
+    const rows = allOf([reason, range, ...even.map((condition) => condition.sql)])
+    return uneven.length === 0
+      ? sql`(select item.*, ${keyset.columns} ${from} where ${rows} ${inOrder} limit ${most})`
+      : sql`(select item.*, ${keyset.columns} from (${firstInRanges({ from, rows, reason, ranges: byField(uneven), inOrder, most })}) item)`
+  }
+  const firstOfAll = (range: SQL): SQL =>
+    sql.join(
+      reasons.map((reason) => firstOf(reason, range)),
+      sql` union all `,
+    )
+  const [nearest, farther] = keyset.ranges
+  const behind =
+    farther && (request.offset === 0 ? unlessFull(firstOfAll(farther), most) : firstOfAll(farther))
+  const counts = reasons.map(
+    (reason) =>
+      sql`(select count(*)::int ${from} where ${allOf([reason, ...all.map((condition) => condition.sql)])})`,
   )
-  const counts = matching.map((rows) => sql`(select count(*)::int ${rows})`)
   const rows = sql`numbered`
   return sql`
-    with ${shared(source.shared?.(caller))} picked as (
-      select * from (${sql.join(parts, sql` union all `)}) parts
+    with ${shared(source.shared?.(caller))} nearest as (
+      ${firstOfAll(nearest)}
+    ), picked as (
+      select * from (select * from nearest ${behind === undefined ? sql`` : sql`union all ${behind}`}) parts
       order by ${keyset.order} limit ${limit} + 1 offset ${offset}
     ), numbered as (
       select picked.*, row_number() over (order by ${keyset.order}) as position from picked
@@ -339,18 +337,19 @@ const pageStatement = <Field extends string>(
 }
 
 /**
- * The first of the `rows` that are in narrow ranges: they are looked for in the order at first, and where that leads too
- * far, all are read and sorted. OFFSET keeps the planner from doing so in the order.
+ * What comes behind the nearest rows is read only if these do not fill the page. They have to be kept for that, so not behind
+ * a large offset.
  */
-const triedInOrder = (rows: SQL, inRanges: SQL, inOrder: SQL, most: SQL): SQL => sql`
-  with tried as materialized (
-    select * from (select item.* ${rows} ${inOrder} limit ${sql.raw(String(mostToTry))}) item
-    where ${inRanges} ${inOrder} limit ${most}
+const unlessFull = (rows: SQL, most: SQL): SQL =>
+  sql`select * from (${rows}) farther where (select count(*) from nearest) < ${most}`
+
+const allOf = (conditions: readonly SQL[]): SQL => sql.join([...conditions], sql` and `)
+
+/** For each field the conditions on it. */
+const byField = (ranges: readonly Condition[]): readonly SQL[] =>
+  [...Map.groupBy(ranges, ({ rangeOf }) => rangeOf).values()].map((conditions) =>
+    allOf(conditions.map((condition) => condition.sql)),
   )
-  select * from tried where (select count(*) from tried) = ${most}
-  union all (
-    select * from (select item.* ${rows} and ${inRanges} offset 0) item
-    where (select count(*) from tried) < ${most} ${inOrder} limit ${most})`
 
 const shared = (expression: readonly [SQL, SQL] | undefined): SQL =>
   expression === undefined ? sql`` : sql`${expression[0]} as materialized (${expression[1]}),`

@@ -1,3 +1,6 @@
+// Only drizzle-kit reads this file.
+// oxlint-disable no-restricted-imports
+import { sql } from 'drizzle-orm'
 import {
   bigint,
   boolean,
@@ -15,7 +18,6 @@ import {
   uuid,
 } from 'drizzle-orm/pg-core'
 import type { TaskSortField } from '../domain/task-filter.ts'
-import { sql } from './drizzle.ts'
 import { priorityRank, statusRank, titleOrder } from './task-order.ts'
 
 const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })

@@ -135,22 +135,6 @@ export const runCompiled = async <C extends Columns>(
   })
 }
 
-/** How many rows the planner expects of a query with these values of its parameters. */
-export const estimateRows = async (
-  db: Database,
-  query: SQL,
-  values: Readonly<Record<string, unknown>>,
-): Promise<number> => {
-  const { text, names } = compile(sql`explain (format json) ${query}`)
-  const [row] = await db.run(text, encode(names, values), false)
-  return parseEstimate(row?.['QUERY PLAN'])
-}
-
-const parseEstimate = (json: unknown): number => {
-  const [root] = (typeof json === 'string' ? JSON.parse(json) : json) as [{ Plan: { 'Plan Rows': number } }]
-  return root.Plan['Plan Rows']
-}
-
 /** The only row of a statement that answers with at most one. */
 export const onlyRow = <R>(rows: readonly R[]): R | null => rows[0] ?? null
 

@@ -8,15 +8,31 @@ import { parameter, type ParameterType, type ParameterTypes } from './statement.
 /** Makes a parameter of a value that the caller wrote. */
 type Bind = <Type extends ParameterType>(type: Type, value: ParameterTypes[Type]) => SQL
 
-/** The condition on the task in row `item` that a filter asks for. Nothing that the caller wrote gets into its text. */
-export const compileCondition = (condition: TaskCondition): Condition => {
+/**
+ * The conditions on the task in row `item` that a filter asks for, all of which must hold. Nothing that the caller wrote gets
+ * into their text.
+ */
+export const compileCondition = (condition: TaskCondition): readonly Condition[] =>
+  conjunctsOf(condition).map((conjunct, index) => compileConjunct(conjunct, `filter_${index}`))
+
+const conjunctsOf = (condition: TaskCondition): readonly TaskCondition[] =>
+  condition.kind === 'and' ? condition.operands.flatMap(conjunctsOf) : [condition]
+
+const compileConjunct = (condition: TaskCondition, prefix: string): Condition => {
   const values: Record<string, unknown> = {}
   const bind: Bind = (type, value) => {
-    const name = `filter_${Object.keys(values).length}`
+    const name = `${prefix}_${Object.keys(values).length}`
     values[name] = value
     return parameter(name, type)
   }
-  return { shape: shapeOf(condition), sql: holds(condition, bind), values }
+  // Every instant has an index with its order.
+  const isRange = condition.kind === 'instant' && condition.operator !== '!='
+  return {
+    shape: shapeOf(condition),
+    sql: holds(condition, bind),
+    values,
+    ...(isRange && { rangeOf: condition.field }),
+  }
 }
 
 /** What makes the text: all but what is bound, of which a text counts by whether it has pairs. */

@@ -36,6 +36,7 @@ export interface TaskFilter extends Omit<
   /** Only tasks that this user owns or is assigned. */
   readonly user_id?: string
   readonly any_tag?: readonly string[]
+  /** Two at least. */
   readonly all_tags?: readonly string[]
   readonly tagged?: boolean
   readonly attached?: boolean
@@ -93,7 +94,7 @@ export const taskList = (query: TaskListQuery, context: FilterContext, userId?: 
     filter: {
       ...rest,
       ...(userId !== undefined && { user_id: userId.toLowerCase() }),
-      ...(tags && (tag_match === 'all' ? { all_tags: tags } : { any_tag: tags })),
+      ...(tags && (tag_match === 'all' && tags.length > 1 ? { all_tags: tags } : { any_tag: tags })),
       ...(untagged !== undefined && { tagged: !untagged }),
       ...(has_attachments !== undefined && { attached: has_attachments }),
       ...(overdue !== undefined && { overdue }),

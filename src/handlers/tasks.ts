@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { components } from '../../generated/openapi.ts'
 import type { Database } from '../db/client.ts'
+import { defaultLimit } from '../db/list.ts'
 import { selectTaskChanges } from '../db/task-changes.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { deleteTask, insertTask, selectTask, type TaskRow, updateTask } from '../db/tasks.ts'
@@ -13,7 +14,7 @@ import type { Principal } from '../domain/permissions.ts'
 import { tagPointer } from '../domain/tag-pointer.ts'
 import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
-import { defaultLimit, type Paging } from '../http/paging.ts'
+import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes, problems } from '../problems.ts'
 
 interface Deps {

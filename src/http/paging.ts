@@ -7,7 +7,7 @@ import {
   encodeCursor,
   type Position,
 } from '../domain/cursors.ts'
-import type { Page, PageRequest } from '../db/list.ts'
+import { defaultLimit, type Page, type PageRequest } from '../db/list.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems.ts'
@@ -41,9 +41,6 @@ export type Paging = <Query extends PageQuery & { readonly filter?: string }>(
   principal: Principal,
   query: Query,
 ) => PagedList<Omit<Query, keyof PageQuery>>
-
-/** How many items a page has when nothing is said. */
-export const defaultLimit = 50
 
 /**
  * Makes the reader of list queries. Cursors are sealed with `cursorKeys`, for the principal, the path and the filter
@@ -87,7 +84,7 @@ export const createPaging =
           ...(nextCursor === null ? [] : [linkTo('next', { cursor: nextCursor })]),
         ]
         const body = `{"items":${items},"next_cursor":${JSON.stringify(nextCursor)},"prev_cursor":${JSON.stringify(previousCursor)},"total":${JSON.stringify(total)}}`
-        return { status: 200, headers: { link: links.join(', ') }, body: jsonText(body) }
+        return { status: 200, headers: { link: joinFitting(links) }, body: jsonText(body) }
       },
     }
   }
@@ -96,6 +93,15 @@ const readCursor = (keys: KeyRing, scope: CursorScope, text: string): Cursor => 
   const cursor = decodeCursor(keys, scope, text)
   if (cursor === null) throw problems.invalidCursor()
   return cursor
+}
+
+/** Bytes of a Link header. Many clients and proxies refuse an answer whose head is longer than 16 KiB. */
+const longestLink = 8_192
+
+/** As many of the links as fit, from the last one on. */
+const joinFitting = (links: readonly string[]): string => {
+  const joined = links.join(', ')
+  return joined.length <= longestLink ? joined : joinFitting(links.slice(1))
 }
 
 /** A query's entries, a repeated one for each value of a list. */

@@ -412,6 +412,27 @@ t.test('sort', async (t) => {
   })
 })
 
+t.test('all of many tags', async (t) => {
+  const tagger = await service.register('tagger')
+  const tags = 'a b c d e f g h i'.split(' ')
+  const tag_ids: string[] = []
+  for (const name of tags) tag_ids.push((await createTag(tagger, name)).id)
+  // Each lacks one tag, and the last one none.
+  for (const lacking of tags)
+    await createTask(tagger, { title: lacking, tag_ids: tag_ids.filter((_, n) => tags[n] !== lacking) })
+  await createTask(tagger, { title: 'none', tag_ids })
+  const having = (ids: readonly string[]) =>
+    titlesOf(tagger, { tag_id: ids, tag_match: 'all', sort: 'title' })
+  for (let n = 1; n <= tags.length; n += 1)
+    t.strictSame(await having(tag_ids.slice(0, n)), [...tags.slice(n), 'none'], `${n} tags`)
+  t.strictSame(await having([...tag_ids, unknownId]), [])
+  t.strictSame(
+    (await having([...tag_ids.slice(0, 1), ...tag_ids.slice(0, 1)])).length,
+    9,
+    'the same one twice',
+  )
+})
+
 t.test('foreign tasks are not seen by any filter, order or count', async (t) => {
   const owner = await service.register('foreign-owner')
   const stranger = await service.register('foreign-stranger')

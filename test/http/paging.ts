@@ -430,6 +430,24 @@ t.test('a list that changes while it is read', async (t) => {
   })
 })
 
+t.test('links that do not fit into the head of an answer are left out', async (t) => {
+  const relationsOf = async (length: number, query: object = {}) => {
+    const filter = `NOT title:"${'語'.repeat(length)}"`
+    const page = await readPage(tasks, owner, { filter, limit: 20, ...query })
+    t.strictSame(idsOf(page).length, 20)
+    return { cursor: page.next_cursor ?? '', relations: [...page.links.keys()] }
+  }
+  for (const [length, relations] of [
+    [10, ['first', 'prev', 'next']],
+    [350, ['prev', 'next']],
+    [700, ['next']],
+    [1_900, []],
+  ] as const) {
+    const { cursor } = await relationsOf(length)
+    t.strictSame((await relationsOf(length, { cursor })).relations, relations, `${length} characters`)
+  }
+})
+
 const compare = (a: string, b: string): number => (a < b ? -1 : Number(a > b))
 
 t.test('what an administrator sees, a member does not', async (t) => {

@@ -1,0 +1,107 @@
+import t from 'tap'
+import { type Database, openDatabase } from '../../src/db/client.ts'
+import { selectTasks } from '../../src/db/task-list.ts'
+import type { Position } from '../../src/domain/cursors.ts'
+import type { Principal } from '../../src/domain/permissions.ts'
+import { taskList, type TaskListQuery } from '../../src/domain/task-filter.ts'
+import { createTestDatabase } from '../fixture/database.ts'
+
+const count = 30_000
+const userId = '00000000-0000-7000-8000-000000000000'
+const principal: Principal = { userId, role: 'admin', credential: { kind: 'session', sessionId: userId } }
+
+const { options } = await createTestDatabase(t)
+const db = openDatabase(options)
+t.teardown(() => db.close())
+
+const minute = 60_000
+const start = Date.parse('2026-01-01T00:00:00Z')
+const createdAt = (n: number): string => new Date(start + n * minute).toISOString()
+/** A day later. */
+const dueAt = (n: number): string => createdAt(n + 1_440)
+
+t.before(async () => {
+  // So many rows are inserted in little time without what these lists do not need.
+  await db.run('alter table tasks disable trigger all', [])
+  const indexes = await db.run(
+    `select indexname from pg_indexes
+     where tablename = 'tasks' and indexname not in ('tasks_pkey', 'tasks_newest', 'tasks_due', 'tasks_updated')`,
+    [],
+  )
+  for (const { indexname } of indexes) await db.run(`drop index ${String(indexname)}`, [])
+  await db.run(
+    `insert into users (id, username, email, display_name, role, password_hash)
+     values ($1, 'admin', 'admin@example.com', 'Admin', 'admin', '')`,
+    [userId],
+  )
+  for (let n = 0; n < count; n += 5_000)
+    await db.run(
+      `insert into tasks (id, title, description, status, priority, owner_id, created_at, due_at)
+       select lpad(to_hex(n), 32, '0')::uuid, n, '', 'todo', 'none', $1::uuid, created_at, created_at + interval '1 day'
+       from (select n, timestamptz(3) '2026-01-01Z' + n * interval '1 minute' as created_at
+         from generate_series($2::int + 1, $2::int + 5000) n) task`,
+      [userId, n],
+    )
+  await db.run('analyze tasks', [])
+})
+
+const read = async (query: TaskListQuery, position: Position | null) => {
+  let statements = 0
+  const counting: Database = {
+    ...db,
+    run: (...statement) => {
+      statements += 1
+      return db.run(...statement)
+    },
+  }
+  const list = taskList(query, { now: new Date(), userId })
+  if (list === null) throw new Error('The list sorts by a field twice')
+  const page = await selectTasks(counting, principal, list, {
+    limit: 50,
+    offset: 0,
+    position,
+    includeTotal: false,
+  })
+  const titles = (JSON.parse(page.items) as { readonly title: string }[]).map(({ title }) => Number(title))
+  return { titles, next: page.next, statements }
+}
+
+const countDown = (from: number, to: number): number[] =>
+  Array.from({ length: from - to + 1 }, (_, index) => from - index)
+
+/** Each range holds the tasks between two numbers, and is asked for in the order of another field. */
+const ranges = [
+  { name: 'most of the tasks, where the order begins', above: 100, below: count + 1 },
+  { name: 'few tasks, where the order ends', above: 100, below: 301 },
+  { name: 'nearly all tasks, none of them where the order begins', above: 0, below: 26_001 },
+  { name: 'fewer tasks than a page has', above: 10, below: 31 },
+  { name: 'no task', above: count, below: count + 10 },
+]
+
+for (const { name, above, below } of ranges) {
+  const queries: Readonly<Record<string, TaskListQuery>> = {
+    'parameters, newest first': { due_after: dueAt(above), due_before: dueAt(below), sort: '-created_at' },
+    'filter, newest first': {
+      filter: `due_at > ${dueAt(above)} AND (status = todo AND due_at < ${dueAt(below)})`,
+      sort: '-created_at',
+    },
+    'parameters, last due first': {
+      created_after: createdAt(above),
+      created_before: createdAt(below),
+      sort: '-due_at',
+    },
+    'two fields': { due_after: dueAt(above), created_before: createdAt(below), sort: '-updated_at,-due_at' },
+  }
+  for (const [form, query] of Object.entries(queries)) {
+    t.test(`${name}: ${form}`, async (t) => {
+      const expected = countDown(below - 1, above + 1).filter((n) => n <= count)
+      const first = await read(query, null)
+      t.strictSame(first.titles, expected.slice(0, 50))
+      t.equal(first.statements, 1)
+      t.equal(first.next === null, expected.length <= 50)
+      if (first.next === null) return
+      const second = await read(query, first.next)
+      t.strictSame(second.titles, expected.slice(50, 100))
+    })
+  }
+}
