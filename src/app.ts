@@ -31,6 +31,7 @@ import type { LogStream } from './log.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
 import {
+  finishOnClose,
   mostRequests,
   refuseExpectations,
   refuseWhileClosing,
@@ -248,6 +249,7 @@ export const buildApp = async ({
     publicUrl,
     attachmentMaxBytes,
     deadline: timeLimits.answer,
+    finish: finishOnClose(app),
   })
   await app.register(registerPages, { base, publicUrl })
   await registerPasswordResetPage(app, { base })

@@ -33,6 +33,8 @@ export interface AdapterDeps {
   readonly attachmentMaxBytes: number
   /** Milliseconds that a handler has, unless it receives a file. */
   readonly deadline: number
+  /** Takes what has to be finished before the service ends, whatever becomes of its connection. */
+  readonly finish: (work: Promise<unknown>) => void
 }
 
 /**
@@ -89,6 +91,8 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         ifMatch,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
       } as never)
+      // Half a file is to be removed, and a lease to be given back.
+      if (takesFile(operation)) deps.finish(answering)
       const answer = await (takesFile(operation)
         ? answering
         : within(deps.deadline, answering, () => problems.serviceUnavailable('The answer took too long.')))

@@ -65,3 +65,16 @@ export const refuseWhileClosing = (app: FastifyInstance, drainTime: number): voi
     done(null, payload)
   })
 }
+
+/** Takes work that the app finishes before it closes what the work needs, even when its connection was cut off. */
+export const finishOnClose = (app: FastifyInstance): ((work: Promise<unknown>) => void) => {
+  const running = new Set<Promise<unknown>>()
+  app.addHook('onClose', async () => {
+    await Promise.allSettled(running)
+  })
+  return (work) => {
+    const forget = (): void => void running.delete(work)
+    running.add(work)
+    work.then(forget, forget)
+  }
+}
