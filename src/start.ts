@@ -115,6 +115,9 @@ interface Parts extends Pick<AppDeps, 'passwords' | 'thumbnailer' | 'peers'> {
   readonly offerMetrics: (metrics: Metrics) => Promise<void>
 }
 
+/** Connections that may wait to be taken; the system may allow fewer. */
+const mostConnecting = 4_096
+
 /** Listens, and resolves to where; to null when the process stops meanwhile. */
 const serve = async (
   config: Config,
@@ -151,7 +154,7 @@ const serve = async (
   // The embedded database is there by now, and so soon up to date that nobody need be turned away.
   if (connection.kind === 'embedded') await migrated
   if (stopping.aborted) return null
-  await app.listen({ host: config.host, port: config.port })
+  await app.listen({ host: config.host, port: config.port, backlog: mostConnecting })
   // Where it listens is told before it is said that it is ready.
   await logStream.flush()
   return { database, url: listeningUrl(config, app.server.address()) }

@@ -9,8 +9,9 @@ import { type Load, putUnderLoad } from './load.ts'
 import { forgetPeakMemory, peakMemory, service, startServer } from './processes.ts'
 
 /**
- * `npm run bench:overload`: what becomes of the service when ten times as many connections as it needs, and more requests
- * than it takes, ask at once. It compares rates of one run, so that a slow machine makes no difference.
+ * `npm run bench:overload`: what becomes of the service when ten times as many connections as it needs ask at once, and,
+ * judged by its memory alone, more than it takes requests. It compares rates of one run, so that a slow machine makes no
+ * difference.
  */
 
 /** Milliseconds for all of it. */
@@ -78,11 +79,14 @@ const main = async (t: Teardown): Promise<void> => {
     const best = await measure(64)
     console.log(`64 connections: ${Math.round(best.answered)}/s`)
     let isMet = true
-    for (const connections of [640, 2_560]) {
+    for (const { connections, isTaken } of [
+      { connections: 640, isTaken: true },
+      { connections: 2_560, isTaken: false },
+    ]) {
       const { answered, refused, broken, live, ready, memory } = await measure(connections)
       const ratio = answered / best.answered
-      isMet &&=
-        ratio >= leastRate && broken === 0 && Math.max(live, ready) <= healthLimit && memory <= memoryLimit
+      isMet &&= memory <= memoryLimit
+      if (isTaken) isMet &&= ratio >= leastRate && broken === 0 && Math.max(live, ready) <= healthLimit
       console.log(
         `${connections} connections: ${ratio.toFixed(2)} of it, ${refused} refused, ${broken} broken; live within ${Math.round(live)} ms, ready within ${Math.round(ready)} ms; ${Math.round(memory / 2 ** 20)} MiB at most`,
       )

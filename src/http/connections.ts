@@ -23,17 +23,48 @@ export const refuseExpectations = (app: FastifyInstance): void => {
 /** Requests that run at a time; more would only wait for each other, and fill the memory meanwhile. */
 export const mostRequests = 1_000
 
-/** Refuses what comes while too much runs, before its body is read. What has no limit of its own (health) is answered. */
+/**
+ * Of requests that have come together so many begin, or are refused, in one turn of the event loop. Node takes one new
+ * connection in each turn: if all began in one, hundreds of them would keep a probe of health waiting for seconds.
+ */
+const [mostBegun, mostRefused] = [4, 2]
+
+/**
+ * Refuses what comes while too much runs, before its body is read, and has the rest begin in the order in which it came. What
+ * has no limit of its own (health) is answered at once.
+ */
 export const shedLoad = (app: FastifyInstance, limit: number): void => {
   let running = 0
+  const begin = inTurns(mostBegun)
+  const refuse = inTurns(mostRefused)
   app.addHook('onRequest', ({ routeOptions }, reply, done) => {
     if (routeOptions.config.operation?.rateLimit === 'none') return done()
     if (running >= limit)
-      throw problems.serviceUnavailable('The service is busy. Try again in a few seconds.')
+      return refuse(() =>
+        done(problems.serviceUnavailable('The service is busy. Try again in a few seconds.')),
+      )
     running += 1
     reply.raw.once('close', () => (running -= 1))
-    done()
+    begin(done)
   })
+}
+
+/** Calls what it is given, in that order and at most so many in one turn of the event loop: at once if it can. */
+const inTurns = (most: number): ((next: () => void) => void) => {
+  const waiting: (() => void)[] = []
+  let left = most
+  const turn = (): void => {
+    const due = waiting.splice(0, most)
+    left = most - due.length
+    if (due.length > 0) setImmediate(turn)
+    for (const next of due) next()
+  }
+  return (next) => {
+    if (left === 0) return void waiting.push(next)
+    if (left === most) setImmediate(turn)
+    left -= 1
+    next()
+  }
 }
 
 /**
