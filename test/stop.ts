@@ -81,6 +81,27 @@ const beginUploads = async ({ url }: ServiceProcess) => {
   return { form, piece, ofTask, ofUpload }
 }
 
+/** Sends the head of a form, and goes away. */
+const giveUpForm = async (
+  { url }: ServiceProcess,
+  { token, params }: { readonly token: string; readonly params: { readonly task_id: string } },
+): Promise<void> => {
+  const sending = request(`${url}/tasks/${params.task_id}/attachments`, {
+    method: 'POST',
+    agent: false,
+    headers: {
+      authorization: `Bearer ${token}`,
+      'content-type': 'multipart/form-data; boundary=x',
+      'content-length': 1_000,
+      expect: '100-continue',
+    },
+  })
+  sending.on('error', () => undefined)
+  sending.flushHeaders()
+  await once(sending, 'continue')
+  sending.destroy()
+}
+
 const untilStopping = (service: ServiceProcess): Promise<void> =>
   eventually('it stops', async () => service.output().includes('stopping after'))
 
@@ -107,6 +128,7 @@ t.test('uploads that have begun are finished, and nothing begins any more', asyn
   const late = await openRaw(t, service.url)
   late.socket.write('GET /health/ready HTTP/1.1\r\n')
   const { form, piece, ofTask } = await beginUploads(service)
+  for (let count = 0; count < 5; count += 1) await giveUpForm(service, ofTask)
 
   const ended = service.end('SIGTERM')
   await untilStopping(service)

@@ -1,7 +1,7 @@
 import type { MultipartFile, MultipartValue } from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
 import { createHash } from 'node:crypto'
-import type { Readable } from 'node:stream'
+import { finished as eos, type Readable } from 'node:stream'
 import { finished } from 'node:stream/promises'
 import { freeWithParts } from '../domain/chunk-memory.ts'
 import { type Digest, parseContentDigest, parseSha256 } from '../domain/digests.ts'
@@ -81,7 +81,7 @@ const receiveFile = async <Stored extends Digested>(
     request.raw.on('data', freeWithParts)
     // One byte more than is taken, so that the storage sees it and refuses, instead of a file cut short.
     const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
-    for await (const part of request.parts({ limits })) {
+    for await (const part of untilCut(request.raw, request.parts({ limits }))) {
       if (part.fieldname === 'sha256') {
         if (isEmptyField(part)) continue
         if (sha256 !== null) throw problems.invalidField('/sha256', 'must be there once')
@@ -136,6 +136,20 @@ const hashContent = ({ raw }: FastifyRequest, digests: readonly Digest[]): (() =
 }
 
 type FormPart = MultipartFile | MultipartValue
+
+/** The parts of a form, which fail when its connection is lost between two of them: the parser would wait for ever. */
+async function* untilCut(body: Readable, parts: AsyncIterableIterator<FormPart>): AsyncGenerator<FormPart> {
+  const { promise: cut, reject } = Promise.withResolvers<never>()
+  cut.catch(() => undefined)
+  eos(body, { writable: false }, (error) => {
+    if (error) reject(error)
+  })
+  for (;;) {
+    const next = await Promise.race([parts.next(), cut])
+    if (next.done === true) return
+    yield next.value
+  }
+}
 
 /** What a page sends of a field that nobody has filled in. */
 const isEmptyField = (part: FormPart): boolean => part.type === 'field' && part.value === ''
