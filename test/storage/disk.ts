@@ -1,11 +1,11 @@
-import * as fs from 'node:fs/promises'
+import fs from 'node:fs/promises'
+import { syncBuiltinESMExports } from 'node:module'
 import { basename, join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import t from 'tap'
 import type { Test } from 'tap'
 import { diskStorage } from '../../src/storage/disk.ts'
 import { pieceSize } from '../../src/storage/gather.ts'
-import type * as disk from '../../src/storage/disk.ts'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { chunks, failure, maxBytes, testStorage } from '../fixture/storage-suite.ts'
 import { fileForm, startService } from '../fixture/service.ts'
@@ -13,13 +13,17 @@ import { diskTestStorage, filesBelow } from '../fixture/storage.ts'
 
 testStorage(t, diskTestStorage)
 
-/** The storage on a file system on which some functions of node:fs/promises behave otherwise. */
-async function storageWith(t: Test, folder: string, replaced: Partial<typeof fs>) {
-  const { diskStorage } = await t.mockImport<typeof disk>('../../src/storage/disk.ts', {
-    'node:fs/promises': { ...fs, ...replaced },
-    '../../src/storage/storage.ts': await import('../../src/storage/storage.ts'),
+type FileSystem = Pick<typeof fs, 'open' | 'rename'>
+
+/** Puts functions in the place of those of node:fs/promises, for all who import them, until the test ends. */
+function replaceInFileSystem(t: Test, replaced: FileSystem) {
+  const { open, rename } = fs
+  Object.assign(fs, replaced)
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    Object.assign(fs, { open, rename })
+    syncBuiltinESMExports()
   })
-  return diskStorage(folder)
 }
 
 t.test('only the owner of the process can read', { skip: process.platform === 'win32' }, async (t) => {
@@ -83,9 +87,10 @@ const brokenStorage = async (t: Test, folder: string) => {
     if (broken.step === step) throw failure(broken.code)
     return otherwise()
   }
-  const open: typeof fs.open = async (path, flags, mode) => {
+  const { open, rename } = fs
+  const brokenOpen: FileSystem['open'] = async (path, flags, mode) => {
     const isFolder = flags === 'r'
-    const handle = await failAt('open', () => fs.open(path, flags, mode))
+    const handle = await failAt('open', () => open(path, flags, mode))
     const [write, sync] = [handle.writeFile.bind(handle), handle.sync.bind(handle)]
     let isFirst = true
     handle.writeFile = (...input) => {
@@ -96,8 +101,11 @@ const brokenStorage = async (t: Test, folder: string) => {
     handle.sync = () => failAt(isFolder ? 'sync folder' : 'sync', sync)
     return handle
   }
-  const rename: typeof fs.rename = (from, to) => failAt('rename', () => fs.rename(from, to))
-  return { storage: await storageWith(t, folder, { open, rename }), broken }
+  replaceInFileSystem(t, {
+    open: brokenOpen,
+    rename: (from, to) => failAt('rename', () => rename(from, to)),
+  })
+  return { storage: await diskStorage(folder), broken }
 }
 
 const steps = ['open', 'write', 'write on', 'sync', 'rename', 'sync folder']
