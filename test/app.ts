@@ -651,8 +651,8 @@ t.test('a fault of the service tells nothing about it', async (t) => {
 
 t.test('under a prefix', async (t) => {
   const publicUrl = 'https://tasks.example/api'
-  const proxied = await startService(t, { config: { publicUrl } })
-  const { token } = await proxied.register('ada')
+  const proxied = await startService(t, { db: service.deps.db, config: { publicUrl } })
+  const { token } = ada
   const headers = { authorization: `Bearer ${token}` }
 
   t.test('what is told of addresses is the public one', async (t) => {
@@ -704,8 +704,8 @@ t.test('under a prefix', async (t) => {
 })
 
 t.test('a request that comes while the service stops is 503', async (t) => {
-  const stopping = await startService(t)
-  const { token } = await stopping.register('ada')
+  const stopping = await startService(t, { db: service.deps.db })
+  const { token } = ada
   const begun = await openRaw(t, stopping.url)
   const body = '{"title":"Begun before the stop"}'
   const lines = [

@@ -332,8 +332,8 @@ t.test('createUser', async (t) => {
 
   t.test('429 with Retry-After while too many passwords are hashed; a replay needs none', async (t) => {
     const passwords = narrowHasher()
-    const narrow = await startService(t, { passwords })
-    const { token } = await narrow.register('admin')
+    const narrow = await startService(t, { db: service.deps.db, passwords })
+    const { token } = admin
     const request = { token, body: someone('early'), headers: { 'idempotency-key': 'early' } }
     await narrow.expect('createUser', 201, request)
     await whileHashing(passwords, async () => {
@@ -918,6 +918,8 @@ t.test('the last administrator', async (t) => {
     t.match(await demote(first, second), { status: 200 })
   })
 
+  // The embedded database has one connection, on which there is little to win.
+  const rounds = process.env.DATABASE_URL === undefined ? 2 : 8
   // Races need the connections that they run on.
   const warmUp = () =>
     Promise.all(Array.from({ length: 20 }, () => guarded.expect('listUsers', 200, { token: second.token })))
@@ -931,7 +933,7 @@ t.test('the last administrator', async (t) => {
   for (const [name, one, another] of races) {
     t.test(`two who ${name} each other at once leave exactly one`, async (t) => {
       await warmUp()
-      for (const round of [1, 2, 3, 4, 5, 6, 7, 8]) {
+      for (let round = 0; round < rounds; round += 1) {
         const [left, right] = [
           await createAdmin(guarded, first, `${name.replaceAll(' ', '-')}-left${round}`),
           await createAdmin(guarded, first, `${name.replaceAll(' ', '-')}-right${round}`),

@@ -43,7 +43,7 @@ const preflight = (path: string, headers: Record<string, string> = {}, at?: Pick
   )
 
 t.test('without CORS_ORIGINS nobody hears of it', async (t) => {
-  const closed = await startService(t)
+  const closed = await startService(t, { db: service.deps.db })
   for (const path of ['/', '/health/live', '/tasks', '/nope', '/%ff', '/openapi.json']) {
     const { headers } = await ask(path, { headers: { origin } }, closed)
     t.same(corsNames(headers), [], path)
@@ -175,7 +175,7 @@ t.test('all headers of the contract can be read', async (t) => {
 })
 
 t.test('a star opens it to all, in the same words', async (t) => {
-  const open = await startService(t, { config: { corsOrigins: '*' } })
+  const open = await startService(t, { db: service.deps.db, config: { corsOrigins: '*' } })
   for (const headers of [{ origin }, { origin: 'null' }, { origin: 'https://else.example' }, {}]) {
     const answer = await ask('/openapi.json', { headers }, open)
     t.equal(answer.headers.get('access-control-allow-origin'), '*')

@@ -7,7 +7,7 @@ import { startService } from '../fixture/service.ts'
 
 const publicUrl = 'https://tasks.example.com/api'
 const service = await startService(t)
-const prefixed = await startService(t, { config: { publicUrl } })
+const prefixed = await startService(t, { db: service.deps.db, config: { publicUrl } })
 
 const linkSet = 'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"'
 

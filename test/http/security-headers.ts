@@ -8,6 +8,7 @@ import { fileForm, startService } from '../fixture/service.ts'
 /** What every answer tells a browser, whoever gives it. */
 
 const service = await startService(t)
+const { db } = service.deps
 const { token } = await service.register('ada')
 const bearer = { authorization: `Bearer ${token}` }
 
@@ -151,7 +152,7 @@ t.test('what holds over TLS alone', async (t) => {
   })
 
   t.test('is said when a trusted proxy says that TLS was used', async (t) => {
-    const { url } = await startService(t, { config: { trustProxy: ['127.0.0.1'] } })
+    const { url } = await startService(t, { db, config: { trustProxy: ['127.0.0.1'] } })
     // A URL that cannot be read is refused before anybody asks about the proxy.
     for (const path of paths.filter((path) => path !== '/%ff')) {
       const { headers } = await ask(path, { headers: { 'x-forwarded-proto': 'https' } }, url)
@@ -163,7 +164,7 @@ t.test('what holds over TLS alone', async (t) => {
   })
 
   t.test('is said when PUBLIC_URL says that TLS is used', async (t) => {
-    const { url } = await startService(t, { config: { publicUrl: 'https://tasks.example.com' } })
+    const { url } = await startService(t, { db, config: { publicUrl: 'https://tasks.example.com' } })
     for (const path of paths) {
       const { headers } = await ask(path, {}, url)
       t.equal(headers.get('strict-transport-security'), hsts, path)
