@@ -10,8 +10,11 @@ import { type SQL, sql } from './drizzle.ts'
 /** So many rows are read and sorted in some 30 ms. */
 const mostToSort = 25_000
 
-/** So many are read in some 3 ms: enough for a page where the conditions leave one row in fifty. */
+/** So many are read in some 3 ms: enough for a page where the ranges leave one row in fifty. */
 const mostToTry = 2_500
+
+/** Fewer for what is searched for: most of that is rare, and its index finds it faster. */
+const mostToSearch = 1_000
 
 interface UnevenRows {
   /** FROM. */
@@ -35,13 +38,14 @@ interface UnevenRows {
  */
 export const firstOfUneven = (uneven: UnevenRows): SQL => {
   const { from, rows, conditions, ranges, inOrder, most } = uneven
+  const toTry = ranges.length === 0 ? mostToSearch : mostToTry
   const inNarrow = sql`
     union all (
       select * from (select item.* ${from} where ${rows} and ${conditions} offset 0) item
       where (select is_narrow from missed) ${inOrder} limit ${most})`
   return sql`
     with tried as materialized (
-      select * from (select item.* ${from} where ${rows} ${inOrder} limit ${number(mostToTry)}) item
+      select * from (select item.* ${from} where ${rows} ${inOrder} limit ${number(toTry)}) item
       where ${conditions} ${inOrder} limit ${most}
     ), missed as materialized (
       select ${isNarrow(uneven)} as is_narrow where (select count(*) from tried) < ${most}
