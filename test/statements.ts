@@ -2,6 +2,7 @@ import t from 'tap'
 import type { OperationId } from '../src/contract.ts'
 import type { Database } from '../src/db/client.ts'
 import { blackPng } from './fixture/images.ts'
+import { rowsRead } from './fixture/plan.ts'
 import { operations } from './fixture/requests.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from './fixture/service.ts'
@@ -280,34 +281,6 @@ const seed = async (): Promise<void> => {
 
 await seed()
 
-interface PlanNode {
-  readonly 'Relation Name'?: string
-  readonly 'Actual Rows'?: number
-  readonly 'Actual Loops'?: number
-  readonly 'Rows Removed by Filter'?: number
-  readonly 'Rows Removed by Index Recheck'?: number
-  readonly Plans?: readonly PlanNode[]
-}
-
-/** How many rows of tables a statement looks at. */
-const rowsRead = async ({ text, values }: Run): Promise<number> => {
-  const [row] = await db.run(`explain (analyze, timing off, format json) ${text}`, values, false)
-  const plan = row?.['QUERY PLAN']
-  const [{ Plan: root }] = (typeof plan === 'string' ? JSON.parse(plan) : plan) as [{ Plan: PlanNode }]
-  const visit = (node: PlanNode): number =>
-    (node.Plans ?? []).reduce(
-      (sum, child) => sum + visit(child),
-      node['Relation Name'] === undefined ? 0 : rowsOf(node),
-    )
-  return visit(root)
-}
-
-const rowsOf = (node: PlanNode): number =>
-  (node['Actual Loops'] ?? 0) *
-  ((node['Actual Rows'] ?? 0) +
-    (node['Rows Removed by Filter'] ?? 0) +
-    (node['Rows Removed by Index Recheck'] ?? 0))
-
 /** How many resources an answer shows. */
 const shown = ({ body }: Reply): number => {
   const { items = [body] } = (body ?? {}) as { readonly items?: readonly unknown[] }
@@ -340,7 +313,7 @@ for (const { id, method } of operations) {
     else t.ok(texts.length <= 2, 'one statement or two', { texts })
     if (!isRead) return
     for (const statement of statements) {
-      const rows = await rowsRead(statement)
+      const rows = await rowsRead(db, statement, () => true)
       t.ok(rows <= mostForEach * shown(reply) + mostBesides, `${rows} rows`, { text: statement.text })
     }
   })

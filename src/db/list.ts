@@ -15,7 +15,7 @@ import {
   type ParameterTypes,
   runCompiled,
 } from './statement.ts'
-import { firstInRanges } from './uneven-ranges.ts'
+import { firstOfUneven } from './uneven.ts'
 
 /**
  * Lists: a resource declares which of its fields filter and which sort, and this makes of them one statement for a page.
@@ -51,15 +51,32 @@ export interface Condition {
   readonly shape: string
   readonly sql: SQL
   readonly values: Readonly<Record<string, unknown>>
-  /** The field of which it is a range, one that an index has the order of. */
-  readonly rangeOf?: string
+  /** The comparison that it is, where an index has the order of the field. */
+  readonly range?: Range
+  /** The field by which all that it finds is ranked, where it searches a text. */
+  readonly rankedBy?: string
 }
+
+/** A comparison of a field of the row `item`. */
+export interface Range {
+  readonly field: string
+  readonly operator: '=' | '<' | '<=' | '>' | '>='
+  readonly value: SQL
+}
+
+/** The condition that a range is. */
+export const inRange = ({ field, operator, value }: Range): SQL =>
+  sql`item.${sql.raw(field)} ${sql.raw(operator)} ${value}`
 
 /** A field that a list can be filtered by, with a value. */
 export interface FilterField<T extends ParameterType> {
   readonly type: T
-  readonly rangeOf?: string
   readonly holds: (value: SQL) => SQL
+}
+
+/** A field that a list can be filtered by, with an end of a range. */
+export interface FilterRange extends Omit<Range, 'value'> {
+  readonly type: 'instant'
 }
 
 /** A field that a list can be filtered by, with one value of several. */
@@ -83,11 +100,11 @@ export const filterBy = <T extends ParameterType>(type: T, holds: (value: SQL) =
 })
 
 /** Declares a filter by a range of a field that an index has the order of. */
-export const filterRange = <T extends ParameterType>(
-  type: T,
-  rangeOf: string,
-  holds: (value: SQL) => SQL,
-): FilterField<T> => ({ type, rangeOf, holds })
+export const filterRange = (field: string, operator: Range['operator']): FilterRange => ({
+  type: 'instant',
+  field,
+  operator,
+})
 
 /** Declares a filter with one value of several for an expression on the row `item`. */
 export const filterOneOf = <T extends 'text' | 'uuid'>(one: T, value: SQL): FilterChoice<T> => ({
@@ -104,7 +121,7 @@ export const filterFlag = (holds: SQL, fails: SQL = sql`not (${holds})`): Filter
 })
 
 type FilterFields = Readonly<
-  Record<string, FilterField<ParameterType> | FilterChoice<'text' | 'uuid'> | FilterFlag>
+  Record<string, FilterField<ParameterType> | FilterRange | FilterChoice<'text' | 'uuid'> | FilterFlag>
 >
 type FilterValues<F extends FilterFields> = {
   readonly [Name in keyof F]?: F[Name] extends { readonly type: infer T extends ParameterType }
@@ -124,9 +141,12 @@ const conditionOf = (name: string, field: FilterFields[string], value: unknown):
   if ('fails' in field)
     return { shape: `${name} ${value === true}`, sql: value === true ? field.holds : field.fails, values: {} }
   if ('holds' in field) {
-    const { rangeOf } = field
     const sql = field.holds(parameter(parameterName, field.type))
-    return { shape: name, sql, values: { [parameterName]: value }, ...(rangeOf !== undefined && { rangeOf }) }
+    return { shape: name, sql, values: { [parameterName]: value } }
+  }
+  if ('operator' in field) {
+    const range = { ...field, value: parameter(parameterName, field.type) }
+    return { shape: name, sql: inRange(range), values: { [parameterName]: value }, range }
   }
   // An index has the order of what is behind a column that equals one value, and not of what equals one of several.
   const [only, ...others] = value as readonly string[]
@@ -162,6 +182,8 @@ export interface ListSource<Field extends string> {
   /** What the caller asks for; all must hold. */
   readonly filters: readonly Condition[]
   readonly sortFields: Readonly<Record<Field, SortField>>
+  /** Fields that are never before another one, and which. */
+  readonly neverBefore?: Readonly<Record<string, string>>
   /** By which fields the list is sorted; ties are broken by the id, in the direction of the last one. */
   readonly order: readonly SortBy<Field>[]
   /** What is joined to the rows of a page for `json`. */
@@ -228,14 +250,40 @@ export const selectPage = async <Field extends string>(
 const valuesOf = (conditions: readonly Condition[]): Readonly<Record<string, unknown>> =>
   Object.fromEntries(conditions.flatMap(({ values }) => Object.entries(values)))
 
-/** The ranges of fields that the list is not sorted by first. A member has no more rows than they see. */
-const unevenRanges = <Field extends string>(
+/**
+ * What the planner misjudges in the order of the list: what is searched for in texts, and ranges of fields that the list is
+ * not sorted by first. In a range a member has no more rows than they see.
+ */
+const unevenConditions = <Field extends string>(
   { filters, order }: ListSource<Field>,
   role: Role,
 ): readonly Condition[] =>
-  role === 'admin'
-    ? filters.filter(({ rangeOf }) => rangeOf !== undefined && rangeOf !== order[0]?.field)
-    : []
+  filters.filter(
+    ({ range, rankedBy }) =>
+      (rankedBy !== undefined && rankedBy !== order[0]?.field) ||
+      (role === 'admin' && range !== undefined && range.field !== order[0]?.field),
+  )
+
+/**
+ * What the ranges of other fields say of the one that the list is sorted by first: what was completed before a day was
+ * created before it, too. So the index with the order is read from there on.
+ */
+const impliedRanges = <Field extends string>({
+  filters,
+  order,
+  sortFields,
+  neverBefore = {},
+}: ListSource<Field>): readonly SQL[] => {
+  const [first] = order
+  if (first === undefined || sortFields[first.field].isNullable) return []
+  return filters.flatMap(({ range }) => {
+    if (range === undefined) return []
+    const isImplied =
+      (range.operator.startsWith('<') && neverBefore[range.field] === first.field) ||
+      (range.operator.startsWith('>') && neverBefore[first.field] === range.field)
+    return isImplied ? [inRange({ ...range, field: first.field })] : []
+  })
+}
 
 const conditionsIn = <Field extends string>({
   conditions = [],
@@ -296,14 +344,19 @@ const pageStatement = <Field extends string>(
   const most = rowsNeeded(request, role)
   const reasons = source.seenBecause(caller)
   const all = conditionsIn(source)
-  const uneven = unevenRanges(source, role)
-  const even = all.filter((condition) => !uneven.includes(condition))
+  const uneven = unevenConditions(source, role)
+  const even = [
+    ...all.filter((condition) => !uneven.includes(condition)).map((condition) => condition.sql),
+    ...impliedRanges(source),
+  ]
   const from = sql`from ${source.from}`
   const firstOf = (reason: SQL, range: SQL): SQL => {
-    const rows = allOf([reason, range, ...even.map((condition) => condition.sql)])
-    return uneven.length === 0
-      ? sql`(select item.*, ${keyset.columns} ${from} where ${rows} ${inOrder} limit ${most})`
-      : sql`(select item.*, ${keyset.columns} from (${firstInRanges({ from, rows, reason, ranges: byField(uneven), inOrder, most })}) item)`
+    const rows = allOf([reason, range, ...even])
+    if (uneven.length === 0)
+      return sql`(select item.*, ${keyset.columns} ${from} where ${rows} ${inOrder} limit ${most})`
+    const conditions = allOf(uneven.map((condition) => condition.sql))
+    const first = firstOfUneven({ from, rows, conditions, reason, ranges: byField(uneven), inOrder, most })
+    return sql`(select item.*, ${keyset.columns} from (${first}) item)`
   }
   const firstOfAll = (range: SQL): SQL =>
     sql.join(
@@ -345,11 +398,11 @@ const unlessFull = (rows: SQL, most: SQL): SQL =>
 
 const allOf = (conditions: readonly SQL[]): SQL => sql.join([...conditions], sql` and `)
 
-/** For each field the conditions on it. */
-const byField = (ranges: readonly Condition[]): readonly SQL[] =>
-  [...Map.groupBy(ranges, ({ rangeOf }) => rangeOf).values()].map((conditions) =>
-    allOf(conditions.map((condition) => condition.sql)),
-  )
+/** For each field the ranges of it. */
+const byField = (conditions: readonly Condition[]): readonly SQL[] => {
+  const ranges = conditions.flatMap(({ range }) => range ?? [])
+  return [...Map.groupBy(ranges, ({ field }) => field).values()].map((ofField) => allOf(ofField.map(inRange)))
+}
 
 const shared = (expression: readonly [SQL, SQL] | undefined): SQL =>
   expression === undefined ? sql`` : sql`${expression[0]} as materialized (${expression[1]}),`

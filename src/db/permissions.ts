@@ -85,6 +85,14 @@ export const allowsTaskApart = (
     inPlace(permission, task, reason),
   )
 
+/** The same where the caller is known to have one of the permission's relations to the task. */
+export const allowsTaskAs = (
+  permission: Permission,
+  relation: string,
+  caller: CallerPlaceholders,
+  task: SQL,
+): SQL => inPlace(permission, task, conditionOf(permission, relation, taskRelations(caller, task)))
+
 /** A permission to see tells where the task is, in the trash or not; what else is asked is asked of a task that is seen. */
 const inPlace = (permission: Permission, task: SQL, condition: SQL): SQL => {
   if (permission === 'task.see') return sql`(${task}.deleted_at is null and ${condition})`

@@ -274,6 +274,11 @@ export const tasks = pgTable(
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
     check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at}`),
     check('tasks_completed_when_done', sql`(${t.status} = 'done') = (${t.completed_at} is not null)`),
+    // Lists in the order of creation rely on it.
+    check(
+      'tasks_created_first',
+      sql`${t.created_at} <= ${t.updated_at} and ${t.created_at} <= ${t.completed_at}`,
+    ),
   ],
 )
 

@@ -3,18 +3,22 @@ import { type SQL, sql } from './drizzle.ts'
 import type { Condition } from './list.ts'
 import { parameter } from './statement.ts'
 
-/** The condition that a folded text has a folded part in it, as it stands. */
-export const hasPart = (text: SQL, part: string): Condition => ({
-  shape: hasPairs(part) ? 'part' : 'character',
-  sql: isPartOf(text, part, parameter('part', 'text'), parameter('part_pattern', 'text')),
+/** The condition that a folded text has a folded part in it, as it stands; or, if it is given, that `found` holds. */
+export const hasPart = (text: SQL, part: string, found?: SQL): Condition => ({
+  shape: `${found === undefined ? '' : 'found or '}${hasPairs(part) ? 'part' : 'character'}`,
+  sql: isPartOf(text, part, parameter('part', 'text'), parameter('part_pattern', 'text'), found),
   values: { part, part_pattern: patternOf(part) },
 })
 
-/** The same with parameters of the caller's: `value` has the part, and `pattern` the pattern of it. */
-export const isPartOf = (text: SQL, part: string, value: SQL, pattern: SQL): SQL => {
-  const has = sql`${text} like ${pattern} escape '\\'`
-  // In this order, for where the index is not used: to compare pairs takes much longer.
-  return hasPairs(part) ? sql`(${has} and pairs_of(${text}) @> pairs_of(${value}))` : has
+/**
+ * The same with parameters of the caller's: `value` has the part, and `pattern` the pattern of it. To compare pairs takes
+ * long: it comes last, for where no index is used, and is a condition by itself, which is not asked of rows again that
+ * indexes have found.
+ */
+export const isPartOf = (text: SQL, part: string, value: SQL, pattern: SQL, found?: SQL): SQL => {
+  const orFound = (condition: SQL): SQL => (found === undefined ? condition : sql`(${found} or ${condition})`)
+  const has = orFound(sql`${text} like ${pattern} escape '\\'`)
+  return hasPairs(part) ? sql`(${has} and ${orFound(sql`pairs_of(${text}) @> pairs_of(${value})`)})` : has
 }
 
 /**

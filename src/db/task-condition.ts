@@ -1,7 +1,7 @@
 import type { Comparison, Pattern, TaskCondition, TaskField } from '../domain/task-condition.ts'
 import { escapeLike, foldText } from '../domain/text.ts'
 import { type SQL, sql } from './drizzle.ts'
-import type { Condition } from './list.ts'
+import { type Condition, inRange } from './list.ts'
 import { hasPairs, isPartOf, patternOf } from './search.ts'
 import { parameter, type ParameterType, type ParameterTypes } from './statement.ts'
 
@@ -15,7 +15,8 @@ type Bind = <Type extends ParameterType>(type: Type, value: ParameterTypes[Type]
 export const compileCondition = (condition: TaskCondition): readonly Condition[] =>
   conjunctsOf(condition).map((conjunct, index) => compileConjunct(conjunct, `filter_${index}`))
 
-const conjunctsOf = (condition: TaskCondition): readonly TaskCondition[] =>
+/** The conditions that must all hold. */
+export const conjunctsOf = (condition: TaskCondition): readonly TaskCondition[] =>
   condition.kind === 'and' ? condition.operands.flatMap(conjunctsOf) : [condition]
 
 const compileConjunct = (condition: TaskCondition, prefix: string): Condition => {
@@ -25,15 +26,26 @@ const compileConjunct = (condition: TaskCondition, prefix: string): Condition =>
     values[name] = value
     return parameter(name, type)
   }
+  const shape = shapeOf(condition)
   // Every instant has an index with its order.
-  const isRange = condition.kind === 'instant' && condition.operator !== '!='
+  if (condition.kind === 'instant' && condition.operator !== '!=') {
+    const { field, operator } = condition
+    const range = { field, operator, value: bind('instant', condition.value) }
+    return { shape, sql: inRange(range), values, range }
+  }
   return {
-    shape: shapeOf(condition),
+    shape,
     sql: holds(condition, bind),
     values,
-    ...(isRange && { rangeOf: condition.field }),
+    ...(isSearch(condition) && { rankedBy: 'relevance' }),
   }
 }
+
+/** Whether it looks into texts. */
+const isSearch = (condition: TaskCondition): boolean =>
+  'operands' in condition ? condition.operands.some(isSearch) : searches.has(condition.kind)
+
+const searches = new Set(['search', 'contains', 'matches'])
 
 /** What makes the text: all but what is bound, of which a text counts by whether it has pairs. */
 const shapeOf = (condition: TaskCondition): string =>
@@ -58,8 +70,11 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
     case 'not':
       return sql`not coalesce(${holds(condition.operand, bind)}, false)`
     case 'search':
-      return sql`(item.search @@ ${bind('text', condition.words)}::tsquery or
-        ${titleContains(condition.text, bind)})`
+      return titleContains(
+        condition.text,
+        bind,
+        sql`item.search @@ ${bind('text', condition.words)}::tsquery`,
+      )
     case 'tagged':
       return sql`exists (
         select from task_tags link join tags tag on tag.id = link.tag_id
@@ -88,9 +103,9 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
 /** The fields of a task have the names of their columns. */
 const column = (field: TaskField): SQL => sql.raw(`item.${field}`)
 
-/** A title is kept folded, and has an index. */
-const titleContains = (text: string, bind: Bind): SQL =>
-  isPartOf(sql`item.title_folded`, text, bind('text', text), bind('text', patternOf(text)))
+/** A title is kept folded, and has an index. So has what else may be found. */
+const titleContains = (text: string, bind: Bind, found?: SQL): SQL =>
+  isPartOf(sql`item.title_folded`, text, bind('text', text), bind('text', patternOf(text)), found)
 
 const compare = (
   { field, operator }: { readonly field: TaskField; readonly operator: Comparison },

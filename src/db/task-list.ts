@@ -1,7 +1,7 @@
 import type { Principal } from '../domain/permissions.ts'
 import type { Search } from '../domain/search.ts'
 import type { SortBy } from '../domain/sort.ts'
-import type { TaskList, TaskSortField } from '../domain/task-filter.ts'
+import type { TaskFilter, TaskList, TaskSortField } from '../domain/task-filter.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { expandedTaskJson, taskJson } from './json.ts'
@@ -14,15 +14,16 @@ import {
   filterOneOf,
   filterFlag,
   filterRange,
+  type ListSource,
   newestFirst,
   type Page,
   type PageRequest,
   selectPage,
 } from './list.ts'
-import { allowsTask, allowsTaskApart, type CallerPlaceholders } from './permissions.ts'
+import { allowsTask, allowsTaskApart, allowsTaskAs, type CallerPlaceholders } from './permissions.ts'
 import { hasPart } from './search.ts'
 import { parameter } from './statement.ts'
-import { compileCondition } from './task-condition.ts'
+import { compileCondition, conjunctsOf } from './task-condition.ts'
 import { priorityRank, statusRank, titleOrder } from './task-order.ts'
 
 const item = sql`item`
@@ -42,14 +43,14 @@ const filterFields = {
   tagged: filterFlag(sql`exists (select from task_tags link where link.task_id = item.id)`),
   attached: filterFlag(sql`item.attachment_count > 0`, sql`item.attachment_count = 0`),
   overdue: filterFlag(isOverdue, sql`(${isOverdue}) is not true`),
-  due_after: filterRange('instant', 'due_at', (value) => sql`item.due_at > ${value}`),
-  due_before: filterRange('instant', 'due_at', (value) => sql`item.due_at < ${value}`),
-  created_after: filterRange('instant', 'created_at', (value) => sql`item.created_at > ${value}`),
-  created_before: filterRange('instant', 'created_at', (value) => sql`item.created_at < ${value}`),
-  updated_after: filterRange('instant', 'updated_at', (value) => sql`item.updated_at > ${value}`),
-  updated_before: filterRange('instant', 'updated_at', (value) => sql`item.updated_at < ${value}`),
-  completed_after: filterRange('instant', 'completed_at', (value) => sql`item.completed_at > ${value}`),
-  completed_before: filterRange('instant', 'completed_at', (value) => sql`item.completed_at < ${value}`),
+  due_after: filterRange('due_at', '>'),
+  due_before: filterRange('due_at', '<'),
+  created_after: filterRange('created_at', '>'),
+  created_before: filterRange('created_at', '<'),
+  updated_after: filterRange('updated_at', '>'),
+  updated_before: filterRange('updated_at', '<'),
+  completed_after: filterRange('completed_at', '>'),
+  completed_before: filterRange('completed_at', '<'),
 } as const
 
 const searchedWords = sql`${parameter('search_words', 'text')}::tsquery`
@@ -77,23 +78,26 @@ const mostRelevantFirst: readonly SortBy<'relevance'>[] = [{ field: 'relevance',
 
 /** The words are in the title or the description, or all of the text is a part of the title. */
 const searchCondition = ({ words, part }: Search): Condition => {
-  const hasPartOfTitle = hasPart(sql`item.title_folded`, part)
-  if (words === '') return { ...hasPartOfTitle, values: { ...hasPartOfTitle.values, search_words: words } }
-  return {
-    shape: `words or ${hasPartOfTitle.shape}`,
-    sql: sql`(item.search @@ ${searchedWords} or ${hasPartOfTitle.sql})`,
-    values: { ...hasPartOfTitle.values, search_words: words },
-  }
+  const hasWords = words === '' ? undefined : sql`item.search @@ ${searchedWords}`
+  const condition = hasPart(sql`item.title_folded`, part, hasWords)
+  return { ...condition, values: { ...condition.values, search_words: words }, rankedBy: 'relevance' }
 }
 
 /** The planner takes some milliseconds to put so many tables in order, and seconds for a hundred. */
 const mostJoined = 4
 
+/** Carries all of the tags. As an array the tasks are looked up, whereas the planner would rather look at all tasks. */
+const carriesAll = (tags: readonly string[]): Condition => ({
+  shape: `all of ${tags.length} tags`,
+  sql: sql`item.id = any((select ids from carriers)::uuid[])`,
+  values: Object.fromEntries(tags.map((tag, n) => [`tag_${n}`, tag])),
+})
+
 /**
- * Carries all of these tags. The index on the links has those of each tag in the order of the tasks, so their join is fast;
- * as an array its tasks are looked up, whereas the planner would rather ask for the tags of one task after the other.
+ * The tasks that carry all of these tags. The index on the links has those of each tag in the order of the tasks, so their
+ * join is fast.
  */
-const carriesAll = (tags: readonly string[]): Condition => {
+const carriersOfAll = (tags: readonly string[]): SQL => {
   const links = tags.map((_, n) => ({ name: sql.raw(`link_${n}`), tag: parameter(`tag_${n}`, 'uuid') }))
   const carriers = chunksOf(links, mostJoined).map((chunk) => {
     const tables = chunk.map(({ name }) => sql`task_tags ${name}`)
@@ -101,11 +105,7 @@ const carriesAll = (tags: readonly string[]): Condition => {
     return sql`select task_id from ${tables.reduce((joined, table) => sql`${joined} join ${table} using (task_id)`)}
       where ${sql.join(conditions, sql` and `)}`
   })
-  return {
-    shape: `all of ${tags.length} tags`,
-    sql: sql`item.id = any(array(${sql.join(carriers, sql` intersect `)}))`,
-    values: Object.fromEntries(tags.map((tag, n) => [`tag_${n}`, tag])),
-  }
+  return sql`select array(${sql.join(carriers, sql` intersect `)}) as ids`
 }
 
 const chunksOf = <T>(items: readonly T[], size: number): T[][] =>
@@ -115,19 +115,18 @@ const chunksOf = <T>(items: readonly T[], size: number): T[][] =>
 export const selectTasks = (
   db: Database,
   principal: Principal,
-  { filter: { search, condition, user_id: userId, all_tags: allTags, ...filter }, order, expand }: TaskList,
+  { filter: all, order, expand }: TaskList,
   page: PageRequest,
 ): Promise<Page> => {
-  // One's own tasks are all that a member sees.
-  const isNarrowed = userId !== undefined && (principal.role === 'admin' || userId !== principal.userId)
+  const { search, condition, user_id: userId, all_tags: allTags, ...filter } = all
+  const { name, seenBecause } = reasonsFor(principal, all)
   return selectPage(
     db,
     {
-      name: `${expand.length > 0 ? 'expanded ' : ''}${isNarrowed ? 'user_tasks' : 'tasks'}`,
+      name: `${expand.length > 0 ? 'expanded ' : ''}${name}`,
       from: sql`tasks item`,
-      seenBecause: isNarrowed
-        ? usersTasks
-        : (caller) => allowsTaskApart('task.see', principal.role, caller, item),
+      seenBecause,
+      ...(allTags !== undefined && { shared: () => [sql`carriers`, carriersOfAll(allTags)] as const }),
       filters: [
         ...conditionsOf(filterFields, filter),
         ...(allTags === undefined ? [] : [carriesAll(allTags)]),
@@ -135,6 +134,7 @@ export const selectTasks = (
         ...(condition === undefined ? [] : compileCondition(condition)),
       ],
       sortFields,
+      neverBefore: { updated_at: 'created_at', completed_at: 'created_at' },
       order: order ?? (search === undefined ? newestFirst : mostRelevantFirst),
       json: (row, caller) =>
         expand.length > 0 ? expandedTaskJson(row, parameter('expand', 'text[]'), caller) : taskJson(row),
@@ -143,6 +143,42 @@ export const selectTasks = (
     principal,
     page,
   )
+}
+
+/** Why the principal sees the tasks that pass the filter, and a name for it. */
+const reasonsFor = (
+  { role, userId }: Principal,
+  filter: TaskFilter,
+): Pick<ListSource<TaskSortField>, 'name' | 'seenBecause'> => {
+  // One's own tasks are all that a member sees.
+  if (filter.user_id !== undefined && (role === 'admin' || filter.user_id !== userId))
+    return { name: 'user_tasks', seenBecause: usersTasks }
+  const relation = role === 'member' ? relationAskedFor(filter, userId) : null
+  return relation === null
+    ? { name: 'tasks', seenBecause: (caller) => allowsTaskApart('task.see', role, caller, item) }
+    : {
+        name: `${relation}_tasks`,
+        seenBecause: (caller) => [allowsTaskAs('task.see', relation, caller, item)],
+      }
+}
+
+/**
+ * How the user is related to all tasks that pass a filter for what is theirs: it is why they see them, and for what else is
+ * not asked. No index finds the tasks that are theirs for two reasons.
+ */
+const relationAskedFor = (
+  { owner_id: owners, assignee_id: assignees, condition }: TaskFilter,
+  userId: string,
+): 'owner' | 'assignee' | null => {
+  const isUser = (id: string): boolean => id.toLowerCase() === userId
+  const equals = (field: 'owner_id' | 'assignee_id'): boolean =>
+    condition !== undefined &&
+    conjunctsOf(condition).some(
+      (part) => part.kind === 'id' && part.field === field && part.operator === '=' && isUser(part.value),
+    )
+  if (owners?.every(isUser) === true || equals('owner_id')) return 'owner'
+  if (assignees?.every(isUser) === true || equals('assignee_id')) return 'assignee'
+  return null
 }
 
 /** The tasks of one user that the caller sees: those that the user owns, and the others that they are assigned. */

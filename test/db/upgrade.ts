@@ -348,6 +348,29 @@ for (let count = 1; count < entries.length; count += 1) {
   })
 }
 
+await t.test('tasks that were completed while the clock was set back', async (t) => {
+  const before = entries.findIndex(({ tag }) => tag.endsWith('_task_times_rules'))
+  await meanwhile(() => begin(before))
+  const { ids, refreshToken } = await seed()
+  await db.run(
+    `update tasks set completed_at = created_at - interval '1 hour' where id = $1`,
+    [ids.done],
+    false,
+  )
+  const [then] = await db.run('select version from tasks where id = $1', [ids.done], false)
+  await meanwhile(() => migrate(options))
+
+  const { body: session } = await service.expect('refreshToken', 200, {
+    body: { refresh_token: refreshToken },
+  })
+  const { body: task } = await service.expect('getTask', 200, {
+    token: session.access_token,
+    params: { task_id: ids.done },
+  })
+  t.equal(task.completed_at, created_at)
+  t.equal(task.version, Number(then?.version) + 1, 'its ETag is another one')
+})
+
 await t.test('a version that does not know the newest migrations', async (t) => {
   const newer = `insert into drizzle.__drizzle_migrations (hash, created_at) values ('newer', 9000000000000)`
   await db.run(newer, [], false)

@@ -227,6 +227,37 @@ t.test('every filter and order, held against a naive reading of all tasks', asyn
     }
     t.strictSame(back, pages, `backwards: ${label}`)
   }
+
+  const { id: own } = reader
+  const other = people.map(({ id }) => id).find((id) => id !== own) ?? ''
+  const askedFor: readonly (readonly [Query, (task: Task) => boolean])[] = [
+    [{ owner_id: own }, ({ owner_id }) => owner_id === own],
+    [{ assignee_id: own.toUpperCase() }, ({ assignee_id }) => assignee_id === own],
+    [
+      { owner_id: [own, other] },
+      ({ owner_id, assignee_id }) => owner_id === own || (owner_id === other && assignee_id === own),
+    ],
+    [
+      { owner_id: other, assignee_id: own },
+      ({ owner_id, assignee_id }) => owner_id === other && assignee_id === own,
+    ],
+    [{ filter: 'status:* AND owner_id = me' }, ({ owner_id }) => owner_id === own],
+    [{ filter: 'assignee_id = me' }, ({ assignee_id }) => assignee_id === own],
+    [{ filter: 'owner_id != me' }, ({ owner_id, assignee_id }) => owner_id !== own && assignee_id === own],
+    [
+      { filter: 'owner_id = me OR assignee_id = me' },
+      ({ owner_id, assignee_id }) => owner_id === own || assignee_id === own,
+    ],
+  ]
+  for (const [query, holds] of askedFor) {
+    const expected = all.filter(holds).map(({ id }) => id)
+    const { items } = await listTasks(reader, { ...query, limit: 200 })
+    t.strictSame(
+      items.map(({ id }) => id),
+      expected,
+      `by one of them: ${JSON.stringify(query)}`,
+    )
+  }
 })
 
 t.test('q', async (t) => {

@@ -603,6 +603,18 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       }
     })
 
+    t.test('200: a clock that was set back does not complete a task before it was created', async (t) => {
+      const task = await createTask(owner)
+      await service.deps.db.run(
+        `update tasks set created_at = date_trunc('second', now()) + interval '1 hour' where id = $1`,
+        [task.id],
+      )
+      const { body } = await service.expect(operation, 200, change(task, { status: 'done' }))
+      t.ok(body.created_at > task.updated_at)
+      t.equal(body.completed_at, body.created_at)
+      t.equal(body.updated_at, body.created_at)
+    })
+
     t.test('200: what changes nothing moves nothing', async (t) => {
       const tag = await createTag(owner, 'unmoved')
       const fields = {

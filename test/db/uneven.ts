@@ -5,6 +5,7 @@ import type { Position } from '../../src/domain/cursors.ts'
 import type { Principal } from '../../src/domain/permissions.ts'
 import { taskList, type TaskListQuery } from '../../src/domain/task-filter.ts'
 import { createTestDatabase } from '../fixture/database.ts'
+import { rowsRead } from '../fixture/plan.ts'
 
 const count = 30_000
 const userId = '00000000-0000-7000-8000-000000000000'
@@ -17,7 +18,7 @@ t.teardown(() => db.close())
 const minute = 60_000
 const start = Date.parse('2026-01-01T00:00:00Z')
 const createdAt = (n: number): string => new Date(start + n * minute).toISOString()
-/** A day later. */
+/** A day later, when it is changed too. */
 const dueAt = (n: number): string => createdAt(n + 1_440)
 
 t.before(async () => {
@@ -36,8 +37,9 @@ t.before(async () => {
   )
   for (let n = 0; n < count; n += 5_000)
     await db.run(
-      `insert into tasks (id, title, description, status, priority, owner_id, created_at, due_at)
-       select lpad(to_hex(n), 32, '0')::uuid, n, '', 'todo', 'none', $1::uuid, created_at, created_at + interval '1 day'
+      `insert into tasks (id, title, description, status, priority, owner_id, created_at, updated_at, due_at)
+       select lpad(to_hex(n), 32, '0')::uuid, n, '', 'todo', 'none', $1::uuid, created_at,
+         created_at + interval '1 day', created_at + interval '1 day'
        from (select n, timestamptz(3) '2026-01-01Z' + n * interval '1 minute' as created_at
          from generate_series($2::int + 1, $2::int + 5000) n) task`,
       [userId, n],
@@ -46,17 +48,17 @@ t.before(async () => {
 })
 
 const read = async (query: TaskListQuery, position: Position | null) => {
-  let statements = 0
-  const counting: Database = {
+  const statements: Parameters<typeof rowsRead>[1][] = []
+  const recording: Database = {
     ...db,
-    run: (...statement) => {
-      statements += 1
-      return db.run(...statement)
+    run: (text, values, isPrepared) => {
+      statements.push({ text, values })
+      return db.run(text, values, isPrepared)
     },
   }
   const list = taskList(query, { now: new Date(), userId })
   if (list === null) throw new Error('The list sorts by a field twice')
-  const page = await selectTasks(counting, principal, list, {
+  const page = await selectTasks(recording, principal, list, {
     limit: 50,
     offset: 0,
     position,
@@ -90,6 +92,20 @@ for (const { name, above, below } of ranges) {
       created_before: createdAt(below),
       sort: '-due_at',
     },
+    'changes, newest first': {
+      updated_after: dueAt(above),
+      updated_before: dueAt(below),
+      sort: '-created_at',
+    },
+    'parameters, last changed first': {
+      created_after: createdAt(above),
+      created_before: createdAt(below),
+      sort: '-updated_at',
+    },
+    'a search, newest first': {
+      filter: `(title = none OR due_at > ${dueAt(above)}) AND (title = none OR due_at < ${dueAt(below)})`,
+      sort: '-created_at',
+    },
     'two fields': { due_after: dueAt(above), created_before: createdAt(below), sort: '-updated_at,-due_at' },
   }
   for (const [form, query] of Object.entries(queries)) {
@@ -97,7 +113,7 @@ for (const { name, above, below } of ranges) {
       const expected = countDown(below - 1, above + 1).filter((n) => n <= count)
       const first = await read(query, null)
       t.strictSame(first.titles, expected.slice(0, 50))
-      t.equal(first.statements, 1)
+      t.equal(first.statements.length, 1)
       t.equal(first.next === null, expected.length <= 50)
       if (first.next === null) return
       const second = await read(query, first.next)
@@ -105,3 +121,12 @@ for (const { name, above, below } of ranges) {
     })
   }
 }
+
+t.test('what was changed before a time is looked for among what was created before it', async (t) => {
+  const { titles, statements } = await read({ updated_before: dueAt(20_001), sort: '-created_at' }, null)
+  t.strictSame(titles, countDown(20_000, 19_951))
+  const [statement] = statements
+  if (statement === undefined) throw new Error('A list takes a statement')
+  const rows = await rowsRead(db, statement, () => true)
+  t.ok(rows < 1_600, `${rows} rows, of which those of a day come first`)
+})
