@@ -4,8 +4,10 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
+import { newId } from '../src/db/ids.ts'
 import { environmentFor } from './fixture/database.ts'
-import { startProcess } from './fixture/process.ts'
+import { eventually } from './fixture/eventually.ts'
+import { type ServiceProcess, startProcess } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 import { filesBelow, keysIn, noS3, openTestClient, testLocation } from './fixture/storage.ts'
 
@@ -60,50 +62,62 @@ const prepare = async (t: Test) => {
   return { environment, countFiles: async () => (await keysIn(client, location)).length }
 }
 
-/** Starts the service on what an earlier one left; it dies when requests have done all of the steps. */
-const startDying = async (
+/** A service that dies when requests have done all of its steps, once it was told that they count. */
+type Mortal = ServiceProcess & ReturnType<typeof createClient>
+
+/** Starts one on what an earlier one left. */
+const startMortal = async (
   t: Test,
   environment: Readonly<Record<string, string>>,
   steps: readonly string[],
-) => {
+): Promise<Mortal> => {
   // The lock of a process that is known to be dead; others wait until it has expired.
   await rm(join(environment.DATA_DIR ?? '', 'lock'), { recursive: true, force: true })
   const service = await startProcess(t, { ...environment, DIE_AFTER: steps.join(',') }, { program })
   return { ...service, ...createClient(service.url) }
 }
 
-type Running = Awaited<ReturnType<typeof startDying>>
+const countSteps = async (service: Mortal): Promise<void> => {
+  void service.end('SIGUSR2')
+  await eventually('it counts its steps', async () => /^counting$/m.test(service.output()))
+}
 
 /** Its exit code, which is null after a kill. */
-const diedOf = ({ exited }: Running): Promise<number | string | null> =>
+const diedOf = ({ exited }: Mortal): Promise<number | string | null> =>
   Promise.race([exited, pause(10_000, 'alive', { ref: false })])
 
 const digestOf = (content: Uint8Array): string => createHash('sha256').update(content).digest('hex')
 
+const isReplay = ({ headers }: { readonly headers: Headers }): boolean =>
+  headers.get('idempotency-replayed') === 'true'
+
 t.test('rows and files agree whenever the process is killed', async (t) => {
   const { environment, countFiles } = await prepare(t)
 
-  const start = (steps: readonly string[]) => startDying(t, environment, steps)
+  const start = (deletion: readonly string[]) =>
+    startMortal(t, environment, [...uploadSteps, ...deletion, 'insert the task'])
 
   /** What was answered: the digests of attachments by their ids. */
   const acknowledged = new Map<string, string>()
   const deleted = new Set<string>()
 
-  const upload = async (service: Running, size: number): Promise<string> => {
-    const content = randomBytes(size)
-    const { body } = await service.expect('addTaskAttachment', 201, { ...ofTask, body: fileForm(content) })
-    acknowledged.set(body.id, digestOf(content))
-    return body.id
+  const newUpload = (size: number) => ({ key: newId(), content: randomBytes(size) })
+
+  const upload = async ({ expect }: Mortal, { key, content }: ReturnType<typeof newUpload>) => {
+    const sent = { headers: { 'idempotency-key': key }, body: fileForm(content) }
+    const reply = await expect('addTaskAttachment', 201, { ...ofTask, ...sent })
+    acknowledged.set(reply.body.id, digestOf(content))
+    return reply
   }
 
-  const remove = async (service: Running, id: string): Promise<void> => {
+  const remove = async (service: Mortal, id: string): Promise<void> => {
     acknowledged.delete(id)
     deleted.add(id)
     await service.expect('deleteAttachment', 204, { token, params: { attach_id: id } })
   }
 
   /** Holds what is there against what was answered, and what was asked of the process that died. */
-  const verify = async (service: Running, count: number): Promise<void> => {
+  const verify = async (service: Mortal, count: number): Promise<void> => {
     const { body } = await service.expect('listTaskAttachments', 200, ofTask)
     for (const { id, sha256 } of body.items) {
       const { body } = await service.expect('downloadAttachment', 200, { token, params: { attach_id: id } })
@@ -125,70 +139,56 @@ t.test('rows and files agree whenever the process is killed', async (t) => {
     )
   }
 
-  const first = await start([])
-  const { token } = await first.register('ada')
-  const { body: task } = await first.expect('createTask', 201, { token, body: { title: 'With files' } })
+  let service = await start(deletionSteps[0] ?? [])
+  const { token } = await service.register('ada')
+  const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With files' } })
   const ofTask = { token, params: { task_id: task.id } }
-  const ids = [
-    await upload(first, small),
-    await upload(first, small),
-    await upload(first, small),
-    await upload(first, large),
-  ]
-  await remove(first, ids.pop() ?? '')
-  await first.end('SIGKILL')
+  const ids: string[] = []
+  for (const size of [small, small, small, large]) ids.push((await upload(service, newUpload(size))).body.id)
+  await remove(service, ids.pop() ?? '')
 
   let count = ids.length
-  for (const steps of deletionSteps) {
-    const service = await start([...uploadSteps, ...steps])
-    await verify(service, count)
-    const uploads = [...uploadSizes, small].map((size) => upload(service, size))
+  let uploads: ReturnType<typeof newUpload>[] = []
+  const creations = deletionSteps.map(() => ({
+    token,
+    headers: { 'idempotency-key': newId() },
+    body: { title: 'Once' },
+  }))
+  for (const [index, steps] of deletionSteps.entries()) {
+    await countSteps(service)
+    uploads = [...uploadSizes, small].map(newUpload)
+    const running = uploads.map((one) => upload(service, one))
     // Each step holds one of them.
-    await Promise.any(uploads)
+    await Promise.any(running)
+    const creation = service.expect('createTask', 201, creations[index])
     const removal = remove(service, ids.pop() ?? '')
-    await Promise.allSettled([...uploads, removal])
+    const answers = await Promise.allSettled([creation, ...running, removal])
+    t.equal(answers[0]?.status, 'rejected', 'the task was committed, and not answered')
     t.equal(await diedOf(service), null, `killed after ${steps.join(' and ')}`)
     // One was answered, and the one that was held behind its row may as well have been; one was deleted.
     count += 2 - 1
+    service = await start(deletionSteps[index + 1] ?? [])
+    await verify(service, count)
   }
 
-  const last = await start([])
-  await verify(last, count)
-  await last.end('SIGKILL')
-})
+  await t.test('who never got the answer gets it when they repeat the request', async (t) => {
+    const { expect } = service
+    const { body: before } = await expect('listTaskAttachments', 200, ofTask)
+    const files = await Promise.all(uploads.map((one) => upload(service, one)))
+    const replayed = files.filter(isReplay).map(({ body }) => body.id)
+    const known = new Set(before.items.map(({ id }) => id))
+    t.equal(replayed.length, 2, 'the one that was answered, and the one that was held behind its row')
+    t.ok(replayed.every((id) => known.has(id)))
+    await verify(service, count + files.length - replayed.length)
 
-t.test('who never got the answer gets it when they repeat the request', async (t) => {
-  const { environment, countFiles } = await prepare(t)
-  const first = await startDying(t, environment, [])
-  const { token } = await first.register('ada')
-  const { body: folder } = await first.expect('createTask', 201, { token, body: { title: 'With files' } })
-  await first.end('SIGKILL')
-
-  const newTask = { token, headers: { 'idempotency-key': 'a-task' }, body: { title: 'Once' } }
-  const content = randomBytes(small)
-  const newFile = { token, params: { task_id: folder.id }, headers: { 'idempotency-key': 'a-file' } }
-  const createBoth = ({ expect }: Running) =>
-    [
-      expect('createTask', 201, newTask),
-      expect('addTaskAttachment', 201, { ...newFile, body: fileForm(content) }),
-    ] as const
-
-  const dying = await startDying(t, environment, ['insert the task', 'insert the row'])
-  const answers = await Promise.allSettled(createBoth(dying))
-  t.strictSame(
-    answers.map(({ status }) => status),
-    ['rejected', 'rejected'],
-  )
-  t.equal(await diedOf(dying), null, 'killed when both were committed, and before it answered')
-
-  const last = await startDying(t, environment, [])
-  const { expect } = last
-  const [task, file] = await Promise.all(createBoth(last))
-  for (const { headers } of [task, file]) t.equal(headers.get('idempotency-replayed'), 'true')
-  const { body: tasks } = await expect('listTasks', 200, { token, query: { q: 'Once' } })
-  t.strictSame(tasks.items, [task.body], 'it is there once, as it was')
-  const { body: files } = await expect('listTaskAttachments', 200, { token, params: newFile.params })
-  t.strictSame(files.items, [file.body])
-  t.equal(await countFiles(), 1, 'and the bytes of the repeat are gone')
-  await last.end('SIGKILL')
+    const tasks = await Promise.all(creations.map((creation) => expect('createTask', 201, creation)))
+    t.ok(tasks.every(isReplay))
+    const { body: found } = await expect('listTasks', 200, { token, query: { q: 'Once' } })
+    t.strictSame(
+      found.items.toReversed(),
+      tasks.map(({ body }) => body),
+      'each is there once, as it was',
+    )
+  })
+  await service.end('SIGKILL')
 })

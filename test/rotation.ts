@@ -1,11 +1,11 @@
-import type { AddressInfo } from 'node:net'
+import type { FastifyInstance } from 'fastify'
 import { Secret, TOTP } from 'otpauth'
 import t, { type Test } from 'tap'
 import { buildApp } from '../src/app.ts'
 import type { Secrets } from '../src/auth/keys.ts'
 import { newId } from '../src/db/ids.ts'
 import { eventually } from './fixture/eventually.ts'
-import { createClient, type Service, startService } from './fixture/service.ts'
+import { type Account, createClient, type Service, startService } from './fixture/service.ts'
 import { pointersOf } from './fixture/tasks.ts'
 
 /** A new secret comes into use, and the old one out of it, while several instances run on one database. */
@@ -22,11 +22,8 @@ interface Instance {
   stop(): Promise<void>
 }
 
-const startInstance = async (secrets: Secrets): Promise<Instance> => {
-  const app = await buildApp({ ...service.deps, secrets })
-  await app.listen({ host: '127.0.0.1', port: 0 })
-  const { port } = app.server.address() as AddressInfo
-  const client = createClient(`http://127.0.0.1:${port}`)
+const instanceOf = (app: FastifyInstance, url: string): Instance => {
+  const client = createClient(url)
   const calls: Promise<unknown>[] = []
   return {
     expect(...request) {
@@ -39,6 +36,11 @@ const startInstance = async (secrets: Secrets): Promise<Instance> => {
       await app.close()
     },
   }
+}
+
+const startInstance = async (secrets: Secrets): Promise<Instance> => {
+  const app = await buildApp({ ...service.deps, secrets })
+  return instanceOf(app, await app.listen({ host: '127.0.0.1', port: 0 }))
 }
 
 /** An access token, a cursor and an idempotency key by the old secret. */
@@ -72,52 +74,54 @@ const refusesOld = async (t: Test, { expect }: Pick<Instance, 'expect'>, token: 
 }
 
 t.test('what a secret made is good while it is listed, and no longer', async (t) => {
-  const both = await startInstance([newSecret, oldSecret])
-  t.teardown(() => both.stop())
-  await takesOld(t, both)
-  const { email, password } = ada
-  const { body } = await both.expect('login', 200, { body: { email, password } })
-  const { access_token: token } = body
-  // Which is why all instances have to verify by a secret before any of them signs by it.
-  await service.expect('getCurrentUser', 401, { token })
-
-  const rotated = await startInstance([newSecret])
-  t.teardown(() => rotated.stop())
-  await rotated.expect('getCurrentUser', 200, { token })
-  await refusesOld(t, rotated, token)
-})
-
-t.test('a second factor outlives the secret that it was enrolled under', async (t) => {
-  const { token, email, password } = await service.register('grace')
-  const { body: enrolled } = await service.expect('enrolSecondFactor', 201, { token, body: { password } })
+  const grace = await service.register('grace')
+  const { token: ofGrace, password } = grace
+  const { body: enrolled } = await service.expect('enrolSecondFactor', 201, {
+    token: ofGrace,
+    body: { password },
+  })
   const secret = Secret.fromBase32(enrolled.secret)
   const codeAt = (timestamp: number): string => TOTP.generate({ secret, timestamp })
-  await service.expect('confirmSecondFactor', 200, { token, body: { code: codeAt(Date.now()) } })
-
+  const confirmation = { token: ofGrace, body: { code: codeAt(Date.now()) } }
+  await service.expect('confirmSecondFactor', 200, confirmation)
   const sealOf = async () =>
     String((await service.deps.db.run('select secret from second_factors', []))[0]?.secret)
   const before = await sealOf()
   const isFree = async () => (await service.deps.db.run('select from leases', [])).length === 0
   await eventually('the sweeps of the instances before are over', isFree)
+
   const both = await startInstance([newSecret, oldSecret])
+  t.teardown(() => both.stop())
+  await takesOld(t, both)
+  const { body } = await both.expect('login', 200, { body: { email: ada.email, password: ada.password } })
+  const { access_token: token } = body
+  // Which is why all instances have to verify by a secret before any of them signs by it.
+  await service.expect('getCurrentUser', 401, { token })
   await eventually('the sweep of its start has sealed it anew', async () => (await sealOf()) !== before)
-  await both.stop()
+
   const rotated = await startInstance([newSecret])
   t.teardown(() => rotated.stop())
-  const { body: problem } = await rotated.expect('login', 401, { body: { email, password } })
-  // A code of the next time step, since that of the confirmation is spent.
-  const answer = { challenge: problem.challenge ?? '', code: codeAt(Date.now() + 30_000) }
-  await rotated.expect('completeLogin', 200, { body: answer })
+  await rotated.expect('getCurrentUser', 200, { token })
+  await refusesOld(t, rotated, token)
+
+  await t.test('but a second factor outlives the secret that it was enrolled under', async () => {
+    const { body: problem } = await rotated.expect('login', 401, { body: { email: grace.email, password } })
+    // A code of the next time step, since that of the confirmation is spent.
+    const answer = { challenge: problem.challenge ?? '', code: codeAt(Date.now() + 30_000) }
+    await rotated.expect('completeLogin', 200, { body: answer })
+  })
 })
 
 t.test('a rotation from instance to instance, under load, is noticed by nobody', async (t) => {
-  const instances = [await startInstance([oldSecret]), await startInstance([oldSecret])]
+  const instances = [instanceOf(service.app, service.url), await startInstance([oldSecret])]
   t.teardown(() => Promise.all(instances.map((instance) => instance.stop())))
-  const rounds = [0, 0]
+  const people = [await service.register('worker-0'), await service.register('worker-1')]
+  const rounds = people.map(() => 0)
   const rotated = new AbortController()
 
   /** Does the same over and over, each step at another instance than the one before. */
-  const work = async (worker: number): Promise<void> => {
+  const work = async (person: Account, worker: number): Promise<void> => {
+    let { token, refreshToken } = person
     let steps = worker
     const expect: Service['expect'] = (...request) => {
       steps += 1
@@ -125,7 +129,6 @@ t.test('a rotation from instance to instance, under load, is noticed by nobody',
       if (instance === undefined) throw new Error('There is one for every step')
       return instance.expect(...request)
     }
-    let { token, refreshToken } = await service.register(`worker-${worker}`)
     await expect('createTask', 201, { token, body: { title: 'The last on every list' } })
     while (!rotated.signal.aborted) {
       const creation = { token, headers: { 'idempotency-key': newId() }, body: { title: 'Once' } }
@@ -169,6 +172,6 @@ t.test('a rotation from instance to instance, under load, is noticed by nobody',
     rotated.abort()
   }
 
-  await Promise.all([rotate(), ...rounds.keys().map(work)])
+  await Promise.all([rotate(), ...people.map(work)])
   for (const instance of instances) await instance.expect('getCurrentUser', 401, { token: old.token })
 })

@@ -5,51 +5,48 @@ import { basename, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
 import { eventually } from './fixture/eventually.ts'
-import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
+import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 import { filesBelow } from './fixture/storage.ts'
 import { createClient as createSqlClient } from '../src/db/connection.ts'
-import { copyTemplate, createEmptyDatabase, environmentFor } from './fixture/database.ts'
+import { createEmptyDatabase, environmentFor } from './fixture/database.ts'
 
 const serverUrl = process.env.DATABASE_URL
+const oneForAll = serverUrl !== undefined && 'a server has many clients'
 
-t.test('a stop, a new secret and a kill lose nothing that was acknowledged', async (t) => {
-  const environment = await environmentFor(t, false)
-  const first = await startProcess(t, environment)
-  const ada = await createClient(first.url).register('ada')
-  const client = createClient(first.url)
-  const { body: kept } = await client.expect('createTask', 201, { token: ada.token, body: { title: 'kept' } })
-  t.match(first.output(), /schema/, 'it says what it is doing')
-  t.equal(await first.end('SIGTERM'), 0, 'SIGTERM ends it cleanly')
+/** Each test goes on with the process of the one before it, or with one that starts on what that one left. */
+const environment = await environmentFor(t, false)
+const first = await startProcess(t, environment)
+const { token } = await createClient(first.url).register('ada')
+const { body: kept } = await createClient(first.url).expect('createTask', 201, {
+  token,
+  body: { title: 'Kept' },
+})
 
-  const secret = await readFile(join(environment.DATA_DIR, 'jwt-secret'), 'utf8')
-  const JWT_SECRET = `a new secret in front of the one of the file, ${secret}`
-  const second = await startProcess(t, { ...environment, JWT_SECRET })
-  const again = createClient(second.url)
-  const found = await again.expect('getTask', 200, { token: ada.token, params: { task_id: kept.id } })
-  t.strictSame(found.body, kept, 'the task and the token survive a stop, though another secret signs')
-  const { body: late } = await again.expect('createTask', 201, { token: ada.token, body: { title: 'late' } })
-  t.equal(await second.end('SIGKILL'), null)
+/** The titles of all tasks, the newest first, as a process tells them to who signed in at the first one. */
+const titlesOf = async ({ url }: ServiceProcess): Promise<readonly string[]> => {
+  const { body } = await createClient(url).expect('listTasks', 200, { token })
+  return body.items.map(({ title }) => title)
+}
 
-  const third = await startProcess(t, { ...environment, JWT_SECRET })
-  const after = await createClient(third.url).expect('listTasks', 200, { token: ada.token })
-  t.strictSame(
-    after.body.items.map(({ id }) => id),
-    [late.id, kept.id],
-    'both tasks survive a kill',
-  )
-  t.equal(await third.end('SIGINT'), 0, 'SIGINT ends it cleanly')
+t.test('the start and a file that the storage has lost are in the log', async (t) => {
+  t.match(first.output(), /schema/)
+  const { expect } = createClient(first.url)
+  const { body: task } = await expect('createTask', 201, { token, body: { title: 'With a file' } })
+  const upload = { token, params: { task_id: task.id }, body: fileForm('content') }
+  const { body: attachment } = await expect('addTaskAttachment', 201, upload)
+  const [file = ''] = await filesBelow(join(environment.DATA_DIR, 'attachments'))
+  await rm(file)
+  await expect('downloadAttachment', 410, { token, params: { attach_id: attachment.id } })
+  await eventually('by its key', async () => first.output().includes(basename(file)))
 })
 
 t.test('a request that has begun is finished before the process stops', async (t) => {
-  const service = await startProcess(t, await environmentFor(t))
-  const client = createClient(service.url)
-  const ada = await client.register('ada')
-  const body = JSON.stringify({ title: 'begun before the stop' })
-  const unfinished = request(`${service.url}/tasks`, {
+  const body = JSON.stringify({ title: 'Begun before the stop' })
+  const unfinished = request(`${first.url}/tasks`, {
     method: 'POST',
     headers: {
-      authorization: `Bearer ${ada.token}`,
+      authorization: `Bearer ${token}`,
       'content-type': 'application/json',
       'content-length': Buffer.byteLength(body),
       expect: '100-continue',
@@ -59,40 +56,43 @@ t.test('a request that has begun is finished before the process stops', async (t
   // The server has taken the request in when it asks for the body.
   await once(unfinished, 'continue')
   unfinished.write(body.slice(0, 5))
-  const ended = service.end('SIGTERM')
+  const ended = first.end('SIGTERM')
   const answered = once(unfinished, 'response')
   unfinished.end(body.slice(5))
   const [response] = (await answered) as [{ statusCode: number; resume(): void }]
   response.resume()
   t.equal(response.statusCode, 201)
-  t.equal(await ended, 0)
+  t.equal(await ended, 0, 'SIGTERM ends it cleanly')
 })
 
-t.test('a signal that comes twice at once, as npm passes on Ctrl-C, is one clean stop', async (t) => {
-  const service = await startProcess(t, await environmentFor(t))
-  const ended = service.end('SIGINT')
-  while (!service.output().includes('stopping')) await setTimeout(1)
-  await service.end('SIGINT')
-  t.equal(await ended, 0)
-  t.match(service.output(), /stopped$/)
-})
+t.test('a stop, a new secret and a kill lose nothing that was acknowledged', async (t) => {
+  const secret = await readFile(join(environment.DATA_DIR, 'jwt-secret'), 'utf8')
+  const JWT_SECRET = `a new secret in front of the one of the file, ${secret}`
+  const second = await startProcess(t, { ...environment, JWT_SECRET })
+  const client = createClient(second.url)
+  const found = await client.expect('getTask', 200, { token, params: { task_id: kept.id } })
+  t.strictSame(found.body, kept, 'a task and the token survive a stop, though another secret signs')
+  const titles = ['Begun before the stop', 'With a file', 'Kept']
+  t.strictSame(await titlesOf(second), titles)
 
-t.test('a file that the storage has lost is in the log', async (t) => {
-  const environment = await environmentFor(t)
-  const service = await startProcess(t, environment)
-  const client = createClient(service.url)
-  const { token } = await client.register('ada')
-  const { body: task } = await client.expect('createTask', 201, { token, body: { title: 'With a file' } })
-  const { body: attachment } = await client.expect('addTaskAttachment', 201, {
-    token,
-    params: { task_id: task.id },
-    body: fileForm('content'),
+  await t.test('meanwhile no other process gets the folder', { skip: oneForAll }, async (t) => {
+    const { code, output } = await runProcess(environment)
+    t.equal(code, 1)
+    t.match(output, /in use/)
   })
-  const [file = ''] = await filesBelow(join(environment.DATA_DIR, 'attachments'))
-  await rm(file)
-  await client.expect('downloadAttachment', 410, { token, params: { attach_id: attachment.id } })
-  t.equal(await service.end('SIGTERM'), 0)
-  t.match(service.output(), basename(file), 'by its key')
+
+  await client.expect('createTask', 201, { token, body: { title: 'Before the kill' } })
+  t.equal(await second.end('SIGKILL'), null)
+  const third = await startProcess(t, { ...environment, JWT_SECRET })
+  t.strictSame(await titlesOf(third), ['Before the kill', ...titles], 'all survive a kill')
+
+  await t.test('a signal that comes twice at once, as npm passes on Ctrl-C, is one clean stop', async (t) => {
+    const ended = third.end('SIGINT')
+    while (!third.output().includes('stopping')) await setTimeout(1)
+    await third.end('SIGINT')
+    t.equal(await ended, 0)
+    t.match(third.output(), /stopped$/)
+  })
 })
 
 t.test('bad configuration stops the start and says what would be right', async (t) => {
@@ -116,16 +116,6 @@ t.test('a database that is not there is waited for', async (t) => {
   await eventually('it says what it waits for', async () => /ECONNREFUSED.*waiting/.test(service.output()))
   t.notMatch(service.output(), /hidden/, 'the password is not printed')
   t.equal(await service.end('SIGTERM'), 0, 'and can be stopped meanwhile')
-})
-
-t.test('one process for one folder of the embedded database', async (t) => {
-  const DATA_DIR = await temporaryFolder(t)
-  await copyTemplate(DATA_DIR)
-  const first = await startProcess(t, { DATA_DIR })
-  const { code, output } = await runProcess({ DATA_DIR })
-  t.equal(code, 1)
-  t.match(output, /in use/)
-  t.equal(await first.end('SIGTERM'), 0)
 })
 
 const skip = serverUrl === undefined && 'the embedded database has one process by nature'

@@ -4,7 +4,7 @@ import { type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as pause } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { environmentFor } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { type ServiceProcess, startProcess } from './fixture/process.ts'
@@ -54,9 +54,9 @@ const sendHalf = async (
 }
 
 /** A task, and half of two uploads to it: a form, and all that an upload by tus has. */
-const beginUploads = async ({ url }: ServiceProcess) => {
+const beginUploads = async ({ url }: ServiceProcess, name: string) => {
   const { expect, register } = createClient(url)
-  const { token } = await register('ada')
+  const { token } = await register(name)
   const { body: task } = await expect('createTask', 201, { token, body: { title: 'With files' } })
   const ofTask = { token, params: { task_id: task.id } }
   const begun = await expect('createUpload', 201, { ...ofTask, headers: tusHeaders(content.length) })
@@ -122,82 +122,85 @@ const digestsOf = async (
   )
 }
 
-t.test('uploads that have begun are finished, and nothing begins any more', async (t) => {
-  const environment = await environmentFor(t)
-  const service = await startProcess(t, environment)
-  const late = await openRaw(t, service.url)
-  late.socket.write('GET /health/ready HTTP/1.1\r\n')
-  const { form, piece, ofTask } = await beginUploads(service)
-  for (let count = 0; count < 5; count += 1) await giveUpForm(service, ofTask)
+const noServer = process.env.DATABASE_URL === undefined && 'the embedded database serves one process'
+const environment = await environmentFor(t)
+const whole = { told: sha256, read: sha256 }
 
+/** What a second signal does to a service that waits for uploads. */
+const endAtOnce = async (t: Test, service: ServiceProcess, name: string): Promise<void> => {
+  const { form, piece } = await beginUploads(service, name)
+  const begun = performance.now()
   const ended = service.end('SIGTERM')
   await untilStopping(service)
-  await eventually('no connection is taken any more', () =>
-    fetch(`${service.url}/health/ready`).then(
-      () => false,
-      () => true,
-    ),
-  )
-  late.socket.write('Host: localhost\r\n\r\n')
-  const refused = await late.answer()
-  t.equal(refused.status, 503, 'one that was there already hears of it')
-  t.match(refused.body, { code: 'service_unavailable', detail: /stopping/ })
-  t.equal(refused.headers.get('connection'), 'close')
-
-  t.equal(await form.finish(), 201)
-  t.equal(await piece.finish(), 204)
-  t.equal(await ended, 0)
-
-  const again = await startProcess(t, environment)
-  const whole = { told: sha256, read: sha256 }
-  t.strictSame(await digestsOf(again, ofTask), [whole, whole])
-})
-
-t.test('an upload that a stop cannot wait for is cut off, and a form leaves nothing', async (t) => {
-  const environment = await environmentFor(t)
-  const service = await startProcess(t, { ...environment, SHUTDOWN_SECONDS: '5' })
-  const { form, piece, ofTask, ofUpload } = await beginUploads(service)
-  const files = () => filesBelow(join(environment.DATA_DIR, 'attachments'))
-  await eventually('both are being written', async () => (await files()).length === 2)
-
-  const begun = performance.now()
-  t.equal(await service.end('SIGTERM'), 0)
-  t.ok(performance.now() - begun < 5_000)
+  // What comes within a second is an echo of the first.
+  const repeating = setInterval(() => void service.end('SIGINT'), 100)
+  t.teardown(() => clearInterval(repeating))
+  const tooLate = pause(10_000, 'alive', { ref: false })
+  t.equal(await Promise.race([ended, tooLate]), 130)
+  t.ok(performance.now() - begun > 1_000, 'an echo of the first is not the second')
   await Promise.all([form.lost, piece.lost])
-  t.equal((await files()).length, 1, 'what the form brought is gone')
+}
 
-  const again = await startProcess(t, environment)
-  const { expect } = createClient(again.url)
-  t.strictSame(await digestsOf(again, ofTask), [])
+t.test('one process after the other', async (t) => {
+  const first = await startProcess(t, environment)
+  const finished = await beginUploads(first, 'ada')
+
+  await t.test('uploads that have begun are finished, and nothing begins any more', async (t) => {
+    const { form, piece, ofTask } = finished
+    const late = await openRaw(t, first.url)
+    late.socket.write('GET /health/ready HTTP/1.1\r\n')
+    for (let count = 0; count < 5; count += 1) await giveUpForm(first, ofTask)
+
+    const ended = first.end('SIGTERM')
+    await untilStopping(first)
+    await eventually('no connection is taken any more', () =>
+      fetch(`${first.url}/health/ready`).then(
+        () => false,
+        () => true,
+      ),
+    )
+    late.socket.write('Host: localhost\r\n\r\n')
+    const refused = await late.answer()
+    t.equal(refused.status, 503, 'one that was there already hears of it')
+    t.match(refused.body, { code: 'service_unavailable', detail: /stopping/ })
+    t.equal(refused.headers.get('connection'), 'close')
+
+    t.equal(await form.finish(), 201)
+    t.equal(await piece.finish(), 204)
+    t.equal(await ended, 0)
+  })
+
+  const second = await startProcess(t, { ...environment, SHUTDOWN_SECONDS: '5' })
+  const files = () => filesBelow(join(environment.DATA_DIR, 'attachments'))
+  const before = (await files()).length
+  t.strictSame(await digestsOf(second, finished.ofTask), [whole, whole])
+  const cut = await beginUploads(second, 'bob')
+
+  await t.test('an upload that a stop cannot wait for is cut off, and a form leaves nothing', async (t) => {
+    const { form, piece } = cut
+    await eventually('both are being written', async () => (await files()).length === before + 2)
+    const begun = performance.now()
+    t.equal(await second.end('SIGTERM'), 0)
+    t.ok(performance.now() - begun < 5_000)
+    await Promise.all([form.lost, piece.lost])
+    t.equal((await files()).length, before + 1, 'what the form brought is gone')
+  })
+
+  const third = await startProcess(t, environment)
+  t.strictSame(await digestsOf(third, cut.ofTask), [])
+  const { expect } = createClient(third.url)
   const headers = { 'tus-resumable': '1.0.0' }
-  const found = await expect('getUploadOffset', 200, { ...ofUpload, headers })
+  const found = await expect('getUploadOffset', 200, { ...cut.ofUpload, headers })
   const offset = Number(found.headers.get('upload-offset'))
   t.ok(offset < content.length)
-  await expect('appendUpload', 204, {
-    ...ofUpload,
-    headers: pieceHeaders(offset),
-    body: content.subarray(offset),
-  })
-  t.strictSame(await digestsOf(again, ofTask), [{ told: sha256, read: sha256 }], 'and the other goes on')
+  const rest = { headers: pieceHeaders(offset), body: content.subarray(offset) }
+  await expect('appendUpload', 204, { ...cut.ofUpload, ...rest })
+  t.strictSame(await digestsOf(third, cut.ofTask), [whole], 'and the other goes on')
+
+  await t.test('a second signal ends it at once', (t) => endAtOnce(t, third, 'eve'))
 })
 
-const noServer = process.env.DATABASE_URL === undefined && 'the embedded database serves one process'
-
-for (const [WORKERS, skip] of [
-  ['1', false],
-  ['2', noServer],
-] as const)
-  t.test(`a second signal ends it at once, WORKERS=${WORKERS}`, { skip }, async (t) => {
-    const service = await startProcess(t, { ...(await environmentFor(t)), WORKERS })
-    const { form, piece } = await beginUploads(service)
-    const begun = performance.now()
-    const ended = service.end('SIGTERM')
-    await untilStopping(service)
-    // What comes within a second is an echo of the first.
-    const repeating = setInterval(() => void service.end('SIGINT'), 100)
-    t.teardown(() => clearInterval(repeating))
-    const tooLate = pause(10_000, 'alive', { ref: false })
-    t.equal(await Promise.race([ended, tooLate]), 130)
-    t.ok(performance.now() - begun > 1_000, 'an echo of the first is not the second')
-    await Promise.all([form.lost, piece.lost])
-  })
+t.test('a second signal ends two workers at once', { skip: noServer }, async (t) => {
+  const service = await startProcess(t, { ...environment, WORKERS: '2' })
+  await endAtOnce(t, service, 'joe')
+})

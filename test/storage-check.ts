@@ -1,12 +1,17 @@
+import { existsSync } from 'node:fs'
 import { mkdir, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { type Database, openDatabase } from '../src/db/client.ts'
+import { migrate } from '../src/db/migrate.ts'
+import { diskStorage } from '../src/storage/disk.ts'
+import { ownerName } from '../src/storage/keys.ts'
 import { sweepTimes } from '../src/sweeper.ts'
 import { environmentFor, openDatabaseOf } from './fixture/database.ts'
-import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
-import { createClient, fileForm } from './fixture/service.ts'
+import { eventually } from './fixture/eventually.ts'
+import { runProcess, temporaryFolder } from './fixture/process.ts'
+import { fileForm, startService } from './fixture/service.ts'
 import { filesBelow } from './fixture/storage.ts'
 import { pieceHeaders, tusHeaders } from './fixture/uploads.ts'
 
@@ -14,20 +19,19 @@ const program = (name: string): string => fileURLToPath(new URL(`../scripts/${na
 
 const environment = await environmentFor(t)
 const files = join(environment.DATA_DIR, 'attachments')
+const owner = join(files, ownerName)
 
 const check = (more: Readonly<Record<string, string>> = {}) =>
   runProcess({ ...environment, ...more }, program('storage-check'))
 
-/** The database while no service uses it. */
-const withDatabase = async (use: (db: Database) => Promise<unknown>): Promise<void> => {
+/** The database, with its schema, until the test ends. */
+const useDatabase = async (t: Test): Promise<Database> => {
   const database = await openDatabaseOf(environment)
+  t.teardown(() => database.close())
+  await migrate(database.options)
   const db = openDatabase(database.options)
-  try {
-    await use(db)
-  } finally {
-    await db.close()
-    await database.close()
-  }
+  t.teardown(() => db.close())
+  return db
 }
 
 const filesNow = async (): Promise<string[]> => (await filesBelow(files)).map((path) => basename(path))
@@ -47,48 +51,70 @@ t.test('nothing to look at', async (t) => {
   t.same(await readdir(empty), [], 'nothing is made')
 })
 
-t.test('it tells what is there, and changes nothing', async (t) => {
-  const service = await startProcess(t, environment)
-  const client = createClient(service.url)
-  const { token } = await client.register('ada')
-  const { body: task } = await client.expect('createTask', 201, { token, body: { title: 'With files' } })
+/** The ids of attachments: one to keep, one whose file will be lost, and one that will be deleted. */
+let [kept, lost, deleted] = ['', '', '']
+
+t.test('while the service uses the embedded database nobody else can look', async (t) => {
+  const service = await startService(t, {
+    db: await useDatabase(t),
+    storage: await diskStorage(files),
+  })
+  const { token } = await service.register('ada')
+  const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With files' } })
+  const ofTask = { token, params: { task_id: task.id } }
   const attach = async () => {
-    const upload = { token, params: { task_id: task.id }, body: fileForm('content') }
-    return (await client.expect('addTaskAttachment', 201, upload)).body.id
+    const upload = { ...ofTask, body: fileForm('content') }
+    return (await service.expect('addTaskAttachment', 201, upload)).body.id
   }
-  const [kept, lost, deleted] = [await attach(), await attach(), await attach()]
+  ;[kept, lost, deleted] = [await attach(), await attach(), await attach()]
   // It waits for its next piece, so nothing is wrong with it.
   const begun = { ...pieceHeaders(0), ...tusHeaders(5) }
-  await client.expect('createUpload', 201, {
-    token,
-    params: { task_id: task.id },
-    headers: begun,
-    body: Buffer.from('he'),
-  })
+  await service.expect('createUpload', 201, { ...ofTask, headers: begun, body: Buffer.from('he') })
+  await eventually('it says whose the files are', async () => existsSync(owner))
 
-  const running = await check()
+  const { code, output } = await check()
   if (environment.DATABASE_URL === undefined) {
-    t.equal(running.code, 2)
-    t.match(running.output, /in use by another Taskwright process; stop the service first/)
+    t.equal(code, 2)
+    t.match(output, /in use by another Taskwright process; stop the service first/)
   } else {
-    t.equal(running.code, 0, running.output)
+    t.equal(code, 0, output)
   }
-  t.equal(await service.end('SIGTERM'), 0)
+})
 
-  const orphans = ['0190c2a0-0000-7000-8000-0000000000aa', '0190c2a0-0000-7000-8000-0000000000bb'] as const
-  const unfinished = ['0190c2a0-0000-7000-8000-0000000000cc', '0190c2a0-0000-7000-8000-0000000000dd'] as const
+t.test('files of another database are told, and given to this one when that is asked for', async (t) => {
+  const own = await readFile(owner, 'utf8')
+  await writeFile(owner, own.replace('"database":"', '"database":"1'))
+  const { code, output } = await check()
+  t.equal(code, 1)
+  t.match(output, /The files belong to another database, so the sweeper removes none/)
+  t.match(output, /Something is wrong: 1/)
+  const doctor = await runProcess(environment, program('doctor'))
+  t.equal(doctor.code, 1)
+  t.match(doctor.output, /WRONG +files: The files belong to another database, .* npm run storage:adopt\./)
+  const adopted = await runProcess(environment, program('storage-adopt'))
+  t.equal(adopted.code, 0, adopted.output)
+})
+
+const orphans = ['0190c2a0-0000-7000-8000-0000000000aa', '0190c2a0-0000-7000-8000-0000000000bb'] as const
+const unfinished = ['0190c2a0-0000-7000-8000-0000000000cc', '0190c2a0-0000-7000-8000-0000000000dd'] as const
+
+t.test('what is young may be of an upload that runs', async (t) => {
   await plant('aa', orphans[0], false)
   await plant('incoming', unfinished[0], false)
-  const young = await check()
-  t.equal(young.code, 0, 'what is young may be of an upload that runs')
-  t.match(young.output, /All is well/)
-  t.match(young.output, new RegExp(`file ${orphans[0]}: .* its upload may be running`))
-  t.match(young.output, new RegExp(`unfinished file ${unfinished[0]}: .* its upload may be running`))
+  const { code, output } = await check()
+  t.equal(code, 0)
+  t.match(output, /All is well/)
+  t.notMatch(output, 'belong')
+  t.match(output, new RegExp(`file ${orphans[0]}: .* its upload may be running`))
+  t.match(output, new RegExp(`unfinished file ${unfinished[0]}: .* its upload may be running`))
+})
 
+t.test('it tells what is there, and changes nothing', async (t) => {
   await plant('bb', orphans[1], true)
   await plant('incoming', unfinished[1], true)
   let lostKey = ''
-  await withDatabase(async (db) => {
+  await t.test('meanwhile', async (t) => {
+    const db = await useDatabase(t)
     const [row] = await db.run('select storage_key from attachments where id = $1', [lost])
     lostKey = String(row?.storage_key)
     await db.run('delete from attachments where id = $1', [deleted])
@@ -107,22 +133,5 @@ t.test('it tells what is there, and changes nothing', async (t) => {
   t.match(output, /waited for 3 h.*\nfiles of deleted attachments: 1\n/)
   t.match(output, /Something is wrong: 4/)
   t.same((await filesNow()).toSorted(), before.toSorted(), 'nothing is removed')
-})
-
-t.test('files of another database are told, and given to this one when that is asked for', async (t) => {
-  const owner = join(files, 'owner.json')
-  const own = await readFile(owner, 'utf8')
-  t.notMatch((await check()).output, 'belong')
-  await writeFile(owner, own.replace('"database":"', '"database":"1'))
-  const { code, output } = await check()
-  t.equal(code, 1)
-  t.match(output, /The files belong to another database, so the sweeper removes none/)
-  t.match(output, /Something is wrong: 5/)
-  const doctor = await runProcess(environment, program('doctor'))
-  t.equal(doctor.code, 1)
-  t.match(doctor.output, /WRONG +files: The files belong to another database, .* npm run storage:adopt\./)
-  const adopted = await runProcess(environment, program('storage-adopt'))
-  t.equal(adopted.code, 0, adopted.output)
-  t.match((await check()).output, /Something is wrong: 4/)
   t.match((await runProcess(environment, program('doctor'))).output, /ok +files: they are of this database/)
 })

@@ -22,8 +22,8 @@ import { filesBelow } from '../fixture/storage.ts'
 import { pieceHeaders } from '../fixture/uploads.ts'
 
 /**
- * A database with the schema of any earlier migration, and rows of that time, is brought up to date: everything is there,
- * as the API tells it, and goes on.
+ * A database that has been through every version, with rows of each, is brought up to date: everything is there, as the API
+ * tells it, and goes on.
  */
 
 const migrations = fileURLToPath(new URL('../../src/db/migrations', import.meta.url))
@@ -74,17 +74,18 @@ const begin = async (count: number): Promise<void> => {
   await migrate(options, await folderOf(count))
 }
 
-/** Whether a table is there, and which columns it has. */
-const columnsOf = async (table: string): Promise<ReadonlySet<string>> => {
-  const text = `select column_name::text as name from information_schema.columns where table_schema = 'public' and table_name = $1`
-  return new Set((await db.run(text, [table], false)).map(({ name }) => String(name)))
+/** The columns of each table, as `table.column`. */
+const readColumns = async (): Promise<ReadonlySet<string>> => {
+  const text = `select table_name || '.' || column_name as name from information_schema.columns where table_schema = 'public'`
+  return new Set((await db.run(text, [], false)).map(({ name }) => String(name)))
 }
+
+let columns: ReadonlySet<string> = new Set()
 
 /** Inserts a row with those of its columns that there are; false when there is no such table. */
 const insert = async (table: string, row: Readonly<Record<string, unknown>>): Promise<boolean> => {
-  const columns = await columnsOf(table)
-  if (columns.size === 0) return false
-  const given = Object.keys(row).filter((name) => columns.has(name))
+  const given = Object.keys(row).filter((name) => columns.has(`${table}.${name}`))
+  if (given.length === 0) return false
   const values = given.map((_, index) => `$${index + 1}`)
   await db.run(
     `insert into ${table} (${given.join()}) values (${values.join()})`,
@@ -102,26 +103,28 @@ const content = Buffer.from('A file from before\n')
 
 const store = async (bytes: Buffer) => storage.put(Readable.from([bytes]), { maxBytes: bytes.length })
 
-/** What there was, in words of then: a row for everything that the schema had a table for. */
-const seed = async () => {
+/** What is made with so many migrations, in words of then: a row for everything that the schema has a table for. */
+const seed = async (count: number) => {
+  columns = await readColumns()
   const [ada, bob, tag, plan, done, trashed] = [newId(), newId(), newId(), newId(), newId(), newId()]
   const [attachment, upload, session, audit] = [newId(), newId(), newId(), newId()]
   const [refresh, api] = [newRefreshToken(), newApiToken()]
   const person = { display_name: 'Then', password_hash, ...times }
   await insert('users', {
     id: ada,
-    username: 'ada',
-    email: 'ada@example.com',
+    username: `ada${count}`,
+    email: `ada${count}@example.com`,
     role: 'admin',
     version: 3,
     ...person,
   })
-  await insert('users', { id: bob, username: 'bob', email: 'bob@example.com', role: 'member', ...person })
-  await insert('installation', { singleton: true })
+  const { username, email } = { username: `bob${count}`, email: `bob${count}@example.com` }
+  await insert('users', { id: bob, username, email, role: 'member', ...person })
+  if (count === 1) await insert('installation', { singleton: true })
   await insert('tags', {
     id: tag,
-    name: 'Outdoors',
-    name_folded: 'outdoors',
+    name: `Outdoors ${count}`,
+    name_folded: `outdoors ${count}`,
     color: '#2d7d46',
     owner_id: ada,
     created_at,
@@ -148,7 +151,7 @@ const seed = async () => {
     completed_at: '2026-02-03T00:00:00.000Z',
     owner_id: bob,
   })
-  const hasTrash = (await columnsOf('tasks')).has('deleted_at')
+  const hasTrash = columns.has('tasks.deleted_at')
   if (hasTrash)
     await insert('tasks', {
       ...task,
@@ -211,6 +214,7 @@ const seed = async () => {
     await Array.fromAsync(storage.append(unfinished, 0, Readable.from([Buffer.from('he')]), options))
   }
   return {
+    count,
     ids: { ada, bob, tag, plan, done, attachment },
     keys: { file: file.key, removed: removed.key },
     refreshToken: refresh.token,
@@ -242,38 +246,48 @@ const round = {
   log,
 }
 
-for (let count = 1; count < entries.length; count += 1) {
-  await t.test(`from ${entries[count - 1]?.tag}`, async (t) => {
-    await meanwhile(() => begin(count))
-    const { ids, keys, refreshToken, trashed, apiToken, audit, upload } = await seed()
+const seeds: Awaited<ReturnType<typeof seed>>[] = []
+/** The versions of users and tasks when the last migration was done. */
+const versionOf = new Map<unknown, number>()
+
+await t.test('from version to version nothing changes that a client sees', async (t) => {
+  await meanwhile(() => begin(1))
+  for (let count = 2; count <= entries.length; count += 1) {
+    seeds.push(await seed(count - 1))
     const before = await versions()
-    // Nothing said whose the files are.
-    await rm(join(service.filesFolder, ownerName), { force: true })
+    const folder = await folderOf(count)
+    await meanwhile(() => migrate(options, folder))
+    const after = await versions()
+    t.strictSame(after, before, `to ${entries[count - 1]?.tag}`)
+    for (const { id, version } of after) versionOf.set(id, Number(version))
+  }
+})
 
-    await meanwhile(() => migrate(options))
-    t.strictSame(await versions(), before, 'nothing has changed that a client sees')
-
+for (const { count, ids, refreshToken, trashed, apiToken, audit, upload } of seeds) {
+  await t.test(`what was made at ${entries[count - 1]?.tag}`, async (t) => {
     const { body: session } = await service.expect('refreshToken', 200, {
       body: { refresh_token: refreshToken },
     })
     const { access_token: token, user } = session
-    t.match(user, { id: ids.ada, username: 'ada', role: 'admin', version: 3, created_at })
-    await service.expect('login', 200, { body: { email: 'bob@example.com', password } })
-    await service.expect('register', 201, { body: { username: 'eve', email: 'eve@example.com', password } })
-    const { body: users } = await service.expect('listUsers', 200, { token, query: { q: 'eve' } })
-    t.match(users.items, [{ role: 'member' }], 'there is an administrator already')
+    t.match(user, { id: ids.ada, username: `ada${count}`, role: 'admin', version: 3, created_at })
+    await service.expect('login', 200, { body: { email: `bob${count}@example.com`, password } })
+    const { body: users } = await service.expect('listUsers', 200, { token, query: { q: `bob${count}` } })
+    t.match(
+      users.items.find(({ id }) => id === ids.bob),
+      { role: 'member' },
+    )
 
     const params = { task_id: ids.plan }
     const { body: plan, headers } = await service.expect('getTask', 200, { token, params })
-    const version = Number(before.find(({ id }) => id === ids.plan)?.version)
+    const version = versionOf.get(ids.plan) ?? 0
     t.match(plan, { title: 'Éclair trip', assignee_id: ids.bob, attachment_count: 1, version, created_at })
-    t.match(plan.tags, [{ id: ids.tag, name: 'Outdoors' }])
+    t.match(plan.tags, [{ id: ids.tag, name: `Outdoors ${count}` }])
     t.equal(headers.get('etag'), `"${version}"`)
 
     const titles = async (query: Readonly<Record<string, string>>): Promise<readonly string[]> => {
       const { body } = await service.expect('listTasks', 200, {
         token,
-        query: { ...query, include_total: 'true' },
+        query: { ...query, owner_id: [ids.ada, ids.bob], include_total: 'true' },
       })
       t.equal(body.total, body.items.length)
       return body.items.map(({ title }) => title).toSorted()
@@ -289,9 +303,10 @@ for (let count = 1; count < entries.length; count += 1) {
       params: { attach_id: ids.attachment },
     })
     t.same(Buffer.from(file.body as unknown as Uint8Array), content)
+    const own = new Set<unknown>([...Object.values(ids), trashed])
     const { body: trash } = await service.expect('listTrash', 200, { token })
     t.strictSame(
-      trash.items.map(({ id }) => id),
+      trash.items.map(({ id }) => id).filter((id) => own.has(id)),
       [trashed].filter((id) => id !== null),
     )
     if (apiToken !== null) await service.expect('listTasks', 200, { token: apiToken })
@@ -301,8 +316,13 @@ for (let count = 1; count < entries.length; count += 1) {
     }
 
     const changes = async (query: { since?: string }) => {
-      const { body } = await service.expect('listTaskChanges', 200, { token, query })
-      return { told: [body.changed.map(({ id }) => id).toSorted(), body.deleted], next: body.next_cursor }
+      const { body } = await service.expect('listTaskChanges', 200, {
+        token,
+        query: { limit: 200, ...query },
+      })
+      const changed = body.changed.map(({ id }) => id).toSorted()
+      const told = [changed, body.deleted].map((list) => list.filter((id) => own.has(id)))
+      return { told, next: body.next_cursor }
     }
     // A transaction that runs in another database of the server holds back what is told.
     const twoChanges = async (query: { since?: string }) => {
@@ -336,22 +356,64 @@ for (let count = 1; count < entries.length; count += 1) {
     }
     const { body: after } = await service.expect('getTask', 200, { token, params })
     t.equal(after.attachment_count, upload === null ? 2 : 3)
-    const unequal = `select username from users where attachment_bytes <> (
-      select coalesce(sum(size), 0) from attachments where uploaded_by = users.id)`
-    t.equal((await db.run(unequal, [], false)).length, 0, 'the quota counts what there was')
-
-    await sweep(round)
-    t.strictSame(warnings.splice(0), [], 'the files are its own')
-    const stored = new Set((await filesBelow(service.filesFolder)).map((path) => basename(path)))
-    t.ok(stored.has(keys.file))
-    t.notOk(stored.has(keys.removed), 'a file that waited for its removal is gone')
   })
 }
+
+await t.test('all of it together', async (t) => {
+  const { body: eve } = await service.expect('register', 201, {
+    body: { username: 'eve', email: 'eve@example.com', password },
+  })
+  t.equal(eve.user.role, 'member', 'there is an administrator already')
+  const { body: session } = await service.expect('login', 200, {
+    body: { email: 'ada1@example.com', password },
+  })
+  const { body: tasks } = await service.expect('listTasks', 200, {
+    token: session.access_token,
+    query: { limit: 200 },
+  })
+  t.equal(tasks.items.length, 3 * seeds.length)
+  const unequal = `select username from users where attachment_bytes <> (
+    select coalesce(sum(size), 0) from attachments where uploaded_by = users.id)`
+  t.equal((await db.run(unequal, [], false)).length, 0, 'the quota counts what there was')
+
+  // Nothing said whose the files are.
+  await rm(join(service.filesFolder, ownerName), { force: true })
+  await sweep(round)
+  t.strictSame(warnings.splice(0), [], 'the files are its own')
+  const stored = new Set((await filesBelow(service.filesFolder)).map((path) => basename(path)))
+  for (const { keys } of seeds) {
+    t.ok(stored.has(keys.file))
+    t.notOk(stored.has(keys.removed), 'a file that waited for its removal is gone')
+  }
+})
+
+await t.test('a version that does not know the newest migrations', async (t) => {
+  const newer = `insert into drizzle.__drizzle_migrations (hash, created_at) values ('newer', 9000000000000)`
+  await db.run(newer, [], false)
+  await db.run('alter table tasks add column mood text', [], false)
+  await meanwhile(async () => {
+    const told: string[] = []
+    const stopping = new AbortController()
+    const log = { warn: (message: string) => void told.push(message) }
+    await migrateWhenPossible(options, { log, signal: stopping.signal })
+    t.match(told, [/^The database has 1 migrations of a newer Taskwright; this one works on it/])
+    t.match(await readMigrationState(options), { applied: entries.length, pending: 0, unknown: 1 })
+  })
+  const { body } = await service.expect('login', 200, { body: { email: 'ada1@example.com', password } })
+  const token = body.access_token
+  const { body: task } = await service.expect('createTask', 201, {
+    token,
+    body: { title: 'Beside a newer one' },
+  })
+  const params = { task_id: task.id }
+  await service.expect('updateTask', 200, { token, params, body: { status: 'done' } })
+  await service.expect('deleteTask', 204, { token, params })
+})
 
 await t.test('tasks that were completed while the clock was set back', async (t) => {
   const before = entries.findIndex(({ tag }) => tag.endsWith('_task_times_rules'))
   await meanwhile(() => begin(before))
-  const { ids, refreshToken } = await seed()
+  const { ids, refreshToken } = await seed(before)
   await db.run(
     `update tasks set completed_at = created_at - interval '1 hour' where id = $1`,
     [ids.done],
@@ -369,27 +431,4 @@ await t.test('tasks that were completed while the clock was set back', async (t)
   })
   t.equal(task.completed_at, created_at)
   t.equal(task.version, Number(then?.version) + 1, 'its ETag is another one')
-})
-
-await t.test('a version that does not know the newest migrations', async (t) => {
-  const newer = `insert into drizzle.__drizzle_migrations (hash, created_at) values ('newer', 9000000000000)`
-  await db.run(newer, [], false)
-  await db.run('alter table tasks add column mood text', [], false)
-  await meanwhile(async () => {
-    const told: string[] = []
-    const stopping = new AbortController()
-    const log = { warn: (message: string) => void told.push(message) }
-    await migrateWhenPossible(options, { log, signal: stopping.signal })
-    t.match(told, [/^The database has 1 migrations of a newer Taskwright; this one works on it/])
-    t.match(await readMigrationState(options), { applied: entries.length, pending: 0, unknown: 1 })
-  })
-  const { body } = await service.expect('login', 200, { body: { email: 'ada@example.com', password } })
-  const token = body.access_token
-  const { body: task } = await service.expect('createTask', 201, {
-    token,
-    body: { title: 'Beside a newer one' },
-  })
-  const params = { task_id: task.id }
-  await service.expect('updateTask', 200, { token, params, body: { status: 'done' } })
-  await service.expect('deleteTask', 204, { token, params })
 })
