@@ -6,7 +6,7 @@ import { newId } from '../../src/db/ids.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { createThumbnailer, thumbnailQueue } from '../../src/thumbnailer.ts'
 import { eventually } from '../fixture/eventually.ts'
-import { blackPng } from '../fixture/images.ts'
+import { blackPng, longComment } from '../fixture/images.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
 import { openTestStorage } from '../fixture/storage.ts'
 import { countStatuses } from '../fixture/tasks.ts'
@@ -148,6 +148,19 @@ t.test('getThumbnail', async (t) => {
     const { bytes, header } = await imageOf(await attach(taken))
     t.match(header, { width: 256, height: 512, orientation: undefined, exif: undefined })
     t.notMatch(bytes.toString('latin1'), 'Somebody')
+  })
+
+  t.test('200: comments that would unpack to half a gigabyte stay packed', async (t) => {
+    const comment = longComment(7_500_000)
+    const chunks = Array.from({ length: 64 }, () => comment)
+    const bomb = await attach(blackPng({ width: 60, height: 30, chunks }))
+    t.ok(bomb.size < mebibyte, `${bomb.size} bytes`)
+    // What is loaded for the first image does not count.
+    await thumbnailOf(await attach(await photo()))
+    const memory = process.memoryUsage.rss()
+    t.match((await imageOf(bomb)).header, { width: 60, height: 30 })
+    const grown = (process.memoryUsage.rss() - memory) / mebibyte
+    t.ok(grown < 30, `it takes ${grown.toFixed(1)} MiB`)
   })
 
   t.test('200: made once, and by nobody twice', async (t) => {
