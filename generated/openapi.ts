@@ -396,7 +396,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a user
-         * @description Deletes the user with their tasks, tags and sessions; tasks of others that were assigned to them become unassigned. Yourself, or anybody for an administrator; the last administrator cannot be deleted.
+         * @description Deletes the user with their tasks, tags and sessions; tasks of others that were assigned to them become unassigned. Yourself, though not with an API token; or anybody for an administrator. The last administrator cannot be deleted.
          */
         delete: operations["deleteUser"];
         options?: never;

@@ -173,8 +173,8 @@ interface Scenario {
   readonly what?: string
   /** Where a part of the operation has a rule that is finer than the operation's own. */
   readonly rule?: Rule
-  /** No API token may do it, although its scope is right. */
-  readonly inSessionOnly?: true
+  /** No API token may do it, or none of these personas', although its scope is right. */
+  readonly inSessionOnly?: true | readonly Persona[]
   readonly request?: (world: World, persona: Persona) => Call | Promise<Call>
   /** For a list that everybody may ask for: the item that only those see who pass the operation's rule. */
   readonly lists?: (world: World) => string | Promise<string>
@@ -445,7 +445,7 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
       request: (world) => ({ ...ofOwner(world), body: { role: 'admin' } }),
     },
   ],
-  deleteUser: [{ request: ofOwner }],
+  deleteUser: [{ inSessionOnly: ['owner'], request: ofOwner }],
   listUserTasks: [{ request: ofOwner, lists: ({ task }) => task.id }],
 
   listTasks: [{ lists: ({ task }) => task.id }],
@@ -741,7 +741,9 @@ const tryCell = async (
   const id = operation.id as OperationId
   const rule = scenario.rule ?? (scenario.lists ? { see: signedIn, may: signedIn } : own)
   const inSession = outcomeOf(rule, persona)
-  const isRefused = inSession === 'allowed' && credential === 'API token' && scenario.inSessionOnly
+  const { inSessionOnly = [] } = scenario
+  const isForSession = inSessionOnly === true || inSessionOnly.includes(persona)
+  const isRefused = inSession === 'allowed' && credential === 'API token' && isForSession
   const expected = isRefused ? 403 : inSession
   const reads = operation.method === 'GET' || operation.method === 'HEAD'
   const changes = expected === 'allowed' && !reads
