@@ -230,6 +230,23 @@ t.test('getThumbnail', async (t) => {
     t.equal((await thumbnailOf(attachment)).status, 404)
   })
 
+  t.test('404: of an attachment that is deleted before its file is opened', async (t) => {
+    for (const isMade of [false, true]) {
+      const known = new Set(await keys())
+      const attachment = await attach(await photo())
+      if (isMade) await imageOf(attachment)
+      const own = (await keys()).filter((key) => !known.has(key))
+      intervene(t, {
+        open: async () => {
+          await service.call('deleteAttachment', { token, params: { attach_id: attachment.id } })
+          await eventually('its files are gone', areGone(own))
+        },
+      })
+      t.equal((await thumbnailOf(attachment)).status, 404, isMade ? 'made before' : 'not made yet')
+      intervene(t, {})
+    }
+  })
+
   t.test('410: the file is not in the storage any more', async (t) => {
     const known = new Set(await keys())
     const attachment = await attach(await photo())
