@@ -762,7 +762,7 @@ export interface paths {
         options?: never;
         /**
          * Ask where to continue an upload
-         * @description For whoever began it. `Upload-Offset` is how many bytes are safely stored: the next piece begins there. It reaches `Upload-Length` when the file is an attachment, which `Content-Location` then names; before that a byte is left to be sent, so that the answer to it tells how it ended.
+         * @description For whoever began it. `Upload-Offset` is how many bytes are safely stored: the next piece begins there. It reaches `Upload-Length` when the file is an attachment, which `Content-Location` then names; before that a byte is left to be sent, so that the answer to it tells how it ended. As many of these requests may be made as of all others, which they do not count with: pieces that came too fast do not keep a client from asking where to go on.
          */
         head: operations["getUploadOffset"];
         /**

@@ -279,4 +279,5 @@ const limitsOf = (config: AppDeps['config']) =>
         refresh: config.rateLimitRefresh,
         api: config.rateLimitApi,
         upload: config.rateLimitUpload,
+        resume: config.rateLimitApi,
       }
