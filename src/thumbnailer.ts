@@ -2,6 +2,7 @@ import { buffer } from 'node:stream/consumers'
 import type { Readable } from 'node:stream'
 import type SharpModule from 'sharp'
 import { boundedQueue, type InTurn } from './domain/bounded-queue.ts'
+import { isCrowdedJpeg } from './domain/jpeg.ts'
 import { visiblePng } from './domain/png.ts'
 import { type ByteRange, StorageUnavailable } from './storage/storage.ts'
 
@@ -89,6 +90,7 @@ export const thumbnailWidth = (asked: number): number => {
 const signatures = /^(?:\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|RIFF[^]{4}WEBP|[^]{4}ftyp(?:avif|avis|mif1))/
 const longestSignature = 12
 const pngSignature = '\x89PNG'
+const jpegSignature = '\xff\xd8'
 
 /** All others stay off, among them those for SVG, which is a program, and for formats that hardly anybody tests. */
 const decoders = [
@@ -154,6 +156,8 @@ const readImage = async (file: ImageFile): Promise<Buffer> => {
   if (!signatures.test(beginning.toString('latin1'))) throw new UnsupportedImage()
   if (file.size > largestFile) throw new ImageTooLarge(`${largestFile} bytes`)
   const image = await read(file)
+  if (beginning.toString('latin1').startsWith(jpegSignature) && isCrowdedJpeg(image))
+    throw new UnsupportedImage()
   return beginning.toString('latin1').startsWith(pngSignature) ? visiblePng(image) : image
 }
 

@@ -293,6 +293,18 @@ t.test('getThumbnail', async (t) => {
     t.ok(bytesRead > 0 && bytesRead < 100, `${bytesRead} bytes`)
   })
 
+  t.test('415: a JPEG image that is a million empty segments', async (t) => {
+    const image = await photo()
+    const segments = Buffer.alloc(4_000_000, Buffer.from([0xff, 0xe1, 0, 2]))
+    const bomb = await attach(Buffer.concat([image.subarray(0, 2), segments, image.subarray(2)]))
+    // What is loaded for the first image does not count.
+    await thumbnailOf(await attach(image))
+    const memory = process.memoryUsage.rss()
+    t.match(await thumbnailOf(bomb), { status: 415, body: { code: 'unsupported_image' } })
+    const grown = (process.memoryUsage.rss() - memory) / mebibyte
+    t.ok(grown < 30, `it takes ${grown.toFixed(1)} MiB`)
+  })
+
   t.test('422: a few kilobytes that would be 900 million pixels', async (t) => {
     const bomb = await attach(blackPng({ width: 30_000, height: 30_000 }), 'picture.png', 'image/png')
     t.ok(bomb.size < mebibyte, `${bomb.size} bytes`)
