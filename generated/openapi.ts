@@ -396,7 +396,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a user
-         * @description Deletes the user with their tasks, tags and sessions; tasks of others that were assigned to them become unassigned. Yourself, or anybody for an administrator; the last administrator cannot be deleted.
+         * @description Deletes the user with their tasks, tags and sessions; tasks of others that were assigned to them become unassigned. Yourself, though not with an API token; or anybody for an administrator. The last administrator cannot be deleted.
          */
         delete: operations["deleteUser"];
         options?: never;
@@ -762,7 +762,7 @@ export interface paths {
         options?: never;
         /**
          * Ask where to continue an upload
-         * @description For whoever began it. `Upload-Offset` is how many bytes are safely stored: the next piece begins there. It reaches `Upload-Length` when the file is an attachment, which `Content-Location` then names; before that a byte is left to be sent, so that the answer to it tells how it ended.
+         * @description For whoever began it. `Upload-Offset` is how many bytes are safely stored: the next piece begins there. It reaches `Upload-Length` when the file is an attachment, which `Content-Location` then names; before that a byte is left to be sent, so that the answer to it tells how it ended. As many of these requests may be made as of all others, which they do not count with: pieces that came too fast do not keep a client from asking where to go on.
          */
         head: operations["getUploadOffset"];
         /**

@@ -39,6 +39,7 @@ import {
   shedLoad,
 } from './http/connections.ts'
 import { corsHeaders, openToOrigins } from './http/cors.ts'
+import { overrideMethod } from './http/method-override.ts'
 import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
 import { registerPasswordResetPage } from './http/password-reset-page.ts'
@@ -157,7 +158,11 @@ export const buildApp = async ({
     genReqId: requestIdOf,
     // Ours is a problem, like every other refusal.
     return503OnClosing: false,
-    rewriteUrl: ({ url = '/' }) => withoutBase(url, base),
+    rewriteUrl: (request) => {
+      const path = withoutBase(request.url ?? '/', base)
+      overrideMethod(request, path)
+      return path
+    },
     routerOptions: { maxParamLength: 1_024 },
     // No hook sees these requests.
     frameworkErrors: (error, request, reply) => {
@@ -274,4 +279,5 @@ const limitsOf = (config: AppDeps['config']) =>
         refresh: config.rateLimitRefresh,
         api: config.rateLimitApi,
         upload: config.rateLimitUpload,
+        resume: config.rateLimitApi,
       }

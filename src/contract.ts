@@ -7,7 +7,7 @@ import { isRequiredScope, type RequiredScope } from './domain/scopes.ts'
 export type OperationId = keyof operations
 
 /** A limit on the rate of requests, each with a count of its own. */
-export type RateLimitPolicy = 'anonymous' | 'sign_in' | 'refresh' | 'api' | 'upload'
+export type RateLimitPolicy = 'anonymous' | 'sign_in' | 'refresh' | 'api' | 'upload' | 'resume'
 
 /** What the service reads from the contract about one operation, beside the schemas that the glue compiles. */
 export interface ContractOperation {
@@ -100,7 +100,7 @@ const readOperation = (document: Json, path: string, method: string, operation: 
 }
 
 const networkLimits = ['anonymous', 'sign_in', 'refresh', 'none'] as const
-const userLimits = ['api', 'upload', 'none'] as const
+const userLimits = ['api', 'upload', 'resume', 'none'] as const
 
 /** The first of each list is what absence means. Null for another policy, which would have nobody to count for. */
 const readRateLimit = (isOpen: boolean, value: unknown): ContractOperation['rateLimit'] | null => {

@@ -2,6 +2,8 @@ import { buffer } from 'node:stream/consumers'
 import type { Readable } from 'node:stream'
 import type SharpModule from 'sharp'
 import { boundedQueue, type InTurn } from './domain/bounded-queue.ts'
+import { isCrowdedJpeg } from './domain/jpeg.ts'
+import { visiblePng } from './domain/png.ts'
 import { type ByteRange, StorageUnavailable } from './storage/storage.ts'
 
 /** A stored file that may be an image. */
@@ -87,6 +89,8 @@ export const thumbnailWidth = (asked: number): number => {
 /** How files begin whose decoders are switched on: PNG, JPEG, GIF, WebP and AVIF. */
 const signatures = /^(?:\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|RIFF[^]{4}WEBP|[^]{4}ftyp(?:avif|avis|mif1))/
 const longestSignature = 12
+const pngSignature = '\x89PNG'
+const jpegSignature = '\xff\xd8'
 
 /** All others stay off, among them those for SVG, which is a program, and for formats that hardly anybody tests. */
 const decoders = [
@@ -145,13 +149,16 @@ const shrink = async (sharp: Sharp, image: Buffer, width: number): Promise<Buffe
     .toBuffer()
 }
 
-/** The bytes of an image. Of anything else, however large, no more than its beginning is read. */
+/** The bytes of an image that are to be seen. Of anything else, however large, no more than its beginning is read. */
 const readImage = async (file: ImageFile): Promise<Buffer> => {
   if (file.size < longestSignature) throw new UnsupportedImage()
   const beginning = await read(file, { start: 0, end: longestSignature - 1 })
   if (!signatures.test(beginning.toString('latin1'))) throw new UnsupportedImage()
   if (file.size > largestFile) throw new ImageTooLarge(`${largestFile} bytes`)
-  return read(file)
+  const image = await read(file)
+  if (beginning.toString('latin1').startsWith(jpegSignature) && isCrowdedJpeg(image))
+    throw new UnsupportedImage()
+  return beginning.toString('latin1').startsWith(pngSignature) ? visiblePng(image) : image
 }
 
 const read = async (file: ImageFile, range?: ByteRange): Promise<Buffer> => {

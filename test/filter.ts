@@ -282,6 +282,7 @@ t.test('what cannot be read says where, what was found and what was expected', a
     'due_at < now-3000000d': [10, 'now-3000000d', /a time/],
     'due_at < 7d': [10, '7d', /a time/],
     'due_at < now 7d': [14, '7d', /%2B/],
+    'due_at < now +7d': [14, '+7d', /%2B/],
     'attachment_count > many': [20, 'many', /a number/],
     'attachment_count > 1e999': [20, '1e999', /a number/],
     'attachment_count > 0x10': [20, '0x10', /a number/],

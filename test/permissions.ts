@@ -173,8 +173,8 @@ interface Scenario {
   readonly what?: string
   /** Where a part of the operation has a rule that is finer than the operation's own. */
   readonly rule?: Rule
-  /** No API token may do it, although its scope is right. */
-  readonly inSessionOnly?: true
+  /** No API token may do it, or none of these personas', although its scope is right. */
+  readonly inSessionOnly?: true | readonly Persona[]
   /** What is no use to another cell once it is done: who may do it has one of their own. */
   readonly spoils?: Part
   readonly request?: (world: World, persona: Persona) => Call | Promise<Call>
@@ -492,7 +492,7 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
       request: (world) => ({ ...ofOwner(world), body: { role: 'admin' } }),
     },
   ],
-  deleteUser: [{ spoils: 'owner', request: ofOwner }],
+  deleteUser: [{ inSessionOnly: ['owner'], spoils: 'owner', request: ofOwner }],
   listUserTasks: [{ request: ofOwner, lists: ({ task }) => task.id }],
 
   listTasks: [{ lists: ({ task }) => task.id }],
@@ -813,7 +813,9 @@ const askersOf = (operation: ContractOperation, scenario: Scenario): readonly As
   const rule = scenario.rule ?? (scenario.lists ? { see: signedIn, may: signedIn } : ruleOf(operation))
   const ask = (persona: Persona, credential: Credential): Asker => {
     const inSession = outcomeOf(rule, persona)
-    const isRefused = inSession === 'allowed' && credential === 'API token' && scenario.inSessionOnly
+    const { inSessionOnly = [] } = scenario
+    const isForSession = inSessionOnly === true || inSessionOnly.includes(persona)
+    const isRefused = inSession === 'allowed' && credential === 'API token' && isForSession
     return {
       persona,
       credential,

@@ -25,7 +25,8 @@ export const permissions = {
   'user.change_email': ['self_in_session', 'admin_in_session'],
   'user.change_role': ['admin_in_session'],
   'user.set_password': ['another_admin'],
-  'user.delete': ['self', 'admin'],
+  // Nor end the account that it acts for, with all that is in it.
+  'user.delete': ['self_in_session', 'admin'],
   'task.see': ['owner', 'assignee', 'admin'],
   'task.create': ['signed_in'],
   'task.create_for_another': ['admin'],

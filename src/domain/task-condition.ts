@@ -227,7 +227,7 @@ const readSearch = (word: Word): TaskCondition => {
   const { text, isQuoted } = plain(word, 'a word without *')
   if (!isQuoted && /^(and|or|not)$/i.test(text)) throw unexpected(word, `${text.toUpperCase()} in capitals`)
   // A + that is not percent-encoded arrives as a space.
-  if (!isQuoted && /^\d+(\.\d+)?[smhdw]$/.test(text))
+  if (!isQuoted && /^\+?\d+(\.\d+)?[smhdw]$/.test(text))
     throw unexpected(word, 'now+7d as one word; in a URL its + is written %2B')
   if (text === '') throw unexpected(word, 'a word to search for')
   const { words } = parseSearch(isQuoted ? `"${text.replaceAll('"', ' ')}"` : text)

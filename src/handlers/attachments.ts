@@ -17,7 +17,8 @@ import { created, type Handlers, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, problems } from '../problems.ts'
 import { putDetecting } from '../storage/content-type.ts'
-import type { Storage, StoredFile } from '../storage/storage.ts'
+import { openUnlessDeleted } from '../storage/deleted-files.ts'
+import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
 import type { Sweeper } from '../sweeper.ts'
 
 type Attachment = components['schemas']['Attachment']
@@ -78,6 +79,11 @@ export const attachmentHandlers = ({
 
     async downloadAttachment({ params, query, principal, headers }) {
       const file = expectDone(await selectAttachment(db, principal, params.attach_id))
+      const open = (range?: ByteRange) =>
+        openUnlessDeleted(
+          () => storage.open(file.storage_key, range),
+          () => selectAttachment(db, principal, params.attach_id),
+        )
       const common = fileHeaders(file, query?.disposition)
       const range = selectRange(isCurrent(headers['if-range'], common) ? headers.range : undefined, file.size)
       const contentType = file.content_type
@@ -88,12 +94,12 @@ export const attachmentHandlers = ({
           return { status: 200, headers: { ...common, 'content-length': file.size }, contentType, body }
         }
         case 'whole': {
-          const body = { open: () => storage.open(file.storage_key) }
+          const body = { open: () => open() }
           return { status: 200, headers: { ...common, 'content-length': file.size }, contentType, body }
         }
         case 'part': {
           const { start, end } = range
-          const body = { open: () => storage.open(file.storage_key, { start, end }) }
+          const body = { open: () => open({ start, end }) }
           const part = {
             'content-length': end - start + 1,
             'content-range': `bytes ${start}-${end}/${file.size}`,

@@ -1,8 +1,10 @@
 import { Readable } from 'node:stream'
 import type { Database } from '../db/client.ts'
 import { deleteThumbnail, insertThumbnail, selectThumbnail, type Thumbnail } from '../db/thumbnails.ts'
+import type { Outcome } from '../domain/outcome.ts'
 import { type Handlers, quoteETag } from '../operation.ts'
 import { expectDone, problems } from '../problems.ts'
+import { openUnlessDeleted } from '../storage/deleted-files.ts'
 import { type ByteRange, FileMissing, type Storage } from '../storage/storage.ts'
 import { type Thumbnailer, thumbnailWidth } from '../thumbnailer.ts'
 
@@ -20,14 +22,15 @@ export const thumbnailHandlers = ({ db, storage, thumbnailer }: Deps) =>
     async getThumbnail({ params, query, principal }) {
       const { attach_id } = params
       const width = thumbnailWidth(query.width ?? defaultWidth)
-      const { file, thumbnail } = expectDone(await selectThumbnail(db, principal, attach_id, width))
-      const { storage_key, size, sha256 } =
-        thumbnail ?? (await makeThumbnail({ db, storage, thumbnailer }, attach_id, file, width))
+      const find = () => selectThumbnail(db, principal, attach_id, width)
+      const { file, thumbnail } = expectDone(await find())
+      const make = () => makeThumbnail({ db, storage, thumbnailer }, attach_id, file, width)
+      const { storage_key, size, sha256 } = thumbnail ?? (await openUnlessDeleted(make, find))
       return {
         status: 200,
         headers: { etag: quoteETag(sha256), 'content-length': size },
         contentType: 'image/webp',
-        body: { open: () => openThumbnail({ db, storage }, storage_key) },
+        body: { open: () => openThumbnail({ db, storage }, storage_key, find) },
       }
     },
   }) satisfies Partial<Handlers>
@@ -51,9 +54,13 @@ const makeThumbnail = async (
 }
 
 /** One whose file is lost is forgotten, so that the next request has it made again. */
-const openThumbnail = async ({ db, storage }: Omit<Deps, 'thumbnailer'>, key: string): Promise<Readable> => {
+const openThumbnail = async (
+  { db, storage }: Omit<Deps, 'thumbnailer'>,
+  key: string,
+  find: () => Promise<Outcome<unknown>>,
+): Promise<Readable> => {
   try {
-    return await storage.open(key)
+    return await openUnlessDeleted(() => storage.open(key), find)
   } catch (error) {
     if (!(error instanceof FileMissing)) throw error
     await deleteThumbnail(db, key)

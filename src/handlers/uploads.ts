@@ -72,6 +72,9 @@ export const uploadHandlers = (deps: Deps) => {
       return body.receive(async (content) => {
         const id = newId()
         const size = Number(headers['upload-length'])
+        // Each part would become an attachment of its own.
+        if (headers['upload-concat'] !== undefined)
+          throw problems.invalidField('/Upload-Concat', 'is not known here: send the file in one upload')
         if (size > attachmentMaxBytes) throw problems.contentTooLarge(attachmentMaxBytes)
         const checksum = readChecksum(headers)
         const file = { id, taskId: params.task_id, storageKey: newKey(), ...readMetadata(headers) }

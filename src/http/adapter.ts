@@ -252,11 +252,14 @@ const fingerprintRequest = (
   }
 }
 
-/** The same body whatever the order of its fields. */
-const canonical = (body: unknown): unknown =>
-  typeof body === 'object' && body !== null && !Array.isArray(body)
-    ? Object.entries(body).toSorted(([a], [b]) => (a < b ? -1 : 1))
-    : body
+/** The same value whatever the order of the fields in it. */
+const canonical = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(canonical)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.entries(value)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, one]) => [name, canonical(one)])
+}
 
 const setHeaders = (
   operation: ContractOperation,

@@ -50,6 +50,7 @@ const allowedHeaders = [
   'Upload-Length',
   'Upload-Metadata',
   'Upload-Offset',
+  'X-HTTP-Method-Override',
 ].join(', ')
 
 /** Seconds for which a browser may keep the answer to a preflight; none keeps it longer than this in all of them. */

@@ -46,6 +46,7 @@ export const createLimit = async (
     refresh: await counter('refresh'),
     api: await counter('api'),
     upload: await counter('upload'),
+    resume: await counter('resume'),
   }
 
   return async (request, reply, rateLimit, principal) => {

@@ -30,6 +30,7 @@ export const memoryCounts = (): RequestCounts => {
     refresh: newWindows(),
     api: newWindows(),
     upload: newWindows(),
+    resume: newWindows(),
   }
   return {
     async add(policy, caller) {

@@ -45,7 +45,9 @@ const normalize: KeywordDefinition = {
 
 const createAjv = (useDefaults: boolean): Ajv => {
   // Extensions and examples in the contract's schemas are not keywords of a stricter Ajv.
-  const ajv = new Ajv({ strict: false, coerceTypes: false, removeAdditional: false, useDefaults })
+  // An error with the schema that it broke tells what would be right there.
+  const verbose = true
+  const ajv = new Ajv({ strict: false, coerceTypes: false, removeAdditional: false, useDefaults, verbose })
   ajv.addKeyword(normalize)
   ajv.addFormat('uuid', uuid)
   ajv.addFormat('date-time', isInstant)
@@ -97,7 +99,7 @@ const problemOf = (part: Part, error: ErrorObject | undefined, schema: ObjectSch
       { pointer: '', detail: 'must be an object' },
     ])
   }
-  const { pointer, detail } = describe(error, schema)
+  const { pointer, detail } = describe(error)
   return problems.invalidField(part === 'headers' ? headerPointer(pointer, schema) : pointer, detail)
 }
 
@@ -106,7 +108,7 @@ const headerPointer = (pointer: string, { properties = {} }: ObjectSchema): stri
   `/${properties[pointer.slice(1)]?.['x-name'] ?? pointer.slice(1)}`
 
 /** Where an error of Ajv is, and what would be right there. */
-const describe = (error: ErrorObject, schema: ObjectSchema): { pointer: string; detail: string } => {
+const describe = (error: ErrorObject): { pointer: string; detail: string } => {
   const params: Readonly<Record<string, unknown>> = error.params
   const inside = (name: unknown) => `${error.instancePath}/${escapePointer(String(name))}`
   switch (error.keyword) {
@@ -115,7 +117,7 @@ const describe = (error: ErrorObject, schema: ObjectSchema): { pointer: string; 
     case 'additionalProperties':
       return {
         pointer: inside(params.additionalProperty),
-        detail: `is not known here; ${knownNames(schema)}`,
+        detail: `is not known here; ${knownNames(error.parentSchema)}`,
       }
     case 'enum':
       return { pointer: error.instancePath, detail: `must be one of ${asList(params.allowedValues)}` }
@@ -189,8 +191,8 @@ const formatNames: Readonly<Record<string, string>> = {
   email: 'an email address',
 }
 
-const knownNames = (schema: ObjectSchema): string => {
-  const names = Object.keys(schema.properties ?? {})
+const knownNames = ({ properties = {} }: ObjectSchema = {}): string => {
+  const names = Object.keys(properties)
   return names.length === 0 ? 'there are none' : `known are ${names.join(', ')}`
 }
 

@@ -24,6 +24,9 @@ const { storage: files, keys } = await openTestStorage(t)
 /** What the storage is to fail with; null while it works. */
 let fault: Error | null = null
 
+/** What happens before a file is opened. */
+let meanwhile = async (): Promise<void> => {}
+
 /** The newest file that the storage was given. */
 let incoming: Parameters<Storage['put']>[0] | null = null
 
@@ -36,6 +39,7 @@ const storage: Storage = {
   },
   open: async (key, range) => {
     if (fault !== null) throw fault
+    await meanwhile()
     return files.open(key, range)
   },
 }
@@ -1134,6 +1138,17 @@ t.test('downloadAttachment', async (t) => {
     const unseen = await download(await register(), attachment)
     const missing = await download(owner, { ...attachment, id: newId() })
     t.strictSame([unseen.status, missing.status], [404, 404])
+  })
+
+  t.test('404: of one that is deleted before its file is opened', async (t) => {
+    const { result, key } = await fileMadeBy(() => attach(owner, task))
+    t.teardown(() => (meanwhile = async () => {}))
+    meanwhile = async () => {
+      const deletion = { token: owner.token, params: { attach_id: result.body.id } }
+      await service.expect('deleteAttachment', 204, deletion)
+      await eventually('its file is gone', async () => !(await keys()).includes(key))
+    }
+    t.match(await download(owner, result.body), { status: 404, body: { code: 'not_found' } })
   })
 
   t.test('410: the file is not in the storage any more', async (t) => {

@@ -328,6 +328,8 @@ t.test('400', async (t) => {
     t.strictSame(pointersOf(reply.body as Schemas['Problem']), [pointer])
   }
   t.match((await readTask(owner, tagged.id)).task, { version: 1 })
+  const { body } = await send(owner, { update: [{ ...named, patch: { version: 1 } }] })
+  t.match(body, { detail: /^update\/0\/patch\/version is not known here; known are title, / })
 })
 
 t.test('401, 413 and 415', async (t) => {
@@ -362,6 +364,14 @@ t.test('500 items are one statement', async (t) => {
   t.equal(body.total, 250)
 })
 
+/** The same JSON object with its fields in another order. */
+const inReverse = (value: object): object => {
+  const within = (one: unknown): unknown => (typeof one === 'object' && one !== null ? inReverse(one) : one)
+  if (Array.isArray(value)) return (value as unknown[]).map(within)
+  const entries = Object.entries(value).toReversed()
+  return Object.fromEntries(entries.map(([name, one]) => [name, within(one)]))
+}
+
 t.test('Idempotency-Key', async (t) => {
   const withKey = (key: string): Call => ({ headers: { 'idempotency-key': key } })
 
@@ -376,6 +386,10 @@ t.test('Idempotency-Key', async (t) => {
     const second = await send(owner, body, withKey('once'))
     t.equal(second.headers.get('idempotency-replayed'), 'true')
     t.strictSame(second.body, first.body)
+    const shuffled = inReverse(body)
+    t.not(JSON.stringify(shuffled), JSON.stringify(body))
+    const third = await send(owner, shuffled, withKey('once'))
+    t.strictSame(third.body, first.body, 'whatever the order of the fields in an item')
     t.strictSame(await stateOf(tasks), state)
     t.equal((await send(owner, { create: [{ title: 'x' }] }, withKey('once'))).status, 422)
   })

@@ -6,7 +6,7 @@ import { newId } from '../../src/db/ids.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { createThumbnailer, thumbnailQueue } from '../../src/thumbnailer.ts'
 import { eventually } from '../fixture/eventually.ts'
-import { blackPng } from '../fixture/images.ts'
+import { blackPng, longComment } from '../fixture/images.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
 import { openTestStorage } from '../fixture/storage.ts'
 import { countStatuses } from '../fixture/tasks.ts'
@@ -150,6 +150,19 @@ t.test('getThumbnail', async (t) => {
     t.notMatch(bytes.toString('latin1'), 'Somebody')
   })
 
+  t.test('200: comments that would unpack to half a gigabyte stay packed', async (t) => {
+    const comment = longComment(7_500_000)
+    const chunks = Array.from({ length: 64 }, () => comment)
+    const bomb = await attach(blackPng({ width: 60, height: 30, chunks }))
+    t.ok(bomb.size < mebibyte, `${bomb.size} bytes`)
+    // What is loaded for the first image does not count.
+    await thumbnailOf(await attach(await photo()))
+    const memory = process.memoryUsage.rss()
+    t.match((await imageOf(bomb)).header, { width: 60, height: 30 })
+    const grown = (process.memoryUsage.rss() - memory) / mebibyte
+    t.ok(grown < 30, `it takes ${grown.toFixed(1)} MiB`)
+  })
+
   t.test('200: made once, and by nobody twice', async (t) => {
     const attachment = await attach(await photo())
     const replies: Awaited<ReturnType<typeof thumbnailOf>>[] = []
@@ -217,6 +230,23 @@ t.test('getThumbnail', async (t) => {
     t.equal((await thumbnailOf(attachment)).status, 404)
   })
 
+  t.test('404: of an attachment that is deleted before its file is opened', async (t) => {
+    for (const isMade of [false, true]) {
+      const known = new Set(await keys())
+      const attachment = await attach(await photo())
+      if (isMade) await imageOf(attachment)
+      const own = (await keys()).filter((key) => !known.has(key))
+      intervene(t, {
+        open: async () => {
+          await service.call('deleteAttachment', { token, params: { attach_id: attachment.id } })
+          await eventually('its files are gone', areGone(own))
+        },
+      })
+      t.equal((await thumbnailOf(attachment)).status, 404, isMade ? 'made before' : 'not made yet')
+      intervene(t, {})
+    }
+  })
+
   t.test('410: the file is not in the storage any more', async (t) => {
     const known = new Set(await keys())
     const attachment = await attach(await photo())
@@ -261,6 +291,18 @@ t.test('getThumbnail', async (t) => {
     bytesRead = 0
     t.equal((await thumbnailOf(attachment)).status, 415)
     t.ok(bytesRead > 0 && bytesRead < 100, `${bytesRead} bytes`)
+  })
+
+  t.test('415: a JPEG image that is a million empty segments', async (t) => {
+    const image = await photo()
+    const segments = Buffer.alloc(4_000_000, Buffer.from([0xff, 0xe1, 0, 2]))
+    const bomb = await attach(Buffer.concat([image.subarray(0, 2), segments, image.subarray(2)]))
+    // What is loaded for the first image does not count.
+    await thumbnailOf(await attach(image))
+    const memory = process.memoryUsage.rss()
+    t.match(await thumbnailOf(bomb), { status: 415, body: { code: 'unsupported_image' } })
+    const grown = (process.memoryUsage.rss() - memory) / mebibyte
+    t.ok(grown < 30, `it takes ${grown.toFixed(1)} MiB`)
   })
 
   t.test('422: a few kilobytes that would be 900 million pixels', async (t) => {

@@ -215,6 +215,7 @@ t.test('createUpload', async (t) => {
       ['/Upload-Metadata', { ...tusHeaders(1), 'upload-metadata': 'filename YQ==,,' }],
       ['/Upload-Checksum', { ...tusHeaders(1), 'upload-checksum': 'md5 YQ==' }],
       ['/Upload-Checksum', { ...tusHeaders(1), 'upload-checksum': 'sha1' }],
+      ['/Upload-Concat', { ...tusHeaders(1), 'upload-concat': 'partial' }],
     ]
     for (const [pointer, headers] of bad) {
       const { body } = await service.expect('createUpload', 400, { ...request, headers })
@@ -570,6 +571,30 @@ t.test('abortUpload', async (t) => {
     await service.expect('abortUpload', 412, request)
     t.equal(await offsetOf(owner, upload_id), 0)
   })
+})
+
+t.test('a client that can send POST alone', async (t) => {
+  const { owner, task } = await newOwner()
+  const upload_id = await begin(owner, task, 5)
+  const post = async (path: string, headers: Readonly<Record<string, string>>, body?: string) => {
+    const authorization = `Bearer ${owner.token}`
+    const request = { method: 'POST', headers: { ...tus, authorization, ...headers } }
+    const { status } = await fetch(`${service.url}${path}`, {
+      ...request,
+      ...(body !== undefined && { body }),
+    })
+    return status
+  }
+  const as = (method: string) => ({ 'x-http-method-override': method })
+  const upload = `/uploads/${upload_id}`
+  t.equal(await post(upload, { ...as('PATCH'), ...pieceHeaders(0) }, 'he'), 204)
+  t.equal(await offsetOf(owner, upload_id), 2)
+  t.equal(await post(upload, pieceHeaders(2), 'll'), 405, 'a POST that says nothing else is one')
+  for (const method of ['HEAD', 'GET', 'OPTIONS', 'patch', '']) t.equal(await post(upload, as(method)), 405)
+  t.equal(await post(`/tasks/${task.id}`, as('DELETE')), 405, 'nor can anything but an upload be changed so')
+  t.equal(await post(upload, as('DELETE')), 204)
+  t.equal(await post(upload, as('DELETE')), 404)
+  await leavesNothing(t, owner, task)
 })
 
 t.test('things that happen at once', async (t) => {

@@ -758,6 +758,17 @@ t.test('deleteUser', async (t) => {
     t.strictSame(await readUser(admin), admin.user)
   })
 
+  t.test('403 for oneself with an API token', async (t) => {
+    const account = await service.register('del-by-token')
+    const body = { name: 'a program', scopes: ['users:write'] }
+    const { body: program } = await service.expect('createApiToken', 201, { token: account.token, body })
+    t.match(await service.call('deleteUser', { token: program.token, params: of(account) }), {
+      status: 403,
+      body: { code: 'forbidden' },
+    })
+    t.strictSame(await readUser(account), account.user)
+  })
+
   t.test('400 for a body', async (t) => {
     for (const body of [{ confirm: true }, 'yes', fileForm('yes')]) {
       t.match(await service.call('deleteUser', { token: ada.token, params: of(ada), body }), { status: 400 })

@@ -29,6 +29,7 @@ const countedAs: Partial<Record<OperationId, readonly string[]>> = {
   refreshToken: ['refresh'],
   addTaskAttachment: ['api', 'upload'],
   createUpload: ['api', 'upload'],
+  getUploadOffset: ['resume'],
 }
 
 t.test('every operation documents a limit, but for health', async (t) => {
@@ -67,7 +68,8 @@ for (const [index, operation] of operations.entries()) {
 
     const policies = countedAs[id] ?? [isOpen ? 'anonymous' : 'api']
     const policy = policies.map((name) => `"${name}";q=1;w=60`).join(', ')
-    if (isOpen) {
+    // A session has made a request that counts already.
+    if (!policies.includes('api')) {
       const first = await service.call(id, request)
       t.not(first.status, 429)
       t.equal(first.headers.get('ratelimit-policy'), policy)

@@ -6,6 +6,7 @@ import { eventually } from '../fixture/eventually.ts'
 import { head, openRaw } from '../fixture/raw.ts'
 import { createRedis, noRedis } from '../fixture/redis.ts'
 import { type Account, createClient, fileForm, startService } from '../fixture/service.ts'
+import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
 
 /** Each test has networks of its own, as a proxy at 127.0.0.1 would tell them. */
 const limits = {
@@ -102,6 +103,24 @@ t.test('uploads are counted besides, and both limits are told', async (t) => {
   t.match(stored.headers.get('ratelimit'), /^"api";r=3;t=\d+, "upload";r=1;t=\d+$/)
   t.same(await statuses(2, upload), [201, 429])
   await service.expect('listTasks', 200, { token })
+})
+
+t.test('where to continue an upload can be asked when nothing else can', async (t) => {
+  const { token } = await registerFrom('192.0.2.77', 'sender')
+  const task = await service.expect('createTask', 201, { token, body: { title: 'With files' } })
+  const begun = { token, params: { task_id: task.body.id }, headers: tusHeaders(10) }
+  const upload_id = uploadIdIn((await service.expect('createUpload', 201, begun)).headers)
+  const ask = () =>
+    service.call('getUploadOffset', { token, params: { upload_id }, headers: { 'tus-resumable': '1.0.0' } })
+  const send = () =>
+    service.call('appendUpload', {
+      token,
+      params: { upload_id },
+      headers: pieceHeaders(1),
+      body: Buffer.from('b'),
+    })
+  t.same(await statuses(4, send), [409, 409, 409, 429])
+  t.same(await statuses(6, ask), [200, 200, 200, 200, 200, 429])
 })
 
 t.test('what carries no principal is counted together, by network', async (t) => {
