@@ -22,6 +22,12 @@ export class ConstraintViolation extends Error {
 /** SQLSTATEs after which the very same statement may succeed: serialization failure and deadlock. */
 export const isTransient = (error: unknown): boolean => ['40001', '40P01'].includes(sqlState(error))
 
+// Class 08 is connections, 57P a server that ends them, 25P a timeout that does. The others are of the driver and the system.
+const loss = /^(08|57P0[1245]|25P0[34])|^(CONNECTION_\w+|CONNECT_TIMEOUT|ECONNRESET|EPIPE|ETIMEDOUT)$/
+
+/** Whether a connection was lost with the statement on it. */
+export const isConnectionLoss = (error: unknown): boolean => loss.test(sqlState(error))
+
 /**
  * Turns what the driver throws into the errors above. Anything else is a fault of ours and stays as it is; it is
  * logged, and never shown to a client.
@@ -34,9 +40,10 @@ export const translateError = (error: unknown): unknown => {
 }
 
 // Class 08 is connections, 28 a login that is refused, 3D a database that is not there, 53 resources, 57 an operator or
-// a timeout; 25006 is a server that has become a standby. The others are of the driver and the system.
+// a timeout, 58 the server's own system; 25006 is a server that takes no writes, such as a standby, 25P and 55P03 are
+// timeouts that an operator has set. The others are of the driver and the system.
 const unavailable =
-  /^(08|28|3D|53|57|25006)|^(CONNECTION_\w+|CONNECT_TIMEOUT|ECONNREFUSED|ECONNRESET|EPIPE|ENOENT|ETIMEDOUT|EHOSTUNREACH|ENOTFOUND|EAI_AGAIN)$/
+  /^(08|28|3D|53|57|58|25006|25P0[34]|55P03)|^(CONNECTION_\w+|CONNECT_TIMEOUT|E(CONN(REFUSED|RESET|ABORTED)|PIPE|NOENT|TIMEDOUT|(HOST|NET)UNREACH|NOTFOUND|AI_AGAIN|MFILE|NFILE))$/
 
 const isUnavailable = (code: string): boolean => unavailable.test(code)
 
