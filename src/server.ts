@@ -14,6 +14,9 @@ const closers: (() => Promise<unknown>)[] = []
  */
 const echo = 1_000
 
+// Whoever reads them may be gone, or their disk be full: the service goes on without.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
+
 const say = (message: string): void => console.log(`taskwright: ${message}`)
 
 /** Ends the process with what went wrong: in a line if an operator can mend it, in full if only we can. */
