@@ -135,7 +135,7 @@ const serve = async (
     passwords: unobserved,
   })
   atEnd(() => database.close())
-  const { refusing, waiting } = untilMigrated(database, migrated)
+  const { refusing, waiting } = untilMigrated(database, migrated, stopping)
 
   const app = await buildApp({
     config,

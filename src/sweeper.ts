@@ -119,7 +119,7 @@ const startWorker = (
     try {
       if (!stop.signal.aborted) await work(stop.signal)
     } catch (error) {
-      if (!stop.signal.aborted && !(error instanceof DatabaseUnavailable))
+      if (!stop.signal.aborted && !isNoNews(error))
         log.warn({ err: error }, 'The sweeper could not finish; it will try again')
     }
   }
@@ -143,6 +143,10 @@ const startWorker = (
     },
   }
 }
+
+/** The database is away, which is told of elsewhere, or the service stops. */
+const isNoNews = (error: unknown): boolean =>
+  error instanceof DatabaseUnavailable || (error instanceof Error && error.name === 'AbortError')
 
 /** One full round. A step that fails does not keep the others, unless there is no database. */
 export const sweep = async (
@@ -172,8 +176,8 @@ export const sweep = async (
     try {
       await step()
     } catch (error) {
-      // No other step could be done either, and the outage is told of elsewhere.
-      if (error instanceof DatabaseUnavailable) return
+      // No other step could be done either.
+      if (isNoNews(error)) return
       log.warn({ err: error }, 'The sweeper could not finish a step; the next round will try again')
     }
   }
