@@ -1,5 +1,5 @@
 import t from 'tap'
-import { DatabaseUnavailable } from '../src/db/errors.ts'
+import { DatabaseUnavailable, SchemaPending } from '../src/db/errors.ts'
 import { diskStorage } from '../src/storage/disk.ts'
 import { StorageUnavailable } from '../src/storage/storage.ts'
 import { openTestDatabase } from './fixture/database.ts'
@@ -10,6 +10,7 @@ import { startService } from './fixture/service.ts'
 
 const { db } = await openTestDatabase(t)
 const disk = await diskStorage(await temporaryFolder(t))
+let isPending = false
 let isAway = false
 const lines: Record<string, unknown>[] = []
 const service = await startService(t, {
@@ -18,6 +19,7 @@ const service = await startService(t, {
   db: {
     ...db,
     async run(...parameters) {
+      if (isPending) throw new SchemaPending()
       if (isAway) throw new DatabaseUnavailable({ cause: new Error('connect ECONNREFUSED') })
       return db.run(...parameters)
     },
@@ -33,6 +35,9 @@ const { token } = await service.register('ada')
 
 t.test('an outage is one line, and each refused request one with the reason', async (t) => {
   lines.length = 0
+  isPending = true
+  await service.expect('getReadiness', 503)
+  isPending = false
   isAway = true
   for (let time = 0; time < 5; time += 1) await service.expect('listTasks', 503, { token })
   await service.expect('getReadiness', 503)

@@ -8,6 +8,13 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
+/** The database cannot be used yet, since its schema is not up to date: no outage of it. */
+export class SchemaPending extends DatabaseUnavailable {
+  constructor() {
+    super({ cause: new Error('its schema is not up to date yet') })
+  }
+}
+
 /** A statement broke a constraint and did nothing. `constraint` is its name in `schema.ts`. */
 export class ConstraintViolation extends Error {
   override readonly name = 'ConstraintViolation'

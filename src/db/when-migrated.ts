@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Database } from './client.ts'
 import type { ConnectionOptions } from './connection.ts'
-import { DatabaseUnavailable } from './errors.ts'
+import { DatabaseUnavailable, SchemaPending } from './errors.ts'
 import { migrate } from './migrate.ts'
 
 interface Waiting {
@@ -73,10 +73,7 @@ export const untilMigrated = (
   return {
     refusing: {
       ...db,
-      run: (...parameters) =>
-        isMigrated
-          ? db.run(...parameters)
-          : Promise.reject(new DatabaseUnavailable({ cause: new Error('its schema is not up to date yet') })),
+      run: (...parameters) => (isMigrated ? db.run(...parameters) : Promise.reject(new SchemaPending())),
     },
     waiting: {
       ...db,
