@@ -4,7 +4,7 @@ import { mkdir, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import { type Config, ConfigError, readConfig } from '../src/config.ts'
+import { type Config, ConfigError, mistypedVariables, readConfig } from '../src/config.ts'
 import { openDatabase } from '../src/db/client.ts'
 import type { ConnectionOptions } from '../src/db/connection.ts'
 import { diagnose } from '../src/db/diagnosis.ts'
@@ -206,6 +206,7 @@ await runToEnd('doctor', deadline, async (t) => {
   try {
     const config = readConfig()
     console.log('ok     configuration')
+    for (const line of mistypedVariables()) console.log(`note   ${line}`)
     for (const [name, check] of Object.entries(checks))
       isWell = (await runCheck(name, check, config, t)) && isWell
   } catch (error) {

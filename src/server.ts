@@ -2,7 +2,7 @@ import { enableCompileCache } from 'node:module'
 import { join } from 'node:path'
 import { WorkerFailed } from './cluster/primary.ts'
 import { isWorker } from './cluster/worker.ts'
-import { ConfigError, readConfig } from './config.ts'
+import { ConfigError, mistypedVariables, readConfig } from './config.ts'
 import { FolderInUse } from './db/embedded.ts'
 
 /** Runs when the process ends, the last first. */
@@ -39,7 +39,10 @@ const run = async (): Promise<void> => {
   const config = readConfig()
   const { shutdownSeconds } = config
   if (isWorker(config)) leaveSignalsToPrimary()
-  else onSignals(shutdownSeconds)
+  else {
+    for (const line of mistypedVariables()) say(line)
+    onSignals(shutdownSeconds)
+  }
   // Half of a start is spent on compiling the modules. Here nobody else can write, unlike in the folder that Node would take.
   enableCompileCache(join(config.dataDir, 'compiled'))
   const { start } = await import('./start.ts')
