@@ -8,6 +8,9 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
+/** The database takes no writes now: it is a standby, its operator has said so, or its disk is full. */
+export class WritesRefused extends DatabaseUnavailable {}
+
 /** The database cannot be used yet, since its schema is not up to date: no outage of it. */
 export class SchemaPending extends DatabaseUnavailable {
   constructor() {
@@ -42,6 +45,7 @@ export const isConnectionLoss = (error: unknown): boolean => loss.test(sqlState(
 export const translateError = (error: unknown): unknown => {
   const constraint = constraintOf(error)
   if (constraint !== null) return new ConstraintViolation(constraint, { cause: error })
+  if (['25006', '53100'].includes(sqlState(error))) return new WritesRefused({ cause: error })
   if (isUnavailable(sqlState(error))) return new DatabaseUnavailable({ cause: error })
   return error
 }
@@ -65,3 +69,13 @@ const constraintOf = (error: unknown): string | null =>
   typeof error.constraint_name === 'string'
     ? error.constraint_name
     : null
+
+/** What is read by `use`, which notes that it was used; while the database takes no writes, by `read`, which does not. */
+export const notingUse = async <T>(use: () => Promise<T>, read: () => Promise<T>): Promise<T> => {
+  try {
+    return await use()
+  } catch (error) {
+    if (error instanceof WritesRefused) return read()
+    throw error
+  }
+}
