@@ -4,7 +4,7 @@ import { mkdir, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import { type Config, ConfigError, readConfig } from '../src/config.ts'
+import { type Config, ConfigError, mistypedVariables, readConfig } from '../src/config.ts'
 import { openDatabase } from '../src/db/client.ts'
 import type { ConnectionOptions } from '../src/db/connection.ts'
 import { diagnose } from '../src/db/diagnosis.ts'
@@ -66,13 +66,13 @@ const checkDatabase: Check = async (config, t) => {
     return 'there is none yet; the first start makes an embedded one in DATA_DIR'
   try {
     const connection = await connect(config, t)
-    const { version, mayMigrate, clockAhead } = await diagnose(connection)
+    const { version, mayMigrate, takesWrites, clockAhead } = await diagnose(connection)
     const { applied, pending, unknown } = await readMigrationState(connection)
     const name = `PostgreSQL ${Math.floor(version / 10_000)}.${version % 10_000}`
     if (version < oldestVersion) throw new Fault(`It is ${name}. Upgrade it to PostgreSQL 15 or newer.`)
-    if (unknown > 0)
+    if (!takesWrites)
       throw new Fault(
-        `It has ${unknown} migrations of a newer Taskwright. Run that version, or restore a backup from before.`,
+        'It takes no writes: it is a standby, or default_transaction_read_only is on. Name the primary in DATABASE_URL, or switch that off.',
       )
     if (pending > 0 && !mayMigrate)
       throw new Fault(
@@ -83,7 +83,11 @@ const checkDatabase: Check = async (config, t) => {
         `Its clock is ${Math.round(clockAhead / 1_000)} s ahead of this machine's. Have both follow a time server (NTP).`,
       )
     const todo = pending > 0 ? `; the next start applies ${pending} migrations` : ''
-    return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${todo}`
+    const newer =
+      unknown > 0
+        ? `; ${unknown} more are of a newer Taskwright: this one works on it while that is rolled out, and no longer`
+        : ''
+    return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${todo}${newer}`
   } catch (error) {
     if (error instanceof FolderInUse) return 'the service runs on it; ask GET /health/ready'
     if (error instanceof Fault || isEmbedded) throw error
@@ -202,6 +206,7 @@ await runToEnd('doctor', deadline, async (t) => {
   try {
     const config = readConfig()
     console.log('ok     configuration')
+    for (const line of mistypedVariables()) console.log(`note   ${line}`)
     for (const [name, check] of Object.entries(checks))
       isWell = (await runCheck(name, check, config, t)) && isWell
   } catch (error) {

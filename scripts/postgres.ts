@@ -52,9 +52,15 @@ export interface FragileServer {
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void
 }
 
-/** Runs `use` with a server of its own, like `withPostgres`; it has to be started first. */
-export async function withFragilePostgres<T>(use: (server: FragileServer) => Promise<T>): Promise<T> {
-  const cluster = await prepareFolder()
+/**
+ * Runs `use` with a server of its own, like `withPostgres`; it has to be started first. Its data is in a new folder in
+ * `parent`.
+ */
+export async function withFragilePostgres<T>(
+  use: (server: FragileServer) => Promise<T>,
+  parent: string = tmpdir(),
+): Promise<T> {
+  const cluster = await prepareFolder(parent)
   const port = await freePort()
   let running: ChildProcess | null = null
   const server: FragileServer = {
@@ -86,10 +92,10 @@ export async function withFragilePostgres<T>(use: (server: FragileServer) => Pro
   }
 }
 
-async function prepareFolder(): Promise<Cluster> {
+async function prepareFolder(parent: string = tmpdir()): Promise<Cluster> {
   const binaries = findBinaries()
   const identity = findIdentity()
-  const folder = await mkdtemp(join(tmpdir(), 'taskwright-postgres-'))
+  const folder = await mkdtemp(join(parent, 'taskwright-postgres-'))
   const { uid, gid } = identity
   if (uid !== undefined && gid !== undefined) await chown(folder, uid, gid)
   return { folder, binaries, identity, password: randomBytes(16).toString('hex') }

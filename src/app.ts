@@ -51,6 +51,8 @@ import { answerUnknownRoutes, collectPaths, readBodies, registerOperations } fro
 import { setSecurityHeaders } from './http/security-headers.ts'
 import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './http/slow-clients.ts'
 import { withoutBase } from './http/url.ts'
+import { databaseAround, storageAround } from './observe/around.ts'
+import { reportOutages } from './observe/outages.ts'
 import { largestBody, problemOf } from './problems.ts'
 import type { Storage } from './storage/storage.ts'
 import { startSweeper, type SweepTimes, uploadTimeout } from './sweeper.ts'
@@ -120,7 +122,7 @@ export const buildApp = async ({
   db: silentDb,
   backgroundDb = silentDb,
   logStream,
-  storage,
+  storage: silentStorage,
   passwords,
   thumbnailer,
   openMailer,
@@ -173,7 +175,13 @@ export const buildApp = async ({
   })
 
   app.setErrorHandler((error, request, reply) => sendProblem(problemOf(error), publicUrl, request, reply))
-  const db: Database = { ...silentDb, audited: (events) => logAudit(app.log, events) }
+  const outages = reportOutages(app.log)
+  const storage = storageAround(silentStorage, outages.aroundStorage)
+  const background = databaseAround(backgroundDb, outages.aroundStatements)
+  const db: Database = {
+    ...databaseAround(silentDb, outages.aroundStatements),
+    audited: (events) => logAudit(app.log, events),
+  }
 
   for (const observe of observers) observe(app)
   logRequests(app)
@@ -207,7 +215,7 @@ export const buildApp = async ({
   app.addHook('onClose', () => storage.close())
   const { auditDays, trashDays } = config
   const sweeper = startSweeper({
-    db: backgroundDb,
+    db: background,
     storage,
     secondFactorKeys,
     auditDays,

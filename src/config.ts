@@ -24,6 +24,7 @@ import {
   parseWorkers,
   type Parsed,
 } from './config-values.ts'
+import { nameMeantBy } from './domain/spelling.ts'
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 const registrations = ['open', 'closed'] as const
@@ -383,6 +384,15 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     traces: wantsTraces({ tracesExporter, otlpEndpoint, otlpTracesEndpoint, isOtelDisabled }),
     workers: wantedWorkers === 'auto' ? mostWorkers(config) : wantedWorkers,
   }
+}
+
+/** What an operator may have mistyped: a line for each variable that is none of ours, and looks like one. */
+export function mistypedVariables(env: NodeJS.ProcessEnv = process.env): readonly string[] {
+  const known = Object.values(variables).map(({ name }) => name)
+  return Object.keys(env).flatMap((name) => {
+    const meant = known.includes(name) ? null : nameMeantBy(name, known)
+    return meant === null ? [] : [`${name} is not known; did you mean ${meant}?`]
+  })
 }
 
 /** One for each processor, if the database lets them. */

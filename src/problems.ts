@@ -368,7 +368,7 @@ export const problemOf = (error: unknown): Problem => {
     return problems.serviceUnavailable('The file storage cannot be used. Try again in a few seconds.', error)
   }
   if (error instanceof DatabaseUnavailable) {
-    return problems.serviceUnavailable('The database cannot be reached. Try again in a few seconds.', error)
+    return problems.serviceUnavailable('The database cannot be used. Try again in a few seconds.', error)
   }
   return problemOfFramework(error)
 }

@@ -2,7 +2,7 @@ import { enableCompileCache } from 'node:module'
 import { join } from 'node:path'
 import { WorkerFailed } from './cluster/primary.ts'
 import { isWorker } from './cluster/worker.ts'
-import { ConfigError, readConfig } from './config.ts'
+import { ConfigError, mistypedVariables, readConfig } from './config.ts'
 import { FolderInUse } from './db/embedded.ts'
 
 /** Runs when the process ends, the last first. */
@@ -13,6 +13,9 @@ const closers: (() => Promise<unknown>)[] = []
  * process, and npm passes it on.
  */
 const echo = 1_000
+
+// Whoever reads them may be gone, or their disk be full: the service goes on without.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
 
 const say = (message: string): void => console.log(`taskwright: ${message}`)
 
@@ -36,7 +39,10 @@ const run = async (): Promise<void> => {
   const config = readConfig()
   const { shutdownSeconds } = config
   if (isWorker(config)) leaveSignalsToPrimary()
-  else onSignals(shutdownSeconds)
+  else {
+    for (const line of mistypedVariables()) say(line)
+    onSignals(shutdownSeconds)
+  }
   // Half of a start is spent on compiling the modules. Here nobody else can write, unlike in the folder that Node would take.
   enableCompileCache(join(config.dataDir, 'compiled'))
   const { start } = await import('./start.ts')

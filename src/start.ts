@@ -12,6 +12,8 @@ import { startEmbedded } from './db/embedded.ts'
 import { watchEmbedded } from './db/health.ts'
 import { keepEmbeddedTidy } from './db/maintenance.ts'
 import { migrateWhenPossible, untilMigrated } from './db/when-migrated.ts'
+import { addressesOf, listen } from './http/listen.ts'
+import { httpUrl } from './http/url.ts'
 import { openLog } from './log.ts'
 import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
 import { databaseAround, hasherAround, storageAround } from './observe/around.ts'
@@ -135,7 +137,7 @@ const serve = async (
     passwords: unobserved,
   })
   atEnd(() => database.close())
-  const { refusing, waiting } = untilMigrated(database, migrated)
+  const { refusing, waiting } = untilMigrated(database, migrated, stopping)
 
   const app = await buildApp({
     config,
@@ -154,7 +156,11 @@ const serve = async (
   // The embedded database is there by now, and so soon up to date that nobody need be turned away.
   if (connection.kind === 'embedded') await migrated
   if (stopping.aborted) return null
-  await app.listen({ host: config.host, port: config.port, backlog: mostConnecting })
+  await listen(app, {
+    addresses: await addressesOf(config.host),
+    port: config.port,
+    backlog: mostConnecting,
+  })
   // Where it listens is told before it is said that it is ready.
   await logStream.flush()
   return { database, url: listeningUrl(config, app.server.address()) }
@@ -218,7 +224,7 @@ const offerMetrics = async (
   const options = { host: metricsHost, port: metricsPort ?? 0, token: metricsToken }
   const server = await serveMetrics(source, options)
   atEnd(() => server.close())
-  say(`metrics are at http://${metricsHost}:${server.port}/metrics`)
+  say(`metrics are at ${httpUrl(metricsHost, server.port)}/metrics`)
 }
 
 /** The configured server, or the embedded database when there is none. */
@@ -245,4 +251,4 @@ const mailerOf = async (mail: MailConfig, whereItListens: () => string): Promise
 
 /** Where the process listens, with the port that the system chose if it was to choose one. */
 const listeningUrl = ({ host, port }: Config, address: string | AddressInfo | null): string =>
-  `http://${host}:${typeof address === 'object' && address !== null ? address.port : port}`
+  httpUrl(host, typeof address === 'object' && address !== null ? address.port : port)

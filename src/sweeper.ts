@@ -4,6 +4,7 @@ import { resealSecrets } from './auth/second-factor.ts'
 import { removeOldAttempts } from './db/attempts.ts'
 import { removeOldAuditEvents } from './db/audit.ts'
 import type { Database } from './db/client.ts'
+import { DatabaseUnavailable } from './db/errors.ts'
 import { claimFileDeletions, type DeletedFile, deleteFileDeletions } from './db/files.ts'
 import { removeExpiredKeys } from './db/idempotency.ts'
 import { newId } from './db/ids.ts'
@@ -118,7 +119,8 @@ const startWorker = (
     try {
       if (!stop.signal.aborted) await work(stop.signal)
     } catch (error) {
-      if (!stop.signal.aborted) log.warn({ err: error }, 'The sweeper could not finish; it will try again')
+      if (!stop.signal.aborted && !isNoNews(error))
+        log.warn({ err: error }, 'The sweeper could not finish; it will try again')
     }
   }
 
@@ -142,7 +144,11 @@ const startWorker = (
   }
 }
 
-/** One full round. A step that fails does not keep the others. */
+/** The database is away, which is told of elsewhere, or the service stops. */
+const isNoNews = (error: unknown): boolean =>
+  error instanceof DatabaseUnavailable || (error instanceof Error && error.name === 'AbortError')
+
+/** One full round. A step that fails does not keep the others, unless there is no database. */
 export const sweep = async (
   deps: SweeperDeps,
   stop: AbortSignal = new AbortController().signal,
@@ -170,6 +176,8 @@ export const sweep = async (
     try {
       await step()
     } catch (error) {
+      // No other step could be done either.
+      if (isNoNews(error)) return
       log.warn({ err: error }, 'The sweeper could not finish a step; the next round will try again')
     }
   }

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import t from 'tap'
-import { ConfigError, readConfig } from '../src/config.ts'
+import { ConfigError, mistypedVariables, readConfig } from '../src/config.ts'
 
 const messageOf = (env: Readonly<Record<string, string>>): string => {
   try {
@@ -415,4 +415,21 @@ t.test('no secret is printed', async (t) => {
     t.notMatch(messageOf({ STORAGE_URL }), 'hunter2')
   }
   t.notMatch(messageOf({ REDIS_URL: 'redis://:hunter2@host/name', PORT: 'x' }), 'hunter2')
+})
+
+t.test('a variable that was mistyped is told of, and no other', async (t) => {
+  const env = {
+    DATABSE_URL: 'x',
+    REDIS_URI: 'x',
+    JWT_SERCET: 'x',
+    STORAGE_URL: 'x',
+    HOSTS: 'x',
+    HOME: 'x',
+    XDG_DATA_DIRS: 'x',
+  }
+  t.strictSame(mistypedVariables(env), [
+    'DATABSE_URL is not known; did you mean DATABASE_URL?',
+    'REDIS_URI is not known; did you mean REDIS_URL?',
+    'JWT_SERCET is not known; did you mean JWT_SECRET?',
+  ])
 })

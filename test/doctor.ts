@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { createClient } from '../src/db/connection.ts'
 import { copyTemplate, createEmptyDatabase, createTestDatabase } from './fixture/database.ts'
 import { runProcess, temporaryFolder } from './fixture/process.ts'
 import { startMailServer } from './fixture/smtp.ts'
@@ -69,4 +70,21 @@ t.test('a server is told apart from its databases and users', { skip }, async (t
   t.match((await run((url) => (url.password = 'wrong'))).output, /password authentication failed/)
   t.match((await run((url) => (url.pathname = 'nothing'))).output, /"nothing" does not exist/)
   t.match((await run(() => undefined)).output, /0 migrations applied; the next start applies \d+/)
+})
+
+t.test('a newer schema is no fault, and a database without writes is one', { skip }, async (t) => {
+  const { options } = await createTestDatabase(t)
+  const url = options.kind === 'server' ? options.url : ''
+  const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url }
+  const sql = createClient(options, { max: 1 })
+  t.teardown(() => sql.end())
+  await sql`insert into drizzle.__drizzle_migrations (hash, created_at) values ('of tomorrow', 9999999999999)`
+  const newer = await runProcess(environment, doctor)
+  t.match(newer.output, /ok +database: .* applied; 1 more are of a newer Taskwright: this one works on it/)
+  t.equal(newer.code, 0)
+
+  await sql.unsafe(`alter database ${new URL(url).pathname.slice(1)} set default_transaction_read_only = on`)
+  const readOnly = await runProcess(environment, doctor)
+  t.match(readOnly.output, /WRONG +database: It takes no writes/)
+  t.equal(readOnly.code, 1)
 })

@@ -20,6 +20,9 @@ export interface PrimaryCalls {
   forget(changed: Changed): Promise<null>
 }
 
+/** The metrics of one process. */
+export type ProcessMetrics = MetricObjectWithValues<MetricValue<string>>[]
+
 /** What the primary asks of a worker. */
 export interface WorkerCalls {
   /** Says that the schema is up to date. */
@@ -29,7 +32,7 @@ export interface WorkerCalls {
   /** Has the worker finish what it has begun, and end. */
   stop(input: null): Promise<null>
   forget(changed: Changed): Promise<null>
-  readMetrics(input: null): Promise<MetricObjectWithValues<MetricValue<string>>[]>
+  readMetrics(input: null): Promise<ProcessMetrics>
 }
 
 /** Calls whose input and answer JSON can carry. */

@@ -1,10 +1,18 @@
 import cluster, { type Worker } from 'node:cluster'
 import { hashQueue } from '../auth/passwords.ts'
 import type { InTurn } from '../domain/bounded-queue.ts'
+import { within } from '../domain/deadline.ts'
 import { watchPulse } from '../domain/pulse.ts'
 import { memoryCounts } from '../http/request-counts.ts'
 import { thumbnailQueue } from '../thumbnailer.ts'
-import { connectPeer, type Peer, type PrimaryCalls, type QueueName, type WorkerCalls } from './calls.ts'
+import {
+  connectPeer,
+  type Peer,
+  type PrimaryCalls,
+  type ProcessMetrics,
+  type QueueName,
+  type WorkerCalls,
+} from './calls.ts'
 
 /** The processes that answer requests, which are replaced when they end by themselves or hang. */
 export interface Workers {
@@ -14,8 +22,8 @@ export interface Workers {
   readonly failed: Promise<never>
   /** Tells them, and those that follow, that the schema is up to date. */
   tellMigrated(): void
-  /** The metrics of each. */
-  readonly readMetrics: () => Promise<Awaited<ReturnType<WorkerCalls['readMetrics']>>[]>
+  /** The metrics of each that runs, by their numbers; null of one that does not answer. */
+  readonly readMetrics: () => Promise<ReadonlyMap<number, ProcessMetrics | null>>
   /** Resolves when all of them have finished what they had begun, and ended. */
   stop(): Promise<void>
 }
@@ -35,6 +43,9 @@ const pauseAfter = (shortLives: number): number =>
 /** A worker that hangs keeps its connections, and answers none of them. */
 const pulse = { every: 5_000, mostMissed: 6 }
 
+/** Milliseconds that the metrics of a worker are waited for; Prometheus gives up after ten seconds. */
+const metricsDeadline = 2_000
+
 /** A worker that can be called. */
 type Callable = Peer<WorkerCalls>
 
@@ -50,7 +61,7 @@ export const startWorkers = (
   const allEnded = Promise.withResolvers<void>()
   const failures: string[] = []
   const running = new Set<Worker>()
-  const callable = new Set<Callable>()
+  const callable = new Map<number, Callable>()
   const readyWorkers = new Set<Worker>()
   let wasReady = false
   let isMigrated = false
@@ -77,7 +88,7 @@ export const startWorkers = (
     }
     const calls: PrimaryCalls = {
       async hello() {
-        callable.add(peer)
+        callable.set(worker.id, peer)
         watch()
         if (isMigrated) tell(peer, 'migrated')
         if (isStopping) tell(peer, 'stop')
@@ -95,7 +106,7 @@ export const startWorkers = (
       takeTurn: (queue) => ownTurns.take(queue),
       endTurn: async (turn) => ownTurns.end(turn),
       async forget(changed) {
-        const others = [...callable].filter((other) => other !== peer)
+        const others = [...callable.values()].filter((other) => other !== peer)
         await Promise.allSettled(others.map((other) => other.call('forget', changed)))
         return null
       },
@@ -108,7 +119,7 @@ export const startWorkers = (
     worker.on('message', peer.receive)
     worker.once('exit', (code: number | null, signal: string | null) => {
       running.delete(worker)
-      callable.delete(peer)
+      callable.delete(worker.id)
       readyWorkers.delete(worker)
       endWatch()
       peer.close()
@@ -150,15 +161,20 @@ export const startWorkers = (
     failed: failed.promise,
     tellMigrated() {
       isMigrated = true
-      for (const peer of callable) tell(peer, 'migrated')
+      for (const peer of callable.values()) tell(peer, 'migrated')
     },
     async readMetrics() {
-      const read = await Promise.allSettled([...callable].map((peer) => peer.call('readMetrics', null)))
-      return read.filter((result) => result.status === 'fulfilled').map(({ value }) => value)
+      const silent = (): Error => new Error('The worker does not answer')
+      const read = async ({ id }: Worker): Promise<[number, ProcessMetrics | null]> => {
+        const peer = callable.get(id)
+        if (peer === undefined) return [id, null]
+        return [id, await within(metricsDeadline, peer.call('readMetrics', null), silent).catch(() => null)]
+      }
+      return new Map(await Promise.all([...running].map(read)))
     },
     async stop() {
       isStopping = true
-      for (const peer of callable) tell(peer, 'stop')
+      for (const peer of callable.values()) tell(peer, 'stop')
       if (running.size === 0) allEnded.resolve()
       await allEnded.promise
       if (failures.length > 0) throw new WorkerFailed(failures.join('; '))

@@ -4,13 +4,14 @@ import type { Principal } from '../domain/permissions.ts'
 import { parseScopes, type Scope } from '../domain/scopes.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
-import { sql } from './drizzle.ts'
+import { type SQL, sql } from './drizzle.ts'
+import { notingUse } from './errors.ts'
 import { newId } from './ids.ts'
 import { apiTokenJson } from './json.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './list.ts'
 import { allowsOwn, callerOf, callerParameters } from './permissions.ts'
 import { lastUsedPrecision, parseRole } from './sessions.ts'
-import { onlyRow, statement } from './statement.ts'
+import { onlyRow, type Placeholders, statement } from './statement.ts'
 
 /** The fields of a new API token. */
 export interface NewApiToken {
@@ -103,24 +104,42 @@ export interface UsedApiToken {
   readonly expiresIn: number
 }
 
-const use = statement(
-  { hash: 'bytes' },
-  { id: 'text', user_id: 'text', role: 'text', scopes: 'text', expires_in: 'int' },
+const shownParameters = { hash: 'bytes' } as const
+const shownColumns = {
+  id: 'text',
+  user_id: 'text',
+  role: 'text',
+  scopes: 'text',
+  expires_in: 'int',
+} as const
+
+const selectShown = (p: Placeholders<typeof shownParameters>): SQL => sql`
+  select token.id::text, token.user_id::text, users.role, array_to_string(token.scopes, ' ') as scopes,
+    least(floor(extract(epoch from token.expires_at - now()) * 1000), 86400000)::int as expires_in
+  from api_tokens token join users on users.id = token.user_id
+  where token.hash = ${p.hash} and (token.expires_at is null or token.expires_at > now())`
+
+const shown = statement(shownParameters, shownColumns, selectShown)
+
+const useShown = statement(
+  shownParameters,
+  shownColumns,
   (p) => sql`
     with used as (
       update api_tokens set last_used_at = now()
       where hash = ${p.hash} and (expires_at is null or expires_at > now())
         and (last_used_at is null or last_used_at < now() - ${lastUsedPrecision})
     )
-    select token.id::text, token.user_id::text, users.role, array_to_string(token.scopes, ' ') as scopes,
-      least(floor(extract(epoch from token.expires_at - now()) * 1000), 86400000)::int as expires_in
-    from api_tokens token join users on users.id = token.user_id
-    where token.hash = ${p.hash} and (token.expires_at is null or token.expires_at > now())`,
+    ${selectShown(p)}`,
 )
 
 /** Who shows the API token with this hash, which this uses; null when there is none or it has expired. */
 export const selectApiTokenPrincipal = async (db: Database, hash: Buffer): Promise<UsedApiToken | null> => {
-  const row = onlyRow(await use(db, { hash }))
+  const rows = await notingUse(
+    () => useShown(db, { hash }),
+    () => shown(db, { hash }),
+  )
+  const row = onlyRow(rows)
   if (row === null) return null
   const credential = { kind: 'api_token' as const, tokenId: row.id, scopes: parseScopes(row.scopes) }
   return {

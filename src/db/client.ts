@@ -1,7 +1,8 @@
 import type postgres from 'postgres'
 import { within } from '../domain/deadline.ts'
 import { type ConnectionOptions, createClient } from './connection.ts'
-import { DatabaseUnavailable, isTransient, translateError } from './errors.ts'
+import { DatabaseUnavailable, isConnectionLoss, isTransient, translateError } from './errors.ts'
+import { socketsAtBoundedRate } from './sockets.ts'
 
 /** A connected database, as the statements of this folder use it. */
 export interface Database {
@@ -36,31 +37,54 @@ const mostPending = 2_000
  */
 const answerDeadline = 10_000
 
+/** Connections, and how many statements run or wait on them. */
+interface Pool {
+  readonly client: postgres.Sql
+  pending: number
+}
+
 /** Opens a database; the first statement connects. */
 export const openDatabase = (connection: ConnectionOptions, deadline: number = answerDeadline): Database => {
-  let client = createClient(connection)
+  // All pools together are held to its rate.
+  const shared = connection.kind === 'server' ? { socket: socketsAtBoundedRate() } : {}
+  const openPool = (): Pool => ({ client: createClient(connection, shared), pending: 0 })
+  let pool = openPool()
   let pending = 0
 
   /**
-   * Nothing else ends the connections that lead nowhere: the driver goes on sending statements on them. The embedded
-   * database has but one, and a second would have to wait for its end.
+   * Gives the statements that follow connections of their own when one of these was lost: the driver (postgres 3.4.9) would
+   * begin that one anew with what it had been about to write on it, which no server understands. The embedded database has
+   * but one, and a second would have to wait for its end.
    */
-  const replace = (silent: postgres.Sql): void => {
-    if (silent !== client || connection.kind === 'embedded') return
-    client = createClient(connection)
-    void silent.end({ timeout: 2 })
+  const replace = (old: Pool): void => {
+    if (old === pool && connection.kind !== 'embedded') pool = openPool()
+  }
+
+  /** Nothing else ends the connections that lead nowhere: the driver goes on sending statements on them. */
+  const giveUp = (silent: Pool): void => {
+    replace(silent)
+    if (silent !== pool) void silent.client.end({ timeout: 2 })
   }
 
   const runOnce = async (text: string, values: readonly unknown[], prepare: boolean) => {
     if (pending >= mostPending)
       throw new DatabaseUnavailable({ cause: new Error('too many statements wait') })
+    const used = pool
     pending += 1
-    const used = client
-    const rows = used
+    used.pending += 1
+    const rows = used.client
       .unsafe<Record<string, unknown>[]>(text, values as never[], { prepare })
-      .finally(() => (pending -= 1))
+      .catch((error: unknown) => {
+        if (isConnectionLoss(error)) replace(used)
+        throw error
+      })
+      .finally(() => {
+        pending -= 1
+        used.pending -= 1
+        if (used !== pool && used.pending === 0) void used.client.end({ timeout: 2 })
+      })
     return within(deadline, rows, () => {
-      replace(used)
+      giveUp(used)
       return new DatabaseUnavailable({ cause: new Error(`no answer in ${deadline} ms`) })
     })
   }
@@ -76,6 +100,6 @@ export const openDatabase = (connection: ConnectionOptions, deadline: number = a
       }
     },
     pending: () => pending,
-    close: () => client.end({ timeout: 5 }),
+    close: () => pool.client.end({ timeout: 5 }),
   }
 }

@@ -8,6 +8,16 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
+/** The database takes no writes now: it is a standby, its operator has said so, or its disk is full. */
+export class WritesRefused extends DatabaseUnavailable {}
+
+/** The database cannot be used yet, since its schema is not up to date: no outage of it. */
+export class SchemaPending extends DatabaseUnavailable {
+  constructor() {
+    super({ cause: new Error('its schema is not up to date yet') })
+  }
+}
+
 /** A statement broke a constraint and did nothing. `constraint` is its name in `schema.ts`. */
 export class ConstraintViolation extends Error {
   override readonly name = 'ConstraintViolation'
@@ -22,6 +32,12 @@ export class ConstraintViolation extends Error {
 /** SQLSTATEs after which the very same statement may succeed: serialization failure and deadlock. */
 export const isTransient = (error: unknown): boolean => ['40001', '40P01'].includes(sqlState(error))
 
+// Class 08 is connections, 57P a server that ends them, 25P a timeout that does. The others are of the driver and the system.
+const loss = /^(08|57P0[1245]|25P0[34])|^(CONNECTION_\w+|CONNECT_TIMEOUT|ECONNRESET|EPIPE|ETIMEDOUT)$/
+
+/** Whether a connection was lost with the statement on it. */
+export const isConnectionLoss = (error: unknown): boolean => loss.test(sqlState(error))
+
 /**
  * Turns what the driver throws into the errors above. Anything else is a fault of ours and stays as it is; it is
  * logged, and never shown to a client.
@@ -29,14 +45,16 @@ export const isTransient = (error: unknown): boolean => ['40001', '40P01'].inclu
 export const translateError = (error: unknown): unknown => {
   const constraint = constraintOf(error)
   if (constraint !== null) return new ConstraintViolation(constraint, { cause: error })
+  if (['25006', '53100'].includes(sqlState(error))) return new WritesRefused({ cause: error })
   if (isUnavailable(sqlState(error))) return new DatabaseUnavailable({ cause: error })
   return error
 }
 
 // Class 08 is connections, 28 a login that is refused, 3D a database that is not there, 53 resources, 57 an operator or
-// a timeout; 25006 is a server that has become a standby. The others are of the driver and the system.
+// a timeout, 58 the server's own system; 25006 is a server that takes no writes, such as a standby, 25P and 55P03 are
+// timeouts that an operator has set. The others are of the driver and the system.
 const unavailable =
-  /^(08|28|3D|53|57|25006)|^(CONNECTION_\w+|CONNECT_TIMEOUT|ECONNREFUSED|ECONNRESET|EPIPE|ENOENT|ETIMEDOUT|EHOSTUNREACH|ENOTFOUND|EAI_AGAIN)$/
+  /^(08|28|3D|53|57|58|25006|25P0[34]|55P03)|^(CONNECTION_\w+|CONNECT_TIMEOUT|E(CONN(REFUSED|RESET|ABORTED)|PIPE|NOENT|TIMEDOUT|(HOST|NET)UNREACH|NOTFOUND|AI_AGAIN|MFILE|NFILE))$/
 
 const isUnavailable = (code: string): boolean => unavailable.test(code)
 
@@ -51,3 +69,13 @@ const constraintOf = (error: unknown): string | null =>
   typeof error.constraint_name === 'string'
     ? error.constraint_name
     : null
+
+/** What is read by `use`, which notes that it was used; while the database takes no writes, by `read`, which does not. */
+export const notingUse = async <T>(use: () => Promise<T>, read: () => Promise<T>): Promise<T> => {
+  try {
+    return await use()
+  } catch (error) {
+    if (error instanceof WritesRefused) return read()
+    throw error
+  }
+}

@@ -5,6 +5,7 @@ import { attemptParameter, clearAttempts, countAttempt, waitColumn } from './att
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
+import { notingUse } from './errors.ts'
 import { newId } from './ids.ts'
 import { sessionJson, userJson } from './json.ts'
 import {
@@ -328,17 +329,25 @@ export const rotateRefreshToken = async (
   }
 }
 
-const live = statement(
-  { session_id: 'uuid', user_id: 'uuid' },
-  { role: 'text' },
+const liveParameters = { session_id: 'uuid', user_id: 'uuid' } as const
+const liveColumns = { role: 'text' } as const
+
+const selectLive = (p: Placeholders<typeof liveParameters>): SQL => sql`
+  select users.role from sessions join users on users.id = sessions.user_id
+  where sessions.id = ${p.session_id} and sessions.user_id = ${p.user_id} and sessions.expires_at > now()`
+
+const live = statement(liveParameters, liveColumns, selectLive)
+
+const useLive = statement(
+  liveParameters,
+  liveColumns,
   (p) => sql`
     with used as (
       update sessions set last_used_at = now()
       where id = ${p.session_id} and user_id = ${p.user_id} and expires_at > now()
         and last_used_at < now() - ${lastUsedPrecision}
     )
-    select users.role from sessions join users on users.id = sessions.user_id
-    where sessions.id = ${p.session_id} and sessions.user_id = ${p.user_id} and sessions.expires_at > now()`,
+    ${selectLive(p)}`,
 )
 
 /** The role of the user of a live session, which this uses; null when it has ended or is another user's. */
@@ -347,7 +356,12 @@ export const selectSessionRole = async (
   sessionId: string,
   userId: string,
 ): Promise<Role | null> => {
-  const row = onlyRow(await live(db, { session_id: sessionId, user_id: userId }))
+  const values = { session_id: sessionId, user_id: userId }
+  const rows = await notingUse(
+    () => useLive(db, values),
+    () => live(db, values),
+  )
+  const row = onlyRow(rows)
   return row && parseRole(row.role)
 }
 

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Database } from './client.ts'
 import type { ConnectionOptions } from './connection.ts'
-import { DatabaseUnavailable } from './errors.ts'
+import { DatabaseUnavailable, SchemaPending } from './errors.ts'
 import { migrate } from './migrate.ts'
 
 interface Waiting {
@@ -27,9 +27,7 @@ export const migrateWhenPossible = async (
   connection: ConnectionOptions,
   { log, signal }: Waiting,
 ): Promise<void> => {
-  const { promise: stopped, reject } = Promise.withResolvers<never>()
-  stopped.catch(() => undefined)
-  signal.addEventListener('abort', () => reject(new Error('The service stops')), { once: true })
+  const stopped = rejectedBy(signal)
   let told = ''
   for (let attempt = 0; ; attempt += 1) {
     try {
@@ -49,11 +47,24 @@ export const migrateWhenPossible = async (
   }
 }
 
-/** What a database is until it is `migrated`: one that refuses statements, or one that holds them back. */
+/** Rejects when the signal is aborted, with its reason. */
+const rejectedBy = (signal: AbortSignal): Promise<never> => {
+  const { promise, reject } = Promise.withResolvers<never>()
+  promise.catch(() => undefined)
+  signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
+  return promise
+}
+
+/**
+ * What a database is until it is `migrated`: one that refuses statements, or one that holds them back until then, or until
+ * the service stops.
+ */
 export const untilMigrated = (
   db: Database,
   migrated: Promise<void>,
+  signal: AbortSignal,
 ): { readonly refusing: Database; readonly waiting: Database } => {
+  const stopped = rejectedBy(signal)
   let isMigrated = false
   migrated.then(
     () => (isMigrated = true),
@@ -62,15 +73,12 @@ export const untilMigrated = (
   return {
     refusing: {
       ...db,
-      run: (...parameters) =>
-        isMigrated
-          ? db.run(...parameters)
-          : Promise.reject(new DatabaseUnavailable({ cause: new Error('its schema is not up to date yet') })),
+      run: (...parameters) => (isMigrated ? db.run(...parameters) : Promise.reject(new SchemaPending())),
     },
     waiting: {
       ...db,
       async run(...parameters) {
-        await migrated
+        await Promise.race([migrated, stopped])
         return db.run(...parameters)
       },
     },

@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify'
+import { watchOutage } from '../domain/outage.ts'
 import { problems } from '../problems.ts'
 
 /** Refuses a request without Host (RFC 9112 §3.2), as Node would, but with a problem. */
@@ -37,12 +38,18 @@ export const shedLoad = (app: FastifyInstance, limit: number): void => {
   let running = 0
   const begin = inTurns(mostBegun)
   const refuse = inTurns(mostRefused)
+  const report = watchOutage({
+    began: () => app.log.warn({ limit }, 'Too many requests run at a time; more are refused'),
+    ended: (outage) => app.log.warn(outage, 'No requests are refused any more for running at a time'),
+  })
   app.addHook('onRequest', ({ routeOptions }, reply, done) => {
     if (routeOptions.config.operation?.rateLimit === 'none') return done()
-    if (running >= limit)
-      return refuse(() =>
-        done(problems.serviceUnavailable('The service is busy. Try again in a few seconds.')),
-      )
+    if (running >= limit) {
+      const busy = problems.serviceUnavailable('The service is busy. Try again in a few seconds.')
+      report(busy)
+      return refuse(() => done(busy))
+    }
+    report(null)
     running += 1
     reply.raw.once('close', () => (running -= 1))
     begin(done)

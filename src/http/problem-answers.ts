@@ -9,21 +9,31 @@ import { pathOf } from './url.ts'
 
 const mediaType = 'application/problem+json; charset=utf-8'
 
-const problemCodes = new WeakMap<FastifyRequest, ProblemCode>()
+const answered = new WeakMap<FastifyRequest, Problem>()
 
 /** The problem that a request was answered with, if it was. */
-export const problemCodeOf = (request: FastifyRequest): ProblemCode | undefined => problemCodes.get(request)
+export const problemCodeOf = (request: FastifyRequest): ProblemCode | undefined => answered.get(request)?.code
 
-/** Answers with a problem (RFC 9457). A fault of the service, or of its storage, goes to the log with its cause. */
+/** Why the service refused a request that it would answer at another time, for those who read its log. */
+export const reasonOf = (request: FastifyRequest): string | undefined => {
+  const problem = answered.get(request)
+  if (problem === undefined || problem.status < 500) return undefined
+  return problem.cause instanceof Error ? problem.cause.message : problem.message
+}
+
+/**
+ * Answers with a problem (RFC 9457). A fault of the service, or a lost file, goes to the log with its cause; an outage is told
+ * of elsewhere, once.
+ */
 export const sendProblem = (
   problem: Problem,
   publicUrl: string,
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply => {
-  if (problem.status >= 500 || problem.code === 'file_lost')
+  if (problem.code === 'internal_error' || problem.code === 'file_lost')
     request.log.error({ err: problem.cause ?? problem }, problem.message)
-  problemCodes.set(request, problem.code)
+  answered.set(request, problem)
   // Again: no hook has set them when it is the URL that cannot be read, and a page may have set its own.
   return reply
     .code(problem.status)

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { principalOf } from './adapter.ts'
-import { problemCodeOf } from './problem-answers.ts'
+import { problemCodeOf, reasonOf } from './problem-answers.ts'
 import { pathOf } from './url.ts'
 
 /** The request's own id, so that its log lines are found by that of a proxy or client, or a new one. */
@@ -34,6 +34,7 @@ export const logRequests = (app: FastifyInstance): void => {
         operation_id: request.routeOptions.config.operation?.id,
         status: reply.statusCode,
         problem: problemCodeOf(request),
+        reason: reasonOf(request),
         duration_ms: Math.round(reply.elapsedTime * 10) / 10,
         remote_address: request.ip,
         principal_id: principal?.userId,

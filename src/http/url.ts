@@ -7,3 +7,7 @@ export const withoutBase = (url: string, base: string): string => {
   if (rest.startsWith('/')) return rest
   return rest === '' || rest.startsWith('?') ? `/${rest}` : url
 }
+
+/** A host name or an IP address as an address for people; RFC 3986 has an IPv6 one in brackets. */
+export const httpUrl = (host: string, port: number): string =>
+  `http://${host.includes(':') ? `[${host}]` : host}:${port}`

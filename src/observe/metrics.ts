@@ -121,13 +121,46 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
   }
 }
 
-/** The metrics of several processes as those of one: counts are added, the lag of event loops is averaged. */
+type ProcessMetrics = MetricObjectWithValues<MetricValue<string>>[]
+
+/**
+ * The metrics of several processes as those of one: counts are added, the lag of event loops is averaged. `read` resolves to those
+ * of each process that runs, or to null of one that does not answer. What has been counted stays so when its process ends:
+ * Prometheus would take less than before for a new beginning, and count all of it again.
+ */
 export const metricsOfWorkers = (
-  read: () => Promise<MetricObjectWithValues<MetricValue<string>>[][]>,
-): MetricsSource => ({
-  contentType: Registry.PROMETHEUS_CONTENT_TYPE,
-  metrics: async () => AggregatorRegistry.aggregate(await read()).metrics(),
-})
+  read: () => Promise<ReadonlyMap<number, ProcessMetrics | null>>,
+): MetricsSource => {
+  const last = new Map<number, ProcessMetrics>()
+  let ofEnded: readonly ProcessMetrics[] = []
+
+  const note = (running: ReadonlyMap<number, ProcessMetrics | null>): void => {
+    const ended = [...last].filter(([worker]) => !running.has(worker))
+    for (const [worker] of ended) last.delete(worker)
+    if (ended.length > 0) ofEnded = [...ofEnded, ...ended.map(([, metrics]) => metrics.filter(isCount))]
+    for (const [worker, metrics] of running) if (metrics !== null) last.set(worker, metrics)
+  }
+
+  /** Keeps what has ended as one, however many processes there were. */
+  const addUp = async (): Promise<void> => {
+    const ended = ofEnded
+    if (ended.length < 2) return
+    const sum = await AggregatorRegistry.aggregate([...ended]).getMetricsAsJSON()
+    if (ofEnded === ended) ofEnded = [sum]
+  }
+
+  return {
+    contentType: Registry.PROMETHEUS_CONTENT_TYPE,
+    async metrics() {
+      note(await read())
+      await addUp()
+      return AggregatorRegistry.aggregate([...ofEnded, ...last.values()]).metrics()
+    },
+  }
+}
+
+/** A gauge is what is now; the others have been counted since the start. */
+const isCount = ({ type }: ProcessMetrics[number]): boolean => String(type) !== 'gauge'
 
 /** `refused` is what somebody asked for that could not be; the others that are not `done` are ours to look into. */
 type Outcome = 'done' | 'refused' | 'unavailable' | 'failed'

@@ -207,8 +207,10 @@ async function openExisting(key: string, path: string, flags: number): Promise<F
     try {
       return await open(path, flags, fileMode)
     } catch (error) {
-      if (codeOf(error) === 'ENOENT') throw new FileMissing(key, { cause: error })
-      throw error
+      if (codeOf(error) !== 'ENOENT') throw error
+      // Without its folder it is the disk that is missing, as one that is not mounted.
+      await lstat(dirname(path))
+      throw new FileMissing(key, { cause: error })
     }
   })
 }

@@ -170,8 +170,8 @@ export class FileMissing extends Error {
 export class StorageFull extends Error {
   override readonly name = 'StorageFull'
 
-  constructor(options?: ErrorOptions) {
-    super('The file storage is full', options)
+  constructor({ cause }: ErrorOptions = {}) {
+    super(`The file storage is full${reasonOf(cause)}`, { cause })
   }
 }
 
@@ -179,7 +179,9 @@ export class StorageFull extends Error {
 export class StorageUnavailable extends Error {
   override readonly name = 'StorageUnavailable'
 
-  constructor(options?: ErrorOptions) {
-    super('The file storage is unavailable', options)
+  constructor({ cause }: ErrorOptions = {}) {
+    super(`The file storage is unavailable${reasonOf(cause)}`, { cause })
   }
 }
+
+const reasonOf = (cause: unknown): string => (cause instanceof Error ? `: ${cause.message}` : '')

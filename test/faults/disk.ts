@@ -4,7 +4,7 @@ import { mkdir, open, readFile, rm, statfs, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { withPostgres } from '../../scripts/postgres.ts'
+import { withFragilePostgres, withPostgres } from '../../scripts/postgres.ts'
 import { copyTemplate } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { blackPng } from '../fixture/images.ts'
@@ -187,4 +187,46 @@ t.test('the disk of the embedded database is full', { skip }, async (t) => {
     await expect('createTask', 201, { token, body: { title: 'Afterwards' } })
     t.equal(await service.end('SIGTERM'), 0)
   })
+})
+
+t.test('the disk of the database server is full', { skip }, async (t) => {
+  // PostgreSQL takes some 60 MiB for itself.
+  const disk = await mountDisk(t, 160)
+  await withFragilePostgres(async (server) => {
+    await server.start()
+    const service = await startProcess(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: server.url })
+    const { call, expect, register } = createClient(service.url)
+    const { token } = await register('ada')
+    const acknowledged: string[] = []
+
+    /** Writes until something else than 201 comes, which it resolves to. */
+    const write = async (): Promise<number> => {
+      for (;;) {
+        const description = Buffer.from(crypto.getRandomValues(new Uint8Array(45_000))).toString('base64')
+        const { status, body } = await call('createTask', {
+          token,
+          body: { title: 'Before the end', description },
+        })
+        if (status !== 201) return status
+        acknowledged.push((body as { id: string }).id)
+      }
+    }
+    const count = async (): Promise<number | null> =>
+      (await expect('listTasks', 200, { token, query: { limit: 1, include_total: true } })).body.total
+
+    await disk.fill(0)
+    t.equal(await write(), 503)
+    await expect('getLiveness', 200)
+    const found = await count().catch(() => null)
+    t.ok(found === null || found === acknowledged.length, 'nothing is half done')
+
+    await disk.free()
+    const ready = async (): Promise<boolean> =>
+      (await call('createTask', { token, body: { title: 'Room' } })).status === 201
+    await eventually('it writes again', ready)
+    for (const task_id of acknowledged) await expect('getTask', 200, { token, params: { task_id } })
+    t.equal(await count(), acknowledged.length + 1)
+    t.match(service.output(), /The database cannot be used; .*|reason.*No space left/)
+    t.equal(await service.end('SIGTERM'), 0)
+  }, disk.folder)
 })

@@ -66,6 +66,7 @@ t.test('a folder that is gone makes the storage unavailable, not empty', async (
   const { folder, storage } = await diskTestStorage(t)
   const { key } = await storage.put(chunks(Buffer.from('x')), { maxBytes })
   await fs.rm(folder, { recursive: true })
+  await t.rejects(storage.open(key), StorageUnavailable, 'as that of a disk that is not mounted')
   await fs.writeFile(folder, 'a file in its place')
 
   const source = chunks(Buffer.from('x'))

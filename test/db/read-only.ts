@@ -1,0 +1,33 @@
+import t from 'tap'
+import { openDatabase } from '../../src/db/client.ts'
+import { createClient } from '../../src/db/connection.ts'
+import { createTestDatabase } from '../fixture/database.ts'
+import { startService } from '../fixture/service.ts'
+
+const skip = process.env.DATABASE_URL === undefined && 'nobody keeps the embedded database from writing'
+
+t.test('while the database takes no writes, reads go on', { skip }, async (t) => {
+  const { options } = await createTestDatabase(t)
+  const open = () => {
+    const db = openDatabase(options)
+    t.teardown(() => db.close())
+    return db
+  }
+  const before = await startService(t, { db: open() })
+  const { token } = await before.register('ada')
+  const { body: made } = await before.expect('createApiToken', 201, {
+    token,
+    body: { name: 'reader', scopes: ['tasks:read'] },
+  })
+
+  const sql = createClient(options, { max: 1 })
+  t.teardown(() => sql.end())
+  const [row] = await sql<{ name: string }[]>`select current_database() as name`
+  await sql.unsafe(`alter database ${row?.name} set default_transaction_read_only = on`)
+
+  // Knows nobody yet, and has connections of its own.
+  const service = await startService(t, { db: open(), secrets: before.deps.secrets })
+  await service.expect('listTasks', 200, { token })
+  await service.expect('listTasks', 200, { token: made.token })
+  await service.expect('createTask', 503, { token, body: { title: 'Refused' } })
+})

@@ -1,0 +1,58 @@
+import t from 'tap'
+import { DatabaseUnavailable, SchemaPending } from '../src/db/errors.ts'
+import { diskStorage } from '../src/storage/disk.ts'
+import { StorageUnavailable } from '../src/storage/storage.ts'
+import { openTestDatabase } from './fixture/database.ts'
+import { temporaryFolder } from './fixture/process.ts'
+import { startService } from './fixture/service.ts'
+
+/** What the log tells while something cannot be used. */
+
+const { db } = await openTestDatabase(t)
+const disk = await diskStorage(await temporaryFolder(t))
+let isPending = false
+let isAway = false
+const lines: Record<string, unknown>[] = []
+const service = await startService(t, {
+  config: { logLevel: 'info' },
+  logStream: { write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) },
+  db: {
+    ...db,
+    async run(...parameters) {
+      if (isPending) throw new SchemaPending()
+      if (isAway) throw new DatabaseUnavailable({ cause: new Error('connect ECONNREFUSED') })
+      return db.run(...parameters)
+    },
+  },
+  storage: {
+    ...disk,
+    async check() {
+      if (isAway) throw new StorageUnavailable({ cause: new Error('EIO') })
+    },
+  },
+})
+const { token } = await service.register('ada')
+
+t.test('an outage is one line, and each refused request one with the reason', async (t) => {
+  lines.length = 0
+  isPending = true
+  await service.expect('getReadiness', 503)
+  isPending = false
+  isAway = true
+  for (let time = 0; time < 5; time += 1) await service.expect('listTasks', 503, { token })
+  await service.expect('getReadiness', 503)
+  isAway = false
+  await service.expect('listTasks', 200, { token })
+
+  const told = lines.filter(({ msg }) => msg !== 'request')
+  t.match(told, [
+    { level: 50, msg: /^The database cannot be used/, reason: /ECONNREFUSED/ },
+    { level: 50, msg: /^The file storage cannot be used/, reason: /EIO/ },
+  ])
+  t.equal(told.length, 2)
+  const [first, ...others] = lines.filter(({ operation_id: id }) => id === 'listTasks')
+  t.match(first, { status: 503, problem: 'service_unavailable', reason: /ECONNREFUSED/ })
+  t.equal(others.at(-1)?.status, 200)
+  t.notOk(others.at(-1)?.reason)
+  t.notMatch(JSON.stringify(lines), /\.ts:/, 'without stacks')
+})
