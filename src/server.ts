@@ -1,5 +1,3 @@
-import { enableCompileCache } from 'node:module'
-import { join } from 'node:path'
 import { WorkerFailed } from './cluster/primary.ts'
 import { isWorker } from './cluster/worker.ts'
 import { ConfigError, readConfig } from './config.ts'
@@ -37,8 +35,7 @@ const run = async (): Promise<void> => {
   const { shutdownSeconds } = config
   if (isWorker(config)) leaveSignalsToPrimary()
   else onSignals(shutdownSeconds)
-  // Half of a start is spent on compiling the modules. Here nobody else can write, unlike in the folder that Node would take.
-  enableCompileCache(join(config.dataDir, 'compiled'))
+  // A configuration that is refused needs nothing of it.
   const { start } = await import('./start.ts')
   try {
     await start(config, {
