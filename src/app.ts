@@ -170,6 +170,10 @@ export const buildApp = async ({
   app.setErrorHandler((error, request, reply) => sendProblem(problemOf(error), publicUrl, request, reply))
   const db: Database = { ...silentDb, audited: (events) => logAudit(app.log, events) }
 
+  // Weak maps of requests would take longer, above all to collect.
+  app.decorateRequest('principal', null)
+  app.decorateRequest('problemCode', undefined)
+
   for (const observe of observers) observe(app)
   logRequests(app)
   const paths = collectPaths(app)

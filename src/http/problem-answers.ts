@@ -9,10 +9,12 @@ import { pathOf } from './url.ts'
 
 const mediaType = 'application/problem+json; charset=utf-8'
 
-const problemCodes = new WeakMap<FastifyRequest, ProblemCode>()
-
-/** The problem that a request was answered with, if it was. */
-export const problemCodeOf = (request: FastifyRequest): ProblemCode | undefined => problemCodes.get(request)
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The problem that it was answered with, if it was. */
+    problemCode: ProblemCode | undefined
+  }
+}
 
 /** Answers with a problem (RFC 9457). A fault of the service, or of its storage, goes to the log with its cause. */
 export const sendProblem = (
@@ -23,7 +25,7 @@ export const sendProblem = (
 ): FastifyReply => {
   if (problem.status >= 500 || problem.code === 'file_lost')
     request.log.error({ err: problem.cause ?? problem }, problem.message)
-  problemCodes.set(request, problem.code)
+  request.problemCode = problem.code
   // Again: no hook has set them when it is the URL that cannot be read, and a page may have set its own.
   return reply
     .code(problem.status)
