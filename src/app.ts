@@ -183,6 +183,10 @@ export const buildApp = async ({
     audited: (events) => logAudit(app.log, events),
   }
 
+  // Weak maps of requests would take longer, above all to collect.
+  app.decorateRequest('principal', null)
+  app.decorateRequest('problem', undefined)
+
   for (const observe of observers) observe(app)
   logRequests(app)
   const paths = collectPaths(app)

@@ -1,5 +1,3 @@
-import { enableCompileCache } from 'node:module'
-import { join } from 'node:path'
 import { WorkerFailed } from './cluster/primary.ts'
 import { isWorker } from './cluster/worker.ts'
 import { ConfigError, mistypedVariables, readConfig } from './config.ts'
@@ -43,8 +41,7 @@ const run = async (): Promise<void> => {
     for (const line of mistypedVariables()) say(line)
     onSignals(shutdownSeconds)
   }
-  // Half of a start is spent on compiling the modules. Here nobody else can write, unlike in the folder that Node would take.
-  enableCompileCache(join(config.dataDir, 'compiled'))
+  // A configuration that is refused needs nothing of it.
   const { start } = await import('./start.ts')
   try {
     await start(config, {

@@ -31,7 +31,7 @@ interface Start {
 
 /** The service, with the options of Node that `npm start` gives it. */
 export const service: Pick<Start, 'program' | 'options'> = {
-  program: '../../src/server.ts',
+  program: '../../src/main.js',
   options: manifest.scripts.start.split(' ').filter((word) => word.startsWith('--')),
 }
 

@@ -27,7 +27,7 @@ const main = async (t: Teardown): Promise<void> => {
   await withPostgres(async (databaseUrl) => {
     const start = (workers: number): Promise<Server> =>
       startServer(t, {
-        program: '../../src/server.ts',
+        program: '../../src/main.js',
         environment: {
           DATABASE_URL: databaseUrl,
           DATA_DIR: join(folder, 'data'),

@@ -21,6 +21,13 @@ import { pathOf } from './url.ts'
  * idempotency, links.
  */
 
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Who asks, once that is known; nobody does where no token is needed. */
+    principal: Principal | null
+  }
+}
+
 /** What the adapter needs of the service. */
 export interface AdapterDeps {
   /** Finds out who asks, by the Authorization header; throws the problem when it is nobody. */
@@ -55,18 +62,13 @@ interface PlainAnswer {
   readonly contentLocation?: string
 }
 
-const principals = new WeakMap<FastifyRequest, Principal>()
-
-/** Who asks, once that is known; nobody does where no token is needed. */
-export const principalOf = (request: FastifyRequest): Principal | null => principals.get(request) ?? null
-
 /** The options of an operation's route: its hooks in the order of the checks, and its handler. */
 export const adaptOperation = (operation: ContractOperation, handle: AnyHandler, deps: AdapterDeps) => {
   return {
     async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
       if (operation.takesTusVersion) reply.header('tus-resumable', tusVersion)
       const principal = operation.isOpen ? null : await identify(request, reply, deps)
-      if (principal !== null) principals.set(request, principal)
+      request.principal = principal
       await deps.limit(request, reply, operation.rateLimit, principal)
       checkScope(operation, principal)
       checkTusVersion(operation, request)
@@ -77,7 +79,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
     },
 
     async handler(request, reply) {
-      const principal = principalOf(request)
+      const { principal } = request
       const ifMatch = operation.takesIfMatch ? readIfMatch(request.headers['if-match']) : null
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
       const answering = handle({

@@ -2,21 +2,21 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { newId } from '../db/ids.ts'
-import type { ProblemCode } from '../problem-types.ts'
 import { type Problem, problemDocument, problems } from '../problems.ts'
 import { securityHeaders } from './security-headers.ts'
 import { pathOf } from './url.ts'
 
 const mediaType = 'application/problem+json; charset=utf-8'
 
-const answered = new WeakMap<FastifyRequest, Problem>()
-
-/** The problem that a request was answered with, if it was. */
-export const problemCodeOf = (request: FastifyRequest): ProblemCode | undefined => answered.get(request)?.code
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** What it was answered with, if that was a problem. */
+    problem: Problem | undefined
+  }
+}
 
 /** Why the service refused a request that it would answer at another time, for those who read its log. */
-export const reasonOf = (request: FastifyRequest): string | undefined => {
-  const problem = answered.get(request)
+export const reasonOf = ({ problem }: FastifyRequest): string | undefined => {
   if (problem === undefined || problem.status < 500) return undefined
   return problem.cause instanceof Error ? problem.cause.message : problem.message
 }
@@ -33,7 +33,7 @@ export const sendProblem = (
 ): FastifyReply => {
   if (problem.code === 'internal_error' || problem.code === 'file_lost')
     request.log.error({ err: problem.cause ?? problem }, problem.message)
-  answered.set(request, problem)
+  request.problem = problem
   // Again: no hook has set them when it is the URL that cannot be read, and a page may have set its own.
   return reply
     .code(problem.status)

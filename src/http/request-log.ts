@@ -1,8 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { principalOf } from './adapter.ts'
-import { problemCodeOf, reasonOf } from './problem-answers.ts'
+import { reasonOf } from './problem-answers.ts'
 import { pathOf } from './url.ts'
 
 /** The request's own id, so that its log lines are found by that of a proxy or client, or a new one. */
@@ -25,7 +24,7 @@ export const logRequests = (app: FastifyInstance): void => {
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {
-    const principal = principalOf(request)
+    const { principal, problem } = request
     request.log.info(
       {
         method: request.method,
@@ -33,7 +32,7 @@ export const logRequests = (app: FastifyInstance): void => {
         route: routeOf(request),
         operation_id: request.routeOptions.config.operation?.id,
         status: reply.statusCode,
-        problem: problemCodeOf(request),
+        problem: problem?.code,
         reason: reasonOf(request),
         duration_ms: Math.round(reply.elapsedTime * 10) / 10,
         remote_address: request.ip,

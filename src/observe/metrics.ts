@@ -10,7 +10,6 @@ import {
   Registry,
 } from 'prom-client'
 import { ConstraintViolation, DatabaseUnavailable } from '../db/errors.ts'
-import { problemCodeOf } from '../http/problem-answers.ts'
 import { routeOf } from '../http/request-log.ts'
 import { FileMissing, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import type { Around } from './around.ts'
@@ -98,7 +97,7 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
           { method: request.method, route, status: reply.statusCode },
           reply.elapsedTime / 1_000,
         )
-        const code = problemCodeOf(request)
+        const code = request.problem?.code
         if (code !== undefined) problems.inc({ code, route })
       })
     },

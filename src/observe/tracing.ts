@@ -20,7 +20,6 @@ import {
 } from '@opentelemetry/resources'
 import { BatchSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { problemCodeOf } from '../http/problem-answers.ts'
 import { routeOf } from '../http/request-log.ts'
 import { pathOf } from '../http/url.ts'
 import type { Around } from './around.ts'
@@ -86,7 +85,7 @@ export const startTracing = (): Tracing => {
       app.addHook('onResponse', async (request, reply) => {
         const span = spans.get(request)
         span?.setAttribute('http.response.status_code', reply.statusCode)
-        const code = problemCodeOf(request)
+        const code = request.problem?.code
         if (code !== undefined) span?.setAttribute('error.type', code)
         if (reply.statusCode >= 500) span?.setStatus({ code: SpanStatusCode.ERROR })
         span?.end()

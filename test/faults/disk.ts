@@ -111,7 +111,7 @@ t.test('the disk of the attachments and of the log is full', { skip }, async (t)
   }),
 )
 
-const server = fileURLToPath(new URL('../../src/server.ts', import.meta.url))
+const server = fileURLToPath(new URL('../../src/main.js', import.meta.url))
 
 const logOnFullDisk = async (t: Test, disk: Disk, environment: NodeJS.ProcessEnv): Promise<void> => {
   const path = join(disk.folder, 'log')
