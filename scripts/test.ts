@@ -35,7 +35,7 @@ const environment = {
 
 rmSync(coverageFolder, { recursive: true, force: true })
 const named = process.argv.slice(2)
-const files = named.length > 0 ? named : allFiles()
+const files = named.length > 0 ? [...named] : allFiles()
 const total = files.length
 const failedFiles: string[] = []
 // Nobody reads the TAP of all files together.
