@@ -16,8 +16,8 @@ import { tellCoverage } from './contract-coverage.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
-// One more than the cores of a small machine, since tests also wait.
-const parallel = 3
+// Two more than the cores of a small machine, since tests also wait.
+const parallel = 4
 
 // In seconds: a file that takes longer is told by tap what it waits for, and ended when even that does not help.
 const fileTimeout = 300
