@@ -31,6 +31,9 @@ const startParams = [
   'wal_sync_method=fsync',
   '-c',
   'timezone=UTC',
+  // All of it is memory of the process from the start, and the system keeps the files in its own as well.
+  '-c',
+  'shared_buffers=32MB',
 ]
 
 const input: unknown = workerData
