@@ -9,7 +9,8 @@ import { environmentFor } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { type ServiceProcess, startProcess } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
-import { filesBelow, keysIn, noS3, openTestClient, testLocation } from './fixture/storage.ts'
+import { keysIn, openTestClient, testLocation } from './fixture/s3.ts'
+import { filesBelow, noS3 } from './fixture/storage.ts'
 
 /**
  * kill -9 at each step of uploads and of a deletion. Each process starts on what the one before left, and every time no

@@ -11,7 +11,8 @@ import { head, openRaw } from '../fixture/raw.ts'
 import { type Fault, s3Error, startS3Proxy } from '../fixture/s3-proxy.ts'
 import { createClient, fileForm, type Service, startService } from '../fixture/service.ts'
 import { chunks, maxBytes } from '../fixture/storage-suite.ts'
-import { keysIn, noS3, openTestClient, testLocation } from '../fixture/storage.ts'
+import { keysIn, openTestClient, testLocation } from '../fixture/s3.ts'
+import { noS3 } from '../fixture/storage.ts'
 
 const limits: S3Limits = {
   connect: 1_000,

@@ -9,7 +9,8 @@ import t from 'tap'
 import { s3Storage } from '../../src/storage/s3.ts'
 import { StorageUnavailable } from '../../src/storage/storage.ts'
 import { chunks, maxBytes, testStorage } from '../fixture/storage-suite.ts'
-import { noS3, s3TestStorage } from '../fixture/storage.ts'
+import { s3TestStorage } from '../fixture/s3.ts'
+import { noS3 } from '../fixture/storage.ts'
 
 t.test('a bucket', { skip: noS3 }, async (t) => {
   testStorage(t, s3TestStorage)
