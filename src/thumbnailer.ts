@@ -152,13 +152,13 @@ const shrink = async (sharp: Sharp, image: Buffer, width: number): Promise<Buffe
 /** The bytes of an image that are to be seen. Of anything else, however large, no more than its beginning is read. */
 const readImage = async (file: ImageFile): Promise<Buffer> => {
   if (file.size < longestSignature) throw new UnsupportedImage()
-  const beginning = await read(file, { start: 0, end: longestSignature - 1 })
-  if (!signatures.test(beginning.toString('latin1'))) throw new UnsupportedImage()
+  const start = await read(file, { start: 0, end: longestSignature - 1 })
+  const beginning = start.toString('latin1')
+  if (!signatures.test(beginning)) throw new UnsupportedImage()
   if (file.size > largestFile) throw new ImageTooLarge(`${largestFile} bytes`)
   const image = await read(file)
-  if (beginning.toString('latin1').startsWith(jpegSignature) && isCrowdedJpeg(image))
-    throw new UnsupportedImage()
-  return beginning.toString('latin1').startsWith(pngSignature) ? visiblePng(image) : image
+  if (beginning.startsWith(jpegSignature) && isCrowdedJpeg(image)) throw new UnsupportedImage()
+  return beginning.startsWith(pngSignature) ? visiblePng(image) : image
 }
 
 const read = async (file: ImageFile, range?: ByteRange): Promise<Buffer> => {

@@ -1,7 +1,7 @@
-import type { MetricObjectWithValues, MetricValue } from 'prom-client'
 import type { Changed } from '../auth/credentials.ts'
 import type { RateLimitPolicy } from '../contract.ts'
 import type { RequestCount } from '../http/request-counts.ts'
+import type { ProcessMetrics } from '../observe/metrics.ts'
 
 /** What may be done by so many at a time on a host, whichever process they are in. */
 export type QueueName = 'hashes' | 'thumbnails'
@@ -19,9 +19,6 @@ export interface PrimaryCalls {
   /** Resolves when all other workers have forgotten. */
   forget(changed: Changed): Promise<null>
 }
-
-/** The metrics of one process. */
-export type ProcessMetrics = MetricObjectWithValues<MetricValue<string>>[]
 
 /** What the primary asks of a worker. */
 export interface WorkerCalls {

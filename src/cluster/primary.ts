@@ -4,15 +4,9 @@ import type { InTurn } from '../domain/bounded-queue.ts'
 import { within } from '../domain/deadline.ts'
 import { watchPulse } from '../domain/pulse.ts'
 import { memoryCounts } from '../http/request-counts.ts'
+import type { ProcessMetrics } from '../observe/metrics.ts'
 import { thumbnailQueue } from '../thumbnailer.ts'
-import {
-  connectPeer,
-  type Peer,
-  type PrimaryCalls,
-  type ProcessMetrics,
-  type QueueName,
-  type WorkerCalls,
-} from './calls.ts'
+import { connectPeer, type Peer, type PrimaryCalls, type QueueName, type WorkerCalls } from './calls.ts'
 
 /** The processes that answer requests, which are replaced when they end by themselves or hang. */
 export interface Workers {

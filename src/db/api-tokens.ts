@@ -5,12 +5,11 @@ import { parseScopes, type Scope } from '../domain/scopes.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
-import { notingUse } from './errors.ts'
 import { newId } from './ids.ts'
 import { apiTokenJson } from './json.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './list.ts'
 import { allowsOwn, callerOf, callerParameters } from './permissions.ts'
-import { lastUsedPrecision, parseRole } from './sessions.ts'
+import { lastUsedPrecision, notingUse, parseRole } from './sessions.ts'
 import { onlyRow, type Placeholders, statement } from './statement.ts'
 
 /** The fields of a new API token. */

@@ -69,13 +69,3 @@ const constraintOf = (error: unknown): string | null =>
   typeof error.constraint_name === 'string'
     ? error.constraint_name
     : null
-
-/** What is read by `use`, which notes that it was used; while the database takes no writes, by `read`, which does not. */
-export const notingUse = async <T>(use: () => Promise<T>, read: () => Promise<T>): Promise<T> => {
-  try {
-    return await use()
-  } catch (error) {
-    if (error instanceof WritesRefused) return read()
-    throw error
-  }
-}

@@ -5,7 +5,7 @@ import { attemptParameter, clearAttempts, countAttempt, waitColumn } from './att
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
-import { notingUse } from './errors.ts'
+import { WritesRefused } from './errors.ts'
 import { newId } from './ids.ts'
 import { sessionJson, userJson } from './json.ts'
 import {
@@ -326,6 +326,16 @@ export const rotateRefreshToken = async (
   return {
     started: readStarted({ session_id, user_id, user_json, expires_in }) as StartedSession,
     endedSessionId: null,
+  }
+}
+
+/** What is read by `use`, which notes that it was used; while the database takes no writes, by `read`, which does not. */
+export const notingUse = async <T>(use: () => Promise<T>, read: () => Promise<T>): Promise<T> => {
+  try {
+    return await use()
+  } catch (error) {
+    if (error instanceof WritesRefused) return read()
+    throw error
   }
 }
 

@@ -120,7 +120,8 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
   }
 }
 
-type ProcessMetrics = MetricObjectWithValues<MetricValue<string>>[]
+/** The metrics of one process. */
+export type ProcessMetrics = MetricObjectWithValues<MetricValue<string>>[]
 
 /**
  * The metrics of several processes as those of one: counts are added, the lag of event loops is averaged. `read` resolves to those
