@@ -61,7 +61,7 @@ const families: readonly Family[] = [
   ]),
   ...filters
     .filter(([, { q }]) => q !== undefined)
-    .map(([name, query]) => ({ name: `${name}, by relevance`, query })),
+    .map(([name, query]) => ({ name: `${name}, titles first`, query })),
 ]
 
 const principalOf = (n: number, role: Principal['role']): Principal => ({

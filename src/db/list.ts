@@ -4,7 +4,7 @@ import type { Principal, Role } from '../domain/permissions.ts'
 import type { SortBy } from '../domain/sort.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
-import { keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
+import { type Behind, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import type { CallerPlaceholders } from './permissions.ts'
 import {
   type Compiled,
@@ -53,8 +53,8 @@ export interface Condition {
   readonly values: Readonly<Record<string, unknown>>
   /** The comparison that it is, where an index has the order of the field. */
   readonly range?: Range
-  /** The field by which all that it finds is ranked, where it searches a text. */
-  readonly rankedBy?: string
+  /** Whether it searches a text. */
+  readonly isSearch?: boolean
 }
 
 /** A comparison of a field of the row `item`. */
@@ -255,33 +255,33 @@ const valuesOf = (conditions: readonly Condition[]): Readonly<Record<string, unk
  * not sorted by first. In a range a member has no more rows than they see.
  */
 const unevenConditions = <Field extends string>(
-  { filters, order }: ListSource<Field>,
+  source: ListSource<Field>,
   role: Role,
-): readonly Condition[] =>
-  filters.filter(
-    ({ range, rankedBy }) =>
-      (rankedBy !== undefined && rankedBy !== order[0]?.field) ||
-      (role === 'admin' && range !== undefined && range.field !== order[0]?.field),
+): readonly Condition[] => {
+  const first = firstIndexed(source)
+  return source.filters.filter(
+    ({ range, isSearch }) => isSearch || (role === 'admin' && range !== undefined && range.field !== first),
   )
+}
+
+/** The field whose index has the order of the list. */
+const firstIndexed = <Field extends string>({ order, sortFields }: ListSource<Field>): Field | undefined =>
+  order.find(({ field }) => sortFields[field].condition === undefined)?.field
 
 /**
  * What the ranges of other fields say of the one that the list is sorted by first: what was completed before a day was
  * created before it, too. So the index with the order is read from there on.
  */
-const impliedRanges = <Field extends string>({
-  filters,
-  order,
-  sortFields,
-  neverBefore = {},
-}: ListSource<Field>): readonly SQL[] => {
-  const [first] = order
-  if (first === undefined || sortFields[first.field].isNullable) return []
+const impliedRanges = <Field extends string>(source: ListSource<Field>): readonly SQL[] => {
+  const { filters, sortFields, neverBefore = {} } = source
+  const first = firstIndexed(source)
+  if (first === undefined || sortFields[first].isNullable) return []
   return filters.flatMap(({ range }) => {
     if (range === undefined) return []
     const isImplied =
-      (range.operator.startsWith('<') && neverBefore[range.field] === first.field) ||
-      (range.operator.startsWith('>') && neverBefore[first.field] === range.field)
-    return isImplied ? [inRange({ ...range, field: first.field })] : []
+      (range.operator.startsWith('<') && neverBefore[range.field] === first) ||
+      (range.operator.startsWith('>') && neverBefore[first] === range.field)
+    return isImplied ? [inRange({ ...range, field: first })] : []
   })
 }
 
@@ -350,20 +350,31 @@ const pageStatement = <Field extends string>(
     ...impliedRanges(source),
   ]
   const from = sql`from ${source.from}`
-  const firstOf = (reason: SQL, range: SQL): SQL => {
+  const firstOf = (reason: SQL, { range, condition }: Behind): SQL => {
     const rows = allOf([reason, range, ...even])
-    if (uneven.length === 0)
+    const conditions = [
+      ...uneven.map((filter) => filter.sql),
+      ...(condition === undefined ? [] : [condition]),
+    ]
+    if (conditions.length === 0)
       return sql`(select item.*, ${keyset.columns} ${from} where ${rows} ${inOrder} limit ${most})`
-    const conditions = allOf(uneven.map((condition) => condition.sql))
-    const first = firstOfUneven({ from, rows, conditions, reason, ranges: byField(uneven), inOrder, most })
+    const first = firstOfUneven({
+      from,
+      rows,
+      conditions: allOf(conditions),
+      reason,
+      ranges: byField(uneven),
+      inOrder,
+      most,
+    })
     return sql`(select item.*, ${keyset.columns} from (${first}) item)`
   }
-  const firstOfAll = (range: SQL): SQL =>
+  const firstOfAll = (part: Behind): SQL =>
     sql.join(
-      reasons.map((reason) => firstOf(reason, range)),
+      reasons.map((reason) => firstOf(reason, part)),
       sql` union all `,
     )
-  const [nearest, farther] = keyset.ranges
+  const [nearest, farther] = keyset.parts
   const behind =
     farther && (request.offset === 0 ? unlessFull(firstOfAll(farther), most) : firstOfAll(farther))
   const counts = reasons.map(

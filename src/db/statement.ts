@@ -10,7 +10,6 @@ export interface ParameterTypes {
   'int?': number | null
   int8: number
   'int8?': number | null
-  real: string
   float8: number
   bool: boolean
   instant: string
@@ -60,7 +59,6 @@ const postgresTypes: Record<ParameterType, string> = {
   'int?': 'int',
   int8: 'bigint',
   'int8?': 'bigint',
-  real: 'real',
   float8: 'float8',
   bool: 'bool',
   instant: 'timestamptz',

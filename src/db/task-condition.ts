@@ -37,7 +37,7 @@ const compileConjunct = (condition: TaskCondition, prefix: string): Condition =>
     shape,
     sql: holds(condition, bind),
     values,
-    ...(isSearch(condition) && { rankedBy: 'relevance' }),
+    isSearch: isSearch(condition),
   }
 }
 

@@ -5,7 +5,7 @@ import type { TaskFilter, TaskList, TaskSortField } from '../domain/task-filter.
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { expandedTaskJson, taskJson } from './json.ts'
-import type { SortField } from './keyset.ts'
+import { firstWhere, type SortField } from './keyset.ts'
 import {
   type Condition,
   conditionsOf,
@@ -24,7 +24,7 @@ import { allowsTask, allowsTaskApart, allowsTaskAs, type CallerPlaceholders } fr
 import { hasPart } from './search.ts'
 import { parameter } from './statement.ts'
 import { compileCondition, conjunctsOf } from './task-condition.ts'
-import { priorityRank, statusRank, titleOrder } from './task-order.ts'
+import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './task-order.ts'
 
 const item = sql`item`
 
@@ -53,16 +53,7 @@ const filterFields = {
   completed_before: filterRange('completed_at', '<'),
 } as const
 
-const searchedWords = sql`${parameter('search_words', 'text')}::tsquery`
-
-/** How well a task matches what is searched for: its words, and those of the title most. */
-const relevance: SortField = {
-  value: sql`ts_rank(item.search, ${searchedWords})`,
-  type: 'real',
-  isNullable: false,
-}
-
-const sortFields: Readonly<Record<TaskSortField | 'relevance', SortField>> = {
+const sortFields: Readonly<Record<TaskSortField, SortField>> = {
   created_at: createdAt,
   updated_at: { value: sql`item.updated_at`, type: 'instant', isNullable: false },
   due_at: { value: sql`item.due_at`, type: 'instant', isNullable: true },
@@ -71,16 +62,21 @@ const sortFields: Readonly<Record<TaskSortField | 'relevance', SortField>> = {
   priority: { value: priorityRank(sql`item.priority`), type: 'int', isNullable: false },
   status: { value: statusRank(sql`item.status`), type: 'int', isNullable: false },
   title: { value: titleOrder(sql`item.title_folded`), type: 'text', isNullable: false },
-  relevance,
 }
 
-const mostRelevantFirst: readonly SortBy<'relevance'>[] = [{ field: 'relevance', descending: true }]
+/** What a search finds in the title, and then what it finds in the description only, the newest first. */
+const mostRelevantFirst: readonly SortBy<'is_in_title' | 'created_at'>[] = [
+  { field: 'is_in_title', descending: false },
+  ...newestFirst,
+]
 
-/** The words are in the title or the description, or all of the text is a part of the title. */
-const searchCondition = ({ words, part }: Search): Condition => {
-  const hasWords = words === '' ? undefined : sql`item.search @@ ${searchedWords}`
+const searchedWords = sql`${parameter('search_words', 'text')}::tsquery`
+
+/** All of the text is a part of the title, or the words are in what is searched. */
+const searchIn = (searched: SQL, { words, part }: Search): Condition => {
+  const hasWords = words === '' ? undefined : sql`${searched} @@ ${searchedWords}`
   const condition = hasPart(sql`item.title_folded`, part, hasWords)
-  return { ...condition, values: { ...condition.values, search_words: words }, rankedBy: 'relevance' }
+  return { ...condition, values: { ...condition.values, search_words: words }, isSearch: true }
 }
 
 /** The planner takes some milliseconds to put so many tables in order, and seconds for a hundred. */
@@ -130,10 +126,15 @@ export const selectTasks = (
       filters: [
         ...conditionsOf(filterFields, filter),
         ...(allTags === undefined ? [] : [carriesAll(allTags)]),
-        ...(search === undefined ? [] : [searchCondition(search)]),
+        ...(search === undefined ? [] : [searchIn(sql`item.search`, search)]),
         ...(condition === undefined ? [] : compileCondition(condition)),
       ],
-      sortFields,
+      sortFields: {
+        ...sortFields,
+        is_in_title: firstWhere(
+          search === undefined ? sql`false` : searchIn(wordsOfTitle(sql`item.search`), search).sql,
+        ),
+      },
       neverBefore: { updated_at: 'created_at', completed_at: 'created_at' },
       order: order ?? (search === undefined ? newestFirst : mostRelevantFirst),
       json: (row, caller) =>

@@ -10,5 +10,8 @@ export const statusRank = (status: SQL): SQL => rank(statusRanks, status)
 
 export const priorityRank = (priority: SQL): SQL => rank(priorityRanks, priority)
 
+/** The words of a title among those of a task, which a trigger has marked. */
+export const wordsOfTitle = (search: SQL): SQL => sql`ts_filter(${search}, '{a}')`
+
 /** As much of a title as fits into an index and a cursor, by the code points of its folded form: alike on every database. */
 export const titleOrder = (titleFolded: SQL): SQL => sql`left(${titleFolded}, 100) collate "C"`

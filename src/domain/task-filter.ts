@@ -60,7 +60,7 @@ export type TaskSortField = (typeof taskSortFields)[number]
 /** A list of tasks that is asked for. */
 export interface TaskList {
   readonly filter: TaskFilter
-  /** Null for the usual one: by relevance where there is a search, else the newest first. */
+  /** Null for the usual one: the newest first, of a search those that it finds in titles before the others. */
   readonly order: readonly SortBy<TaskSortField>[] | null
   /** What to bring along with each task. */
   readonly expand: readonly TaskExpansion[]

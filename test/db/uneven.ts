@@ -26,7 +26,8 @@ t.before(async () => {
   await db.run('alter table tasks disable trigger all', [])
   const indexes = await db.run(
     `select indexname from pg_indexes
-     where tablename = 'tasks' and indexname not in ('tasks_pkey', 'tasks_newest', 'tasks_due', 'tasks_updated')`,
+     where tablename = 'tasks' and indexname not in
+       ('tasks_pkey', 'tasks_newest', 'tasks_due', 'tasks_updated', 'tasks_title_words', 'tasks_title_pairs')`,
     [],
   )
   for (const { indexname } of indexes) await db.run(`drop index ${String(indexname)}`, [])
@@ -37,8 +38,9 @@ t.before(async () => {
   )
   for (let n = 0; n < count; n += 5_000)
     await db.run(
-      `insert into tasks (id, title, description, status, priority, owner_id, created_at, updated_at, due_at)
-       select lpad(to_hex(n), 32, '0')::uuid, n, '', 'todo', 'none', $1::uuid, created_at,
+      `insert into tasks (id, title, description, search, status, priority, owner_id, created_at, updated_at, due_at)
+       select lpad(to_hex(n), 32, '0')::uuid, n, '', setweight(to_tsvector('simple', n || ' title'), 'A')
+         || setweight('description', 'D'), 'todo', 'none', $1::uuid, created_at,
          created_at + interval '1 day', created_at + interval '1 day'
        from (select n, timestamptz(3) '2026-01-01Z' + n * interval '1 minute' as created_at
          from generate_series($2::int + 1, $2::int + 5000) n) task`,
@@ -129,4 +131,18 @@ t.test('what was changed before a time is looked for among what was created befo
   if (statement === undefined) throw new Error('A list takes a statement')
   const rows = await rowsRead(db, statement, () => true)
   t.ok(rows < 1_600, `${rows} rows, of which those of a day come first`)
+})
+
+t.test('what is in many tasks is found without reading them all', async (t) => {
+  for (const [q, found] of [
+    ['title', 'in all titles'],
+    ['description', 'in all descriptions and no title'],
+  ] as const) {
+    const { titles, statements } = await read({ q }, null)
+    t.strictSame(titles, countDown(count, count - 49), found)
+    const [statement] = statements
+    if (statement === undefined) throw new Error('A list takes a statement')
+    const rows = await rowsRead(db, statement, () => true)
+    t.ok(rows < 2_500, `${rows} rows`)
+  }
 })
