@@ -26,6 +26,8 @@ interface Family {
 
 const orders = taskSortFields.flatMap((field) => [field, `-${field}`])
 
+const daysAgo = (days: number): string => new Date(Date.now() - days * 86_400_000).toISOString()
+
 const filters: readonly (readonly [string, TaskListQuery])[] = [
   ['status=todo', { status: ['todo'] }],
   ['status=cancelled', { status: ['cancelled'] }],
@@ -38,13 +40,10 @@ const filters: readonly (readonly [string, TaskListQuery])[] = [
   ['tag_id of two, all', { tag_id: [idAt(3), idAt(4)], tag_match: 'all' }],
   ['untagged', { untagged: true }],
   ['overdue', { overdue: true }],
-  [
-    'due_after, due_before: a week',
-    { due_after: '2026-03-02T00:00:00Z', due_before: '2026-03-09T00:00:00Z' },
-  ],
-  ['created_before: a year', { created_before: '2026-01-01T00:00:00Z' }],
-  ['updated_after: the last days', { updated_after: '2026-12-20T00:00:00Z' }],
-  ['completed_before: a year', { completed_before: '2026-01-01T00:00:00Z' }],
+  ['due_after, due_before: a week', { due_after: daysAgo(267), due_before: daysAgo(260) }],
+  ['created_before: a year ago', { created_before: daysAgo(365) }],
+  ['updated_after: the last days', { updated_after: daysAgo(3) }],
+  ['completed_before: a year ago', { completed_before: daysAgo(365) }],
   ['has_attachments', { has_attachments: true }],
   ['filter=status = todo AND priority >= high', { filter: 'status = todo AND priority >= high' }],
   ['q, a word of one task in ten', { q: 'invoice' }],

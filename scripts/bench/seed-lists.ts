@@ -13,8 +13,8 @@ const vocabulary = [
 export const idAt = (n: number): string => `00000000-0000-7000-8000-${n.toString(16).padStart(12, '0')}`
 
 /**
- * Fills an empty database with tasks of 1,000 users and with 30 tags. Few users have many tasks and few tags are on many,
- * as it is in life.
+ * Fills an empty database with tasks of 1,000 users and with 30 tags, created in the last 700 days. Few users have many
+ * tasks and few tags are on many, as it is in life.
  */
 export const seedTasks = async (client: postgres.Sql, count: number): Promise<void> => {
   await createFunctions(client)
@@ -38,10 +38,11 @@ const fillTables = async (client: postgres.Sql, count: number): Promise<void> =>
       setweight(to_tsvector('simple', title), 'A') || setweight(to_tsvector('simple', description), 'D'),
       status, priority, start_at,
       case when random() < 0.6 then coalesce(start_at, created_at) + random() * interval '60 days' end,
-      case status when 'done' then created_at + random() * interval '30 days' end,
+      case status when 'done' then created_at + random() * least(now() - created_at, interval '30 days') end,
       uuid_at(1 + floor(1000 * random() ^ 2)::int),
       case when random() < 0.6 then uuid_at(1 + floor(1000 * random() ^ 2)::int) end,
-      case when random() < 0.1 then 1 else 0 end, created_at, created_at + random() * interval '60 days'
+      case when random() < 0.1 then 1 else 0 end, created_at,
+      created_at + random() * least(now() - created_at, interval '60 days')
     from (
       select n,
         word(n) || ' ' || word(n / 7) || ' ' || word(n / 31) || ' ' || n as title,
@@ -50,7 +51,10 @@ const fillTables = async (client: postgres.Sql, count: number): Promise<void> =>
           'done', 'done', 'done', 'done', 'done', 'done', 'done', 'cancelled'])[1 + floor(20 * random())::int] as status,
         (array['none', 'none', 'none', 'none', 'none', 'low', 'medium', 'medium', 'high', 'urgent'])[1 + floor(10 * random())::int] as priority,
         created_at, case when random() < 0.3 then created_at + random() * interval '30 days' end as start_at
-      from (select n, timestamptz(3) '2025-01-01' + n * interval '700 days' / ${count} as created_at from generate_series(1, ${count}) n) task
+      from (
+        select n, date_trunc('milliseconds', now()) - (${count} - n) * interval '700 days' / ${count} as created_at
+        from generate_series(1, ${count}) n
+      ) task
     ) task`
   await client`
     insert into task_tags (task_id, tag_id)
