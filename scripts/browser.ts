@@ -24,7 +24,7 @@ import { runToEnd, type Teardown } from './run-to-end.ts'
 const deadline = 600_000
 
 /** Milliseconds for one thing to appear on a page. */
-const patience = 20_000
+const patience = 60_000
 
 const screenshots = fileURLToPath(new URL('../.cache/screenshots', import.meta.url))
 

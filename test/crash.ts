@@ -85,7 +85,7 @@ const countSteps = async (service: Mortal): Promise<void> => {
 
 /** Its exit code, which is null after a kill. */
 const diedOf = ({ exited }: Mortal): Promise<number | string | null> =>
-  Promise.race([exited, pause(10_000, 'alive', { ref: false })])
+  Promise.race([exited, pause(30_000, 'alive', { ref: false })])
 
 const digestOf = (content: Uint8Array): string => createHash('sha256').update(content).digest('hex')
 

@@ -128,7 +128,7 @@ t.test('a server that answers only what the test says', async (t) => {
       asked.map(async ([what, limit, ask]) => {
         const begun = performance.now()
         await t.rejects(ask(), StorageUnavailable, what)
-        t.ok(performance.now() - begun < limit + 2_000, `${what}: soon`)
+        t.ok(performance.now() - begun < limit + 5_000, `${what}: soon`)
       }),
     )
   })
