@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 /**
  * Takes away what the service relies on, while it works: the database server, the network to it, room on the disk, and the
  * process itself.
- * FAULT_ROUNDS is how often the process is killed; 5 unless it is set.
+ * FAULT_ROUNDS is how often the process is killed; 50 unless it is set.
  */
 
 const folder = fileURLToPath(new URL('../test/faults', import.meta.url))

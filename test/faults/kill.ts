@@ -7,7 +7,7 @@ import { createClient } from '../fixture/service.ts'
 
 /** The service is killed while it writes; nothing that it acknowledged is lost. */
 
-const rounds = Number(process.env.FAULT_ROUNDS ?? 5)
+const rounds = Number(process.env.FAULT_ROUNDS ?? 50)
 
 const killAgainAndAgain = async (t: Test, environment: Readonly<Record<string, string>>): Promise<void> => {
   const acknowledged: string[] = []
