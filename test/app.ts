@@ -619,6 +619,8 @@ t.test('the contract is served as it is', async (t) => {
   const file = await readFile(new URL('../openapi.yaml', import.meta.url))
   const yaml = await service.expect('getContract', 200)
   t.ok(file.equals(yaml.body as unknown as Uint8Array), 'byte for byte')
+  // V8 keeps a text with one such character, and all that is cut out of it, in two bytes each: every answer would be slower.
+  t.notMatch(file.toString(), /[^\0-\xff]/, 'no character past U+00FF')
   t.match(yaml.headers.get('content-type'), /^application\/yaml/)
   const json = await service.expect('getContractJson', 200)
   t.strictSame(json.body, parseYaml(file.toString()), 'and the same as JSON')

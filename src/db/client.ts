@@ -1,6 +1,6 @@
 import type postgres from 'postgres'
 import { within } from '../domain/deadline.ts'
-import { type ConnectionOptions, createClient } from './connection.ts'
+import { type ConnectionOptions, createClient, mostConnections } from './connection.ts'
 import { DatabaseUnavailable, isConnectionLoss, isTransient, translateError } from './errors.ts'
 import { socketsAtBoundedRate } from './sockets.ts'
 
@@ -37,17 +37,26 @@ const mostPending = 2_000
  */
 const answerDeadline = 10_000
 
-/** Connections, and how many statements run or wait on them. */
-interface Pool {
+/** One connection, and how many statements run or wait on it. */
+interface Connection {
   readonly client: postgres.Sql
   pending: number
 }
 
+/** Connections that are given up together. */
+type Pool = readonly Connection[]
+
 /** Opens a database; the first statement connects. */
-export const openDatabase = (connection: ConnectionOptions, deadline: number = answerDeadline): Database => {
+export const openDatabase = (options: ConnectionOptions, deadline: number = answerDeadline): Database => {
   // All pools together are held to its rate.
-  const shared = connection.kind === 'server' ? { socket: socketsAtBoundedRate() } : {}
-  const openPool = (): Pool => ({ client: createClient(connection, shared), pending: 0 })
+  const shared = options.kind === 'server' ? { socket: socketsAtBoundedRate() } : {}
+  // A pool of the driver's for each: with several connections in one it looks for each statement through a list of all that
+  // were used since it was last idle, which takes longer the longer it is busy (postgres 3.4.9, queue.js).
+  const openPool = (): Pool =>
+    Array.from({ length: mostConnections[options.kind] }, () => ({
+      client: createClient(options, { ...shared, max: 1 }),
+      pending: 0,
+    }))
   let pool = openPool()
   let pending = 0
 
@@ -57,32 +66,40 @@ export const openDatabase = (connection: ConnectionOptions, deadline: number = a
    * but one, and a second would have to wait for its end.
    */
   const replace = (old: Pool): void => {
-    if (old === pool && connection.kind !== 'embedded') pool = openPool()
+    if (old === pool && options.kind !== 'embedded') pool = openPool()
   }
 
   /** Nothing else ends the connections that lead nowhere: the driver goes on sending statements on them. */
   const giveUp = (silent: Pool): void => {
     replace(silent)
-    if (silent !== pool) void silent.client.end({ timeout: 2 })
+    if (silent !== pool) void endAll(silent, 2)
   }
 
   const runOnce = async (text: string, values: readonly unknown[], prepare: boolean) => {
     if (pending >= mostPending)
       throw new DatabaseUnavailable({ cause: new Error('too many statements wait') })
     const used = pool
+    const connection = leastBusyOf(used)
     pending += 1
-    used.pending += 1
-    const rows = used.client
+    connection.pending += 1
+    const settle = (): void => {
+      pending -= 1
+      connection.pending -= 1
+      if (used !== pool && used.every(isIdle)) void endAll(used, 2)
+    }
+    const rows = connection.client
       .unsafe<Record<string, unknown>[]>(text, values as never[], { prepare })
-      .catch((error: unknown) => {
-        if (isConnectionLoss(error)) replace(used)
-        throw error
-      })
-      .finally(() => {
-        pending -= 1
-        used.pending -= 1
-        if (used !== pool && used.pending === 0) void used.client.end({ timeout: 2 })
-      })
+      .then(
+        (rows) => {
+          settle()
+          return rows
+        },
+        (error: unknown) => {
+          if (isConnectionLoss(error)) replace(used)
+          settle()
+          throw error
+        },
+      )
     return within(deadline, rows, () => {
       giveUp(used)
       return new DatabaseUnavailable({ cause: new Error(`no answer in ${deadline} ms`) })
@@ -100,6 +117,16 @@ export const openDatabase = (connection: ConnectionOptions, deadline: number = a
       }
     },
     pending: () => pending,
-    close: () => pool.client.end({ timeout: 5 }),
+    close: () => endAll(pool, 5),
   }
+}
+
+const leastBusyOf = (pool: Pool): Connection =>
+  pool.reduce((least, one) => (one.pending < least.pending ? one : least))
+
+const isIdle = ({ pending }: Connection): boolean => pending === 0
+
+/** Ends connections when what runs on them has finished, or after so many seconds. */
+const endAll = async (pool: Pool, timeout: number): Promise<void> => {
+  await Promise.all(pool.map(({ client }) => client.end({ timeout })))
 }

@@ -19,6 +19,15 @@ type DriverOptions = postgres.Options<Record<string, postgres.PostgresType>> & {
   readonly socket?: ReturnType<typeof socketsAtBoundedRate>
 }
 
+/**
+ * Connections of a process. The embedded database has one session: a second connection would break into the first one's
+ * statements.
+ */
+export const mostConnections: Readonly<Record<ConnectionOptions['kind'], number>> = {
+  server: 10,
+  embedded: 1,
+}
+
 /** Seconds to the end of the server's greeting. */
 const connectSeconds = 5
 
@@ -51,7 +60,7 @@ function serverOptions(): DriverOptions {
   return {
     ...common,
     socket: socketsAtBoundedRate(),
-    max: 10,
+    max: mostConnections.server,
     connect_timeout: connectSeconds,
     idle_timeout: 300,
     connection: {
@@ -64,8 +73,7 @@ function serverOptions(): DriverOptions {
   }
 }
 
-// The embedded database has one session: a second connection would break into the first one's statements, and
-// each new connection would leave the prepared statements of the last behind.
+// Each new connection would leave the prepared statements of the last behind.
 function embeddedOptions(connection: EmbeddedConnection): DriverOptions {
   const { kind: _, ...address } = connection
   return {
@@ -74,7 +82,7 @@ function embeddedOptions(connection: EmbeddedConnection): DriverOptions {
     user: 'postgres',
     database: 'postgres',
     ssl: false,
-    max: 1,
+    max: mostConnections.embedded,
     connect_timeout: connectSeconds,
     idle_timeout: 0,
     max_lifetime: null,

@@ -28,6 +28,9 @@ import { firstOfUneven } from './uneven.ts'
 /** How many items a page has when nothing is said. */
 export const defaultLimit = 50
 
+/** As the contract has it. */
+const largestLimit = 200
+
 /** Which part of a list is asked for; every list takes the same. */
 export interface PageRequest {
   readonly limit: number
@@ -303,29 +306,34 @@ const prepare = <Field extends string>(
     source.order,
     position && [position.direction, position.values.map((value) => value === null)],
     includeTotal,
-    isUsual(request),
     offset > 0,
   ])
   const known = statements.get(shape)
   if (known !== undefined) return known
-  const isPrepared = source.filters.length === 0 && prepared < mostPrepared
+  const isPrepared = isPlannedOnce(source) && prepared < mostPrepared
   if (isPrepared) prepared += 1
   const compiled = { ...compile(pageStatement(source, role, request)), isPrepared }
   statements.set(shape, compiled)
   return compiled
 }
 
+const isPlannedOnce = <Field extends string>({ filters }: ListSource<Field>): boolean => filters.length === 0
+
 const limit = parameter('limit', 'int')
 const offset = parameter('offset', 'int')
 
-const isUsual = (request: PageRequest): boolean => request.limit === defaultLimit && request.offset === 0
+/** How many rows a page needs. */
+const rowsNeeded = sql`${limit} + 1 + ${offset}`
 
 /**
- * How many rows a page needs. PostgreSQL keeps the plan of a prepared statement if it expects no better one from planning
- * anew. For an administrator, who sees all rows, it does so if the usual number is a constant; for others, if it is not.
+ * The first rows of a query, as many as a page needs. PostgreSQL keeps the plan of a prepared statement if it expects no
+ * better one from planning anew, and of a limit that it does not know it expects a tenth of all rows. For an administrator,
+ * who sees all of them, that is far too much unless a constant bounds it; for others it is not.
  */
-const rowsNeeded = (request: PageRequest, role: Role): SQL =>
-  role === 'admin' && isUsual(request) ? sql.raw(String(defaultLimit + 1)) : sql`${limit} + 1 + ${offset}`
+const firstRows = (rows: SQL, isBounded: boolean): SQL =>
+  isBounded
+    ? sql`select * from (${rows} limit ${sql.raw(String(largestLimit + 1))}) item limit ${rowsNeeded}`
+    : sql`${rows} limit ${rowsNeeded}`
 
 const pageStatement = <Field extends string>(
   source: ListSource<Field>,
@@ -341,7 +349,7 @@ const pageStatement = <Field extends string>(
   }
   const keyset = keysetOf(source.order, source.sortFields, position)
   const inOrder = sql`order by ${keyset.indexOrder}`
-  const most = rowsNeeded(request, role)
+  const isBounded = role === 'admin' && isPlannedOnce(source) && request.offset === 0
   const reasons = source.seenBecause(caller)
   const all = conditionsIn(source)
   const uneven = unevenConditions(source, role)
@@ -357,7 +365,7 @@ const pageStatement = <Field extends string>(
       ...(condition === undefined ? [] : [condition]),
     ]
     if (conditions.length === 0)
-      return sql`(select item.*, ${keyset.columns} ${from} where ${rows} ${inOrder} limit ${most})`
+      return sql`(${firstRows(sql`select item.*, ${keyset.columns} ${from} where ${rows} ${inOrder}`, isBounded)})`
     const first = firstOfUneven({
       from,
       rows,
@@ -365,7 +373,7 @@ const pageStatement = <Field extends string>(
       reason,
       ranges: byField(uneven),
       inOrder,
-      most,
+      most: rowsNeeded,
     })
     return sql`(select item.*, ${keyset.columns} from (${first}) item)`
   }
@@ -375,8 +383,7 @@ const pageStatement = <Field extends string>(
       sql` union all `,
     )
   const [nearest, farther] = keyset.parts
-  const behind =
-    farther && (request.offset === 0 ? unlessFull(firstOfAll(farther), most) : firstOfAll(farther))
+  const behind = farther && (request.offset === 0 ? unlessFull(firstOfAll(farther)) : firstOfAll(farther))
   const counts = reasons.map(
     (reason) =>
       sql`(select count(*)::int ${from} where ${allOf([reason, ...all.map((condition) => condition.sql)])})`,
@@ -404,8 +411,8 @@ const pageStatement = <Field extends string>(
  * What comes behind the nearest rows is read only if these do not fill the page. They have to be kept for that, so not behind
  * a large offset.
  */
-const unlessFull = (rows: SQL, most: SQL): SQL =>
-  sql`select * from (${rows}) farther where (select count(*) from nearest) < ${most}`
+const unlessFull = (rows: SQL): SQL =>
+  sql`select * from (${rows}) farther where (select count(*) from nearest) < ${rowsNeeded}`
 
 const allOf = (conditions: readonly SQL[]): SQL => sql.join([...conditions], sql` and `)
 
