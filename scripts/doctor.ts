@@ -1,10 +1,11 @@
 import { Redis } from 'ioredis'
 import { randomBytes } from 'node:crypto'
-import { mkdir, rm, stat, writeFile } from 'node:fs/promises'
+import { rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { type Config, ConfigError, mistypedVariables, readConfig } from '../src/config.ts'
+import { makeDataDir } from '../src/data-dir.ts'
 import { openDatabase } from '../src/db/client.ts'
 import type { ConnectionOptions } from '../src/db/connection.ts'
 import { diagnose } from '../src/db/diagnosis.ts'
@@ -41,7 +42,7 @@ type Check = (config: Config, t: Teardown) => Promise<string | null>
 const checkFolder: Check = async ({ dataDir, jwtSecrets }) => {
   const probe = join(dataDir, `doctor-${randomBytes(8).toString('hex')}`)
   try {
-    await mkdir(dataDir, { recursive: true, mode: 0o700 })
+    await makeDataDir(dataDir)
     await writeFile(probe, 'x', { mode: 0o600 })
   } catch (error) {
     throw new Fault(`${messageOf(error)}. Give the user of the service DATA_DIR, or name another folder.`)

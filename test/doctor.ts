@@ -33,7 +33,7 @@ t.test('a service that could start is well, and left as it was', async (t) => {
 t.test('what is wrong is said, with what to do, and no secret', async (t) => {
   const { code, output } = await runProcess(
     {
-      DATA_DIR: await temporaryFolder(t),
+      DATA_DIR: '/proc/nope',
       DATABASE_URL: 'postgres://nobody:hunter2@127.0.0.1:1/none',
       REDIS_URL: 'redis://:hunter2@127.0.0.1:1',
       SMTP_URL: 'smtp://user:hunter2@127.0.0.1:1',
@@ -44,6 +44,7 @@ t.test('what is wrong is said, with what to do, and no secret', async (t) => {
     },
     doctor,
   )
+  t.match(output, /WRONG +folder: DATA_DIR .proc.nope cannot be made: ENOENT.*name another folder/)
   t.match(output, /WRONG +database: .*ECONNREFUSED.*Check DATABASE_URL/)
   t.match(output, /WRONG +redis: .*ECONNREFUSED.*Check REDIS_URL/)
   t.match(output, /WRONG +mail: .*ECONNREFUSED.*Check SMTP_URL/)
