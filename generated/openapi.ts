@@ -849,7 +849,7 @@ export interface paths {
         };
         /**
          * Can it serve requests?
-         * @description Answers 200 when the database and the file storage can be used, else 503.
+         * @description Answers 200 when the database answers and the file storage takes a file, else 503. While a database server takes no writes (a standby, a full disk) it is 200: reads go on, and each write is answered 503.
          */
         get: operations["getReadiness"];
         put?: never;
