@@ -2297,6 +2297,8 @@ export interface components {
         IfMatch: string;
         /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
         IfNoneMatch: string;
+        /** @description Answer 412 if it is newer than this date. Ignored beside `If-Match`, which is exacter, and where it is no date. */
+        IfUnmodifiedSince: string;
         /** @description Whether a browser is to save the file, as it does without this, or to show it. */
         Disposition: components["schemas"]["Disposition"];
         /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
@@ -4214,6 +4216,10 @@ export interface operations {
                 disposition?: components["parameters"]["Disposition"];
             };
             header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Answer 412 if it is newer than this date. Ignored beside `If-Match`, which is exacter, and where it is no date. */
+                "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
                 /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
@@ -4275,6 +4281,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             410: components["responses"]["Gone"];
+            412: components["responses"]["PreconditionFailed"];
             416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];

@@ -121,7 +121,7 @@ export const problemTypes = {
     status: 412,
     title: 'It has changed since you read it',
     explanation:
-      'The current ETag is not one of those in If-Match, so nothing was done. Read the resource again and decide anew.',
+      'The current ETag is not one of those in If-Match, or what is asked for is newer than If-Unmodified-Since, so nothing was done. Read the resource again and decide anew.',
   },
   tus_version_unsupported: {
     status: 412,

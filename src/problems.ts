@@ -210,6 +210,11 @@ export const problems = {
       'precondition_failed',
       'The current ETag is not in If-Match. Read it again, and decide anew.',
     ),
+  modifiedSince: () =>
+    new Problem(
+      'precondition_failed',
+      'It is newer than If-Unmodified-Since. Read it again, and decide anew.',
+    ),
   contentTooLarge: (maxBytes: number) =>
     new Problem('content_too_large', `At most ${maxBytes} bytes are taken here.`),
   quotaExceeded: ({ quota, used, size }: QuotaExceeded) =>

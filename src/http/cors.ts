@@ -44,6 +44,7 @@ const allowedHeaders = [
   'If-Modified-Since',
   'If-None-Match',
   'If-Range',
+  'If-Unmodified-Since',
   'Range',
   'Tus-Resumable',
   'Upload-Checksum',
