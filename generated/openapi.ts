@@ -1954,10 +1954,11 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The Content-Type is missing or is not one that this operation takes. */
+        /** @description The Content-Type is missing or is not one that this operation takes, or the body has a Content-Encoding. */
         UnsupportedMediaType: {
             headers: {
                 "Cache-Control": components["headers"]["NoStore"];
+                "Accept-Encoding": components["headers"]["AcceptEncoding"];
                 [name: string]: unknown;
             };
             content: {
@@ -1984,10 +1985,11 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The Content-Type is missing or is not one that a patch may have. */
+        /** @description The Content-Type is missing or is not one that a patch may have, or the body has a Content-Encoding. */
         UnsupportedPatchType: {
             headers: {
                 "Cache-Control": components["headers"]["NoStore"];
+                "Accept-Encoding": components["headers"]["AcceptEncoding"];
                 "Accept-Patch": components["headers"]["AcceptPatch"];
                 [name: string]: unknown;
             };
@@ -2358,6 +2360,11 @@ export interface components {
          * @example Bearer realm="taskwright"
          */
         WWWAuthenticate: string;
+        /**
+         * @description There if it is the Content-Encoding that is not taken; none is (RFC 9110).
+         * @example identity
+         */
+        AcceptEncoding: "identity";
         /**
          * @description The media types that a patch may have (RFC 5789).
          * @example application/merge-patch+json, application/json

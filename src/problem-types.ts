@@ -151,6 +151,11 @@ export const problemTypes = {
     explanation:
       'The Content-Type is missing or is not one that the operation takes. The detail names those it takes.',
   },
+  unsupported_content_encoding: {
+    status: 415,
+    title: 'The content encoding is not supported',
+    explanation: 'The body is compressed, by its Content-Encoding. Send it as it is, without that header.',
+  },
   unsupported_image: {
     status: 415,
     title: 'The file is not an image of a known kind',

@@ -224,9 +224,13 @@ export const problems = {
       { members: { quota, used, size } },
     ),
   uriTooLong: () => new Problem('uri_too_long', 'A part of the path is too long.'),
-  unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>> = {}) =>
+  unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>>) =>
     new Problem('unsupported_media_type', `Send the body with "Content-Type: ${accepted.join('" or "')}".`, {
       headers,
+    }),
+  unsupportedContentEncoding: (headers: Readonly<Record<string, string>>) =>
+    new Problem('unsupported_content_encoding', 'Send the body as it is, without Content-Encoding.', {
+      headers: { ...headers, 'accept-encoding': 'identity' },
     }),
   unsupportedImage: (cause?: unknown) =>
     new Problem(

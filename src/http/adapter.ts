@@ -75,6 +75,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       // The type of no content says nothing. Without it the parser of bodies sees whatever comes all the same.
       if (operation.mediaTypes.length === 0) delete request.headers['content-type']
       checkMediaType(operation, request)
+      checkContentEncoding(operation, request)
       checkFormLength(operation, request, deps.attachmentMaxBytes)
     },
 
@@ -159,10 +160,8 @@ const bodyOf = (operation: ContractOperation, request: FastifyRequest, maxBytes:
 }
 
 /** RFC 9110 §8.3: the type in front of the parameters, whatever its case; JSON in UTF-8 only. */
-const checkMediaType = (
-  { mediaTypes, requiresBody, method }: ContractOperation,
-  { headers }: FastifyRequest,
-): void => {
+const checkMediaType = (operation: ContractOperation, { headers }: FastifyRequest): void => {
+  const { mediaTypes, requiresBody } = operation
   if (mediaTypes.length === 0) return
   if (!requiresBody && headers['content-type'] === undefined && !hasBody(headers)) return
   const [type = '', ...parameters] = (headers['content-type'] ?? '')
@@ -172,11 +171,19 @@ const checkMediaType = (
   const charset = parameters.find((parameter) => parameter.startsWith('charset='))?.slice('charset='.length)
   const isUtf8 = charset === undefined || /^"?utf-?8"?$/.test(charset)
   if (mediaTypes.includes(type) && isUtf8) return
-  throw problems.unsupportedMediaType(
-    mediaTypes,
-    method === 'PATCH' ? { 'accept-patch': mediaTypes.join(', ') } : {},
-  )
+  throw problems.unsupportedMediaType(mediaTypes, acceptPatch(operation))
 }
+
+/** RFC 9110 §8.4: what is compressed would be kept as if it were the file itself. */
+const checkContentEncoding = (operation: ContractOperation, { headers }: FastifyRequest): void => {
+  const encoding = headers['content-encoding']?.trim().toLowerCase() ?? ''
+  if (operation.mediaTypes.length === 0 || encoding === '' || encoding === 'identity') return
+  throw problems.unsupportedContentEncoding(acceptPatch(operation))
+}
+
+/** Which types a patch may have, for who has sent another one (RFC 5789 §2.2). */
+const acceptPatch = ({ method, mediaTypes }: ContractOperation): Readonly<Record<string, string>> =>
+  method === 'PATCH' ? { 'accept-patch': mediaTypes.join(', ') } : {}
 
 /** A form that cannot fit is refused before it is read. */
 const checkFormLength = (

@@ -8,6 +8,7 @@ type Headers = Readonly<Record<string, string>>
 
 /** Response headers of the contract that a page could not read otherwise. */
 const exposedHeaders = [
+  'Accept-Encoding',
   'Accept-Patch',
   'Accept-Ranges',
   'Allow',
