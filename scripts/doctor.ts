@@ -67,7 +67,7 @@ const checkDatabase: Check = async (config, t) => {
     return 'there is none yet; the first start makes an embedded one in DATA_DIR'
   try {
     const connection = await connect(config, t)
-    const { version, mayMigrate, takesWrites, clockAhead } = await diagnose(connection)
+    const { version, mayMigrate, deniedTables, takesWrites, clockAhead } = await diagnose(connection)
     const { applied, pending, unknown } = await readMigrationState(connection)
     const name = `PostgreSQL ${Math.floor(version / 10_000)}.${version % 10_000}`
     if (version < oldestVersion) throw new Fault(`It is ${name}. Upgrade it to PostgreSQL 15 or newer.`)
@@ -78,6 +78,10 @@ const checkDatabase: Check = async (config, t) => {
     if (pending > 0 && !mayMigrate)
       throw new Fault(
         'The schema is to be brought up to date, and the user may not. Make the user the owner of the database: ALTER DATABASE … OWNER TO ….',
+      )
+    if (deniedTables !== null)
+      throw new Fault(
+        `The user may not read and change ${deniedTables}. Name the user in DATABASE_URL that made them, or give them to this one: REASSIGN OWNED BY … TO ….`,
       )
     if (Math.abs(clockAhead) > mostSkew)
       throw new Fault(
