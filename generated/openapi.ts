@@ -849,7 +849,7 @@ export interface paths {
         };
         /**
          * Can it serve requests?
-         * @description Answers 200 when the database and the file storage can be used, else 503.
+         * @description Answers 200 when the database answers and the file storage takes a file, else 503. While a database server takes no writes (a standby, a full disk) it is 200: reads go on, and each write is answered 503.
          */
         get: operations["getReadiness"];
         put?: never;
@@ -1954,10 +1954,11 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The Content-Type is missing or is not one that this operation takes. */
+        /** @description The Content-Type is missing or is not one that this operation takes, or the body has a Content-Encoding. */
         UnsupportedMediaType: {
             headers: {
                 "Cache-Control": components["headers"]["NoStore"];
+                "Accept-Encoding": components["headers"]["AcceptEncoding"];
                 [name: string]: unknown;
             };
             content: {
@@ -1984,10 +1985,11 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The Content-Type is missing or is not one that a patch may have. */
+        /** @description The Content-Type is missing or is not one that a patch may have, or the body has a Content-Encoding. */
         UnsupportedPatchType: {
             headers: {
                 "Cache-Control": components["headers"]["NoStore"];
+                "Accept-Encoding": components["headers"]["AcceptEncoding"];
                 "Accept-Patch": components["headers"]["AcceptPatch"];
                 [name: string]: unknown;
             };
@@ -2298,6 +2300,8 @@ export interface components {
         IfMatch: string;
         /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
         IfNoneMatch: string;
+        /** @description Answer 412 if it is newer than this date. Ignored beside `If-Match`, which is exacter, and where it is no date. */
+        IfUnmodifiedSince: string;
         /** @description Whether a browser is to save the file, as it does without this, or to show it. */
         Disposition: components["schemas"]["Disposition"];
         /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
@@ -2357,6 +2361,11 @@ export interface components {
          * @example Bearer realm="taskwright"
          */
         WWWAuthenticate: string;
+        /**
+         * @description There if it is the Content-Encoding that is not taken; none is (RFC 9110).
+         * @example identity
+         */
+        AcceptEncoding: "identity";
         /**
          * @description The media types that a patch may have (RFC 5789).
          * @example application/merge-patch+json, application/json
@@ -4217,6 +4226,10 @@ export interface operations {
                 disposition?: components["parameters"]["Disposition"];
             };
             header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Answer 412 if it is newer than this date. Ignored beside `If-Match`, which is exacter, and where it is no date. */
+                "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
                 /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
@@ -4278,6 +4291,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             410: components["responses"]["Gone"];
+            412: components["responses"]["PreconditionFailed"];
             416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];

@@ -1,10 +1,11 @@
 import { Redis } from 'ioredis'
 import { randomBytes } from 'node:crypto'
-import { mkdir, rm, stat, writeFile } from 'node:fs/promises'
+import { rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { type Config, ConfigError, mistypedVariables, readConfig } from '../src/config.ts'
+import { makeDataDir } from '../src/data-dir.ts'
 import { openDatabase } from '../src/db/client.ts'
 import type { ConnectionOptions } from '../src/db/connection.ts'
 import { diagnose } from '../src/db/diagnosis.ts'
@@ -41,7 +42,7 @@ type Check = (config: Config, t: Teardown) => Promise<string | null>
 const checkFolder: Check = async ({ dataDir, jwtSecrets }) => {
   const probe = join(dataDir, `doctor-${randomBytes(8).toString('hex')}`)
   try {
-    await mkdir(dataDir, { recursive: true, mode: 0o700 })
+    await makeDataDir(dataDir)
     await writeFile(probe, 'x', { mode: 0o600 })
   } catch (error) {
     throw new Fault(`${messageOf(error)}. Give the user of the service DATA_DIR, or name another folder.`)
@@ -66,7 +67,7 @@ const checkDatabase: Check = async (config, t) => {
     return 'there is none yet; the first start makes an embedded one in DATA_DIR'
   try {
     const connection = await connect(config, t)
-    const { version, mayMigrate, takesWrites, clockAhead } = await diagnose(connection)
+    const { version, mayMigrate, deniedTables, takesWrites, clockAhead } = await diagnose(connection)
     const { applied, pending, unknown } = await readMigrationState(connection)
     const name = `PostgreSQL ${Math.floor(version / 10_000)}.${version % 10_000}`
     if (version < oldestVersion) throw new Fault(`It is ${name}. Upgrade it to PostgreSQL 15 or newer.`)
@@ -77,6 +78,10 @@ const checkDatabase: Check = async (config, t) => {
     if (pending > 0 && !mayMigrate)
       throw new Fault(
         'The schema is to be brought up to date, and the user may not. Make the user the owner of the database: ALTER DATABASE … OWNER TO ….',
+      )
+    if (deniedTables !== null)
+      throw new Fault(
+        `The user may not read and change ${deniedTables}. Name the user in DATABASE_URL that made them, or give them to this one: REASSIGN OWNED BY … TO ….`,
       )
     if (Math.abs(clockAhead) > mostSkew)
       throw new Fault(

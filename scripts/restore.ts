@@ -2,6 +2,7 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readConfig } from '../src/config.ts'
+import { makeDataDir } from '../src/data-dir.ts'
 import { openDatabase } from '../src/db/client.ts'
 import { lockFolder, startEmbedded } from '../src/db/embedded.ts'
 import { migrate } from '../src/db/migrate.ts'
@@ -24,7 +25,7 @@ await runToEnd('restore', deadline, async (t) => {
   if (file === undefined || more.length > 0) throw new Error('Usage: npm run restore -- <file>')
   const { dataDir, databaseUrl } = readConfig()
   if (databaseUrl !== null) throw new Error('DATABASE_URL is set: a backup is of the embedded database')
-  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  await makeDataDir(dataDir)
   t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, endWith))
   const found = (await readdir(dataDir)).filter((name) => name !== 'lock')
   if (found.length > 0) throw new Error(`DATA_DIR ${dataDir} is not empty: it has ${found.join(', ')}`)

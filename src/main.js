@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs'
+import { existsSync, mkdirSync } from 'node:fs'
 import { enableCompileCache } from 'node:module'
 import { join, resolve } from 'node:path'
 
@@ -9,9 +9,11 @@ import { join, resolve } from 'node:path'
 
 // DATA_DIR as config.ts reads it. Here nobody else can write, unlike in the folder that Node would take.
 const dataDir = resolve(process.env.DATA_DIR || 'data')
+const compiled = join(dataDir, 'compiled')
 try {
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 })
-  enableCompileCache(join(dataDir, 'compiled'))
+  // Asked to make the folders that lead to one, Node never ends where that cannot be done, as in /proc.
+  for (const folder of [dataDir, compiled]) if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 })
+  enableCompileCache(compiled)
 } catch {
   // The start tells what is wrong with the folder.
 }

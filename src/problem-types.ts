@@ -121,7 +121,7 @@ export const problemTypes = {
     status: 412,
     title: 'It has changed since you read it',
     explanation:
-      'The current ETag is not one of those in If-Match, so nothing was done. Read the resource again and decide anew.',
+      'The current ETag is not one of those in If-Match, or what is asked for is newer than If-Unmodified-Since, so nothing was done. Read the resource again and decide anew.',
   },
   tus_version_unsupported: {
     status: 412,
@@ -150,6 +150,11 @@ export const problemTypes = {
     title: 'The media type is not supported',
     explanation:
       'The Content-Type is missing or is not one that the operation takes. The detail names those it takes.',
+  },
+  unsupported_content_encoding: {
+    status: 415,
+    title: 'The content encoding is not supported',
+    explanation: 'The body is compressed, by its Content-Encoding. Send it as it is, without that header.',
   },
   unsupported_image: {
     status: 415,

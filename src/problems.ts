@@ -210,6 +210,11 @@ export const problems = {
       'precondition_failed',
       'The current ETag is not in If-Match. Read it again, and decide anew.',
     ),
+  modifiedSince: () =>
+    new Problem(
+      'precondition_failed',
+      'It is newer than If-Unmodified-Since. Read it again, and decide anew.',
+    ),
   contentTooLarge: (maxBytes: number) =>
     new Problem('content_too_large', `At most ${maxBytes} bytes are taken here.`),
   quotaExceeded: ({ quota, used, size }: QuotaExceeded) =>
@@ -219,9 +224,13 @@ export const problems = {
       { members: { quota, used, size } },
     ),
   uriTooLong: () => new Problem('uri_too_long', 'A part of the path is too long.'),
-  unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>> = {}) =>
+  unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>>) =>
     new Problem('unsupported_media_type', `Send the body with "Content-Type: ${accepted.join('" or "')}".`, {
       headers,
+    }),
+  unsupportedContentEncoding: (headers: Readonly<Record<string, string>>) =>
+    new Problem('unsupported_content_encoding', 'Send the body as it is, without Content-Encoding.', {
+      headers: { ...headers, 'accept-encoding': 'identity' },
     }),
   unsupportedImage: (cause?: unknown) =>
     new Problem(

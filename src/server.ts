@@ -7,6 +7,12 @@ import { FolderInUse } from './db/embedded.ts'
 const closers: (() => Promise<unknown>)[] = []
 
 /**
+ * The last is that of a terminal that is closed. That it was to be ignored (nohup) cannot be seen any more: Node has
+ * undone it, and without a handler would end at once.
+ */
+const stopSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+/**
  * Milliseconds after the first signal in which more of them mean nothing: a terminal sends Ctrl-C to npm and to this
  * process, and npm passes it on.
  */
@@ -83,12 +89,12 @@ const onSignals = (deadline: number): void => {
       process.exit(130)
     }
   }
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, onSignal)
+  for (const signal of stopSignals) process.on(signal, onSignal)
 }
 
 /** A terminal and a service manager signal all processes, and the primary knows what to do. */
 const leaveSignalsToPrimary = (): void => {
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => undefined)
+  for (const signal of stopSignals) process.on(signal, () => undefined)
 }
 
 run().catch(async (error: unknown) => {

@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify'
-import { mkdir } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { type AppDeps, buildApp } from './app.ts'
 import { type PasswordHasher, passwordHasher } from './auth/passwords.ts'
 import { startWorkers } from './cluster/primary.ts'
 import { connectToPrimary, isWorker } from './cluster/worker.ts'
 import type { Config, MailConfig } from './config.ts'
+import { makeDataDir } from './data-dir.ts'
 import { type Database, openDatabase } from './db/client.ts'
 import type { ConnectionOptions } from './db/connection.ts'
 import { startEmbedded } from './db/embedded.ts'
@@ -170,7 +170,7 @@ const prepare = async (
   { dataDir, storageUrl }: Config,
   { say }: Pick<ServiceProcess, 'say'>,
 ): Promise<void> => {
-  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  await makeDataDir(dataDir)
   if (storageUrl !== null) say(`keeping attachments in the bucket ${storageUrl.bucket} of STORAGE_URL`)
 }
 

@@ -4,6 +4,7 @@ import type SharpModule from 'sharp'
 import { boundedQueue, type InTurn } from './domain/bounded-queue.ts'
 import { isCrowdedJpeg } from './domain/jpeg.ts'
 import { visiblePng } from './domain/png.ts'
+import { isCrowdedWebp } from './domain/webp.ts'
 import { type ByteRange, StorageUnavailable } from './storage/storage.ts'
 
 /** A stored file that may be an image. */
@@ -91,6 +92,7 @@ const signatures = /^(?:\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|RIFF[^]{4}WEBP|[^]{4}
 const longestSignature = 12
 const pngSignature = '\x89PNG'
 const jpegSignature = '\xff\xd8'
+const riffSignature = 'RIFF'
 
 /** All others stay off, among them those for SVG, which is a program, and for formats that hardly anybody tests. */
 const decoders = [
@@ -158,6 +160,7 @@ const readImage = async (file: ImageFile): Promise<Buffer> => {
   if (file.size > largestFile) throw new ImageTooLarge(`${largestFile} bytes`)
   const image = await read(file)
   if (beginning.startsWith(jpegSignature) && isCrowdedJpeg(image)) throw new UnsupportedImage()
+  if (beginning.startsWith(riffSignature) && isCrowdedWebp(image)) throw new UnsupportedImage()
   return beginning.startsWith(pngSignature) ? visiblePng(image) : image
 }
 

@@ -517,6 +517,22 @@ for (const operation of operations) {
   })
 }
 
+for (const operation of operations.filter(({ mediaTypes }) => mediaTypes.length > 0)) {
+  t.test(`${operation.id} refuses a body that is compressed`, async (t) => {
+    const valid = validRequest(operation, token)
+    const request = { ...valid, headers: { ...valid.headers, 'content-encoding': 'gzip' } }
+    const { status, headers, body } = await service.call(operation.id, request)
+    t.match({ status, body }, { status: 415, body: { code: 'unsupported_content_encoding' } })
+    t.equal(headers.get('accept-encoding'), 'identity')
+    t.equal(headers.has('accept-patch'), operation.method === 'PATCH')
+  })
+}
+
+t.test('a body that is said to be as it is, is taken', async () => {
+  const headers = { 'content-encoding': 'identity' }
+  await service.expect('createTask', 201, { token, headers, body: { title: 'Not compressed' } })
+})
+
 for (const operation of operations.filter(({ path }) => path.includes('{'))) {
   t.test(`${operation.id} refuses a malformed id`, async (t) => {
     const valid = validRequest(operation, token)

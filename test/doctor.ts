@@ -33,7 +33,7 @@ t.test('a service that could start is well, and left as it was', async (t) => {
 t.test('what is wrong is said, with what to do, and no secret', async (t) => {
   const { code, output } = await runProcess(
     {
-      DATA_DIR: await temporaryFolder(t),
+      DATA_DIR: '/proc/nope',
       DATABASE_URL: 'postgres://nobody:hunter2@127.0.0.1:1/none',
       REDIS_URL: 'redis://:hunter2@127.0.0.1:1',
       SMTP_URL: 'smtp://user:hunter2@127.0.0.1:1',
@@ -44,6 +44,7 @@ t.test('what is wrong is said, with what to do, and no secret', async (t) => {
     },
     doctor,
   )
+  t.match(output, /WRONG +folder: DATA_DIR .proc.nope cannot be made: ENOENT.*name another folder/)
   t.match(output, /WRONG +database: .*ECONNREFUSED.*Check DATABASE_URL/)
   t.match(output, /WRONG +redis: .*ECONNREFUSED.*Check REDIS_URL/)
   t.match(output, /WRONG +mail: .*ECONNREFUSED.*Check SMTP_URL/)
@@ -72,7 +73,7 @@ t.test('a server is told apart from its databases and users', { skip }, async (t
   t.match((await run(() => undefined)).output, /0 migrations applied; the next start applies \d+/)
 })
 
-t.test('a newer schema is no fault, and a database without writes is one', { skip }, async (t) => {
+t.test('a newer schema is no fault, and a database without rights or writes is one', { skip }, async (t) => {
   const { options } = await createTestDatabase(t)
   const url = options.kind === 'server' ? options.url : ''
   const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url }
@@ -83,7 +84,23 @@ t.test('a newer schema is no fault, and a database without writes is one', { ski
   t.match(newer.output, /ok +database: .* applied; 1 more are of a newer Taskwright: this one works on it/)
   t.equal(newer.code, 0)
 
-  await sql.unsafe(`alter database ${new URL(url).pathname.slice(1)} set default_transaction_read_only = on`)
+  const name = new URL(url).pathname.slice(1)
+  const user = `user_of_${name}`
+  await sql.unsafe(`
+    create role ${user} login password 'secret';
+    grant usage on schema drizzle to ${user};
+    grant select on all tables in schema drizzle to ${user};
+    grant select, insert, update, delete on all tables in schema public to ${user};
+    revoke insert on tasks from ${user}`)
+  t.teardown(() => sql.unsafe(`drop owned by ${user}; drop role ${user}`))
+  const other = new URL(url)
+  other.username = user
+  other.password = 'secret'
+  const denied = await runProcess({ ...environment, DATABASE_URL: other.href }, doctor)
+  t.match(denied.output, /WRONG +database: The user may not read and change tasks\. /)
+  t.equal(denied.code, 1)
+
+  await sql.unsafe(`alter database ${name} set default_transaction_read_only = on`)
   const readOnly = await runProcess(environment, doctor)
   t.match(readOnly.output, /WRONG +database: It takes no writes/)
   t.equal(readOnly.code, 1)

@@ -96,7 +96,9 @@ t.test('a stop, a new secret and a kill lose nothing that was acknowledged', asy
 })
 
 t.test('bad configuration stops the start and says what would be right', async (t) => {
-  const { code, output } = await runProcess({ PORT: 'eighty', JWT_SECRET: 'short-secret' })
+  // Where nothing can be made, and Node's recursive mkdir never ends.
+  const DATA_DIR = '/proc/nope'
+  const { code, output } = await runProcess({ DATA_DIR, PORT: 'eighty', JWT_SECRET: 'short-secret' })
   t.equal(code, 1)
   t.match(output, /PORT/)
   t.match(output, /JWT_SECRET/)

@@ -151,7 +151,8 @@ t.test('one process after the other', async (t) => {
     late.socket.write('GET /health/ready HTTP/1.1\r\n')
     for (let count = 0; count < 5; count += 1) await giveUpForm(first, ofTask)
 
-    const ended = first.end('SIGTERM')
+    // What a terminal sends that is closed.
+    const ended = first.end('SIGHUP')
     await untilStopping(first)
     await eventually('no connection is taken any more', () =>
       fetch(`${first.url}/health/ready`).then(

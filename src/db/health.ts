@@ -11,7 +11,7 @@ const probe = statement({}, {}, () => sql`select`)
 const deadline = 2_000
 
 /**
- * Resolves when the database answers.
+ * Resolves when the database answers. One that takes no writes answers too: reads go on.
  *
  * @throws DatabaseUnavailable
  */

@@ -9,7 +9,7 @@ import { within } from '../domain/deadline.ts'
 import type { JsonText } from '../domain/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
-import type { FileBody } from '../operation.ts'
+import { type FileBody, quoteETag } from '../operation.ts'
 import { Problem, problems } from '../problems.ts'
 import { hasBody, pieceType } from './body.ts'
 import type { Limit } from './rate-limit.ts'
@@ -75,6 +75,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       // The type of no content says nothing. Without it the parser of bodies sees whatever comes all the same.
       if (operation.mediaTypes.length === 0) delete request.headers['content-type']
       checkMediaType(operation, request)
+      checkContentEncoding(operation, request)
       checkFormLength(operation, request, deps.attachmentMaxBytes)
     },
 
@@ -99,6 +100,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         ? answering
         : within(deps.deadline, answering, () => problems.serviceUnavailable('The answer took too long.')))
 
+      if (operation.takesIfMatch) checkUnchanged(answer, ifMatch, request)
       const notModified = isNotModified(answer, request)
       // Before any header is set: a problem is not to be described like the file that could not be opened.
       const file = notModified ? null : await openFile(answer, request)
@@ -158,10 +160,8 @@ const bodyOf = (operation: ContractOperation, request: FastifyRequest, maxBytes:
 }
 
 /** RFC 9110 §8.3: the type in front of the parameters, whatever its case; JSON in UTF-8 only. */
-const checkMediaType = (
-  { mediaTypes, requiresBody, method }: ContractOperation,
-  { headers }: FastifyRequest,
-): void => {
+const checkMediaType = (operation: ContractOperation, { headers }: FastifyRequest): void => {
+  const { mediaTypes, requiresBody } = operation
   if (mediaTypes.length === 0) return
   if (!requiresBody && headers['content-type'] === undefined && !hasBody(headers)) return
   const [type = '', ...parameters] = (headers['content-type'] ?? '')
@@ -171,11 +171,19 @@ const checkMediaType = (
   const charset = parameters.find((parameter) => parameter.startsWith('charset='))?.slice('charset='.length)
   const isUtf8 = charset === undefined || /^"?utf-?8"?$/.test(charset)
   if (mediaTypes.includes(type) && isUtf8) return
-  throw problems.unsupportedMediaType(
-    mediaTypes,
-    method === 'PATCH' ? { 'accept-patch': mediaTypes.join(', ') } : {},
-  )
+  throw problems.unsupportedMediaType(mediaTypes, acceptPatch(operation))
 }
+
+/** RFC 9110 §8.4: what is compressed would be kept as if it were the file itself. */
+const checkContentEncoding = (operation: ContractOperation, { headers }: FastifyRequest): void => {
+  const encoding = headers['content-encoding']?.trim().toLowerCase() ?? ''
+  if (operation.mediaTypes.length === 0 || encoding === '' || encoding === 'identity') return
+  throw problems.unsupportedContentEncoding(acceptPatch(operation))
+}
+
+/** Which types a patch may have, for who has sent another one (RFC 5789 §2.2). */
+const acceptPatch = ({ method, mediaTypes }: ContractOperation): Readonly<Record<string, string>> =>
+  method === 'PATCH' ? { 'accept-patch': mediaTypes.join(', ') } : {}
 
 /** A form that cannot fit is refused before it is read. */
 const checkFormLength = (
@@ -203,20 +211,40 @@ const readIfMatch = (value: string | undefined): readonly string[] | null => {
   return list.filter(({ weak }) => !weak).map(({ opaque }) => opaque.slice(1, -1))
 }
 
-/** RFC 9110 §13.1.2, §13.1.3: only reads are answered 304, tags are compared weakly, and a date counts without them. */
-const isNotModified = ({ headers }: PlainAnswer, request: FastifyRequest): boolean => {
-  if (request.method !== 'GET' && request.method !== 'HEAD') return false
-  const list = readETags('If-None-Match', request.headers['if-none-match'])
-  if (list === null) return isNotNewer(headers?.['last-modified'], request.headers['if-modified-since'])
-  return typeof headers?.etag === 'string' && matchesWeakly(list, headers.etag)
+/**
+ * RFC 9110 §13.1.1, §13.1.4: the condition of a read, where a date counts without tags. A change asks for its own in the
+ * statement that makes it.
+ */
+const checkUnchanged = (
+  { headers }: PlainAnswer,
+  ifMatch: readonly string[] | null,
+  request: FastifyRequest,
+): void => {
+  if (!isRead(request)) return
+  if (request.headers['if-match'] === undefined) {
+    const time = timeOf(request.headers['if-unmodified-since'])
+    if (time !== null && modifiedAt(headers) > time) throw problems.modifiedSince()
+  } else if (ifMatch !== null && !ifMatch.some((opaque) => quoteETag(opaque) === headers?.etag)) {
+    throw problems.preconditionFailed()
+  }
 }
 
-/** A date that is none is ignored. */
-const isNotNewer = (lastModified: unknown, since: string | undefined): boolean => {
-  if (typeof lastModified !== 'string' || since === undefined) return false
-  const time = parseHttpDate(since)
-  return time !== null && Date.parse(lastModified) <= time
+/** RFC 9110 §13.1.2, §13.1.3: only reads are answered 304, tags are compared weakly, and a date counts without them. */
+const isNotModified = ({ headers }: PlainAnswer, request: FastifyRequest): boolean => {
+  if (!isRead(request)) return false
+  const list = readETags('If-None-Match', request.headers['if-none-match'])
+  if (list !== null) return typeof headers?.etag === 'string' && matchesWeakly(list, headers.etag)
+  const time = timeOf(request.headers['if-modified-since'])
+  return time !== null && modifiedAt(headers) <= time
 }
+
+const isRead = ({ method }: FastifyRequest): boolean => method === 'GET' || method === 'HEAD'
+
+/** A date that is none is ignored. */
+const timeOf = (date: string | undefined): number | null => (date === undefined ? null : parseHttpDate(date))
+
+/** NaN, which is neither before nor after anything, for what has no such date. */
+const modifiedAt = (headers: PlainAnswer['headers']): number => Date.parse(String(headers?.['last-modified']))
 
 const sendNotModified = (reply: FastifyReply): FastifyReply =>
   reply.code(304).removeHeader('content-length').removeHeader('content-range').send()

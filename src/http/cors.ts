@@ -8,6 +8,7 @@ type Headers = Readonly<Record<string, string>>
 
 /** Response headers of the contract that a page could not read otherwise. */
 const exposedHeaders = [
+  'Accept-Encoding',
   'Accept-Patch',
   'Accept-Ranges',
   'Allow',
@@ -44,6 +45,7 @@ const allowedHeaders = [
   'If-Modified-Since',
   'If-None-Match',
   'If-Range',
+  'If-Unmodified-Since',
   'Range',
   'Tus-Resumable',
   'Upload-Checksum',

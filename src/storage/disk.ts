@@ -19,8 +19,9 @@ const incomingFolder = 'incoming'
 const syncEvery = 8 * 1024 * 1024
 
 /**
- * Files in a folder of the local file system, which is made if need be. A file is written to `incoming/` and moved to
- * `<shard>/<key>` when it is complete and synced. The shard is the last two characters of the key, which are random.
+ * Files in a folder of the local file system, which is made if need be, in one that is there. A file is written to
+ * `incoming/` and moved to `<shard>/<key>` when it is complete and synced. The shard is the last two characters of the
+ * key, which are random.
  *
  * @throws StorageFull, StorageUnavailable when the folders cannot be made
  */
@@ -143,20 +144,21 @@ function pathOf(root: string, key: string): string {
  * that another one had just made for it was not durable yet.
  */
 async function makeFolders(root: string): Promise<void> {
-  const firstMade = await mkdir(root, { recursive: true, mode: folderMode })
+  const isNew = await makeFolder(root)
   await Promise.all([incomingFolder, ...shards].map((name) => makeFolder(join(root, name))))
   await syncFolder(root)
-  if (firstMade !== undefined) await syncParents(root, dirname(resolve(firstMade)))
+  if (isNew) await syncFolder(dirname(root))
 }
 
-async function makeFolder(path: string): Promise<void> {
-  await mkdir(path, { recursive: true, mode: folderMode })
-}
-
-async function syncParents(folder: string, last: string): Promise<void> {
-  const parent = dirname(folder)
-  await syncFolder(parent)
-  if (parent !== last && parent !== folder) await syncParents(parent, last)
+/** Whether it was not there yet. */
+async function makeFolder(path: string): Promise<boolean> {
+  try {
+    await mkdir(path, { mode: folderMode })
+    return true
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST') return false
+    throw error
+  }
 }
 
 async function readIfThere(path: string): Promise<string | null> {

@@ -31,7 +31,7 @@ import { expectKey, isKey, newKey, ownerName } from './keys.ts'
 import { freeWhenPiped } from './send-file.ts'
 import { consume, destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
-import type { ByteRange, Storage, StoredFile, UnfinishedFile } from './storage.ts'
+import type { ByteRange, ListedFile, Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
 /** How long the server may take, in milliseconds. What is not said to be of one attempt includes all of them. */
 export interface S3Limits {
@@ -252,6 +252,21 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     for await (const { Key } of objectsBelow(restsOf(key))) await removeObject({ Bucket, Key })
   }
 
+  async function* filesWithParts(): AsyncGenerator<ListedFile, void> {
+    for await (const { Key = '', Initiated } of uploadsBelow(prefix)) {
+      const key = Key.slice(prefix.length)
+      if (isKey(key) && Initiated !== undefined) yield { key, modifiedAt: Initiated }
+    }
+  }
+
+  async function* filesWithRests(): AsyncGenerator<ListedFile, void> {
+    const incoming = `${prefix}${incomingFolder}`
+    for await (const { Key, LastModified } of objectsBelow(incoming)) {
+      const key = Key.slice(incoming.length).replace(/\/\d+$/, '')
+      if (isKey(key) && LastModified !== undefined) yield { key, modifiedAt: LastModified }
+    }
+  }
+
   const readObject = async (object: ObjectName, key: string, range?: ByteRange): Promise<Readable> => {
     const Range = range && `bytes=${range.start}-${range.end}`
     const get = new GetObjectCommand({ ...object, Range })
@@ -396,17 +411,8 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       return [...missing]
     },
 
-    async *listUnfinished() {
-      for await (const { Key = '', Initiated } of uploadsBelow(prefix)) {
-        const key = Key.slice(prefix.length)
-        if (isKey(key) && Initiated !== undefined) yield { key, modifiedAt: Initiated }
-      }
-      const incoming = `${prefix}${incomingFolder}`
-      for await (const { Key, LastModified } of objectsBelow(incoming)) {
-        const key = Key.slice(incoming.length).replace(/\/\d+$/, '')
-        if (isKey(key) && LastModified !== undefined) yield { key, modifiedAt: LastModified }
-      }
-    },
+    // A file may have parts and a rest, and both lists are in the order of their names.
+    listUnfinished: () => mergeByKey(filesWithParts(), filesWithRests()),
 
     async readOwner() {
       try {
@@ -431,6 +437,30 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       patientClient.destroy()
     },
   }
+}
+
+/** What two lists in the order of their keys tell of each key, with the latest time. */
+async function* mergeByKey(
+  one: AsyncIterator<ListedFile, void>,
+  other: AsyncIterator<ListedFile, void>,
+): AsyncGenerator<ListedFile> {
+  let [first, second] = [await nextOf(one), await nextOf(other)]
+  let found: ListedFile | null = null
+  for (let next = earlier(first, second); next !== null; next = earlier(first, second)) {
+    if (next === first) first = await nextOf(one)
+    else second = await nextOf(other)
+    if (found !== null && found.key !== next.key) yield found
+    if (found?.key !== next.key || found.modifiedAt < next.modifiedAt) found = next
+  }
+  if (found !== null) yield found
+}
+
+const nextOf = async (files: AsyncIterator<ListedFile, void>): Promise<ListedFile | null> =>
+  (await files.next()).value ?? null
+
+const earlier = (one: ListedFile | null, other: ListedFile | null): ListedFile | null => {
+  if (one === null || other === null) return one ?? other
+  return one.key <= other.key ? one : other
 }
 
 const openClient = (

@@ -113,7 +113,7 @@ export type Storage = {
 
   /**
    * Every file that is not complete, and when it was last written to as far as that is known: what `put` is storing now
-   * or had to leave behind in a crash, and what `append` has begun. One may be told more than once.
+   * or had to leave behind in a crash, and what `append` has begun.
    *
    * @throws StorageUnavailable when the backend fails
    */

@@ -30,4 +30,5 @@ t.test('while the database takes no writes, reads go on', { skip }, async (t) =>
   await service.expect('listTasks', 200, { token })
   await service.expect('listTasks', 200, { token: made.token })
   await service.expect('createTask', 503, { token, body: { title: 'Refused' } })
+  await service.expect('getReadiness', 200)
 })

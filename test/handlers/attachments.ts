@@ -1010,6 +1010,32 @@ t.test('downloadAttachment', async (t) => {
     t.equal((await get({ range: 'bytes=99-', 'if-range': '"other"' })).status, 200)
   })
 
+  t.test('412: If-Match', async (t) => {
+    for (const list of [etag, `"other", ${etag}`, '*'])
+      t.equal((await get({ 'if-match': list, range: 'bytes=0-1' })).status, 206, list)
+    for (const list of ['"other"', `W/${etag}`, '']) {
+      const { status, body } = await get({ 'if-match': list })
+      t.equal(status, 412, list)
+      t.match(body, { code: 'precondition_failed' })
+    }
+    t.equal((await get({ 'if-match': '"other"' }, { method: 'HEAD' })).status, 412)
+    t.equal((await get({ 'if-match': '"other"', 'if-none-match': etag })).status, 412, 'is asked before 304')
+    t.equal((await get({ 'if-match': '"other"', range: 'bytes=99-' })).status, 412, 'and before Range')
+    t.equal((await get({ 'if-match': etag, 'if-none-match': etag })).status, 304)
+  })
+
+  t.test('412: If-Unmodified-Since', async (t) => {
+    const modified = (await get({})).headers.get('last-modified') ?? ''
+    const earlier = new Date(Date.parse(modified) - 1_000).toUTCString()
+    const { status, body } = await get({ 'if-unmodified-since': earlier })
+    t.equal(status, 412)
+    t.match(body, { detail: /If-Unmodified-Since/ })
+    for (const since of [modified, 'not a date'])
+      t.equal((await get({ 'if-unmodified-since': since })).status, 200, since)
+    const both = { 'if-unmodified-since': earlier, 'if-match': etag }
+    t.equal((await get(both)).status, 200, 'If-Match is the one that counts')
+  })
+
   t.test('304: If-None-Match', async (t) => {
     for (const list of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
       const { status, headers, body } = await get({ 'if-none-match': list })

@@ -305,6 +305,30 @@ t.test('getThumbnail', async (t) => {
     t.ok(grown < 30, `it takes ${grown.toFixed(1)} MiB`)
   })
 
+  t.test(
+    '415: a WebP image of a million empty chunks, or of more frames than anybody looks at',
+    async (t) => {
+      const still = await canvas(60, 30)
+        .withExif({ IFD0: { Copyright: 'nobody' } })
+        .webp()
+        .toBuffer()
+      const frames = await Promise.all(['red', 'blue'].map((color) => canvas(60, 30, color).png().toBuffer()))
+      const moving = await sharp(frames, { join: { animated: true } })
+        .webp()
+        .toBuffer()
+      const grow = (image: Buffer, chunk: Uint8Array, count: number): Buffer => {
+        const grown = Buffer.concat([image, Buffer.alloc(count * chunk.length, chunk)])
+        grown.writeUInt32LE(grown.length - 8, 4)
+        return grown
+      }
+      const frame = moving.subarray(moving.lastIndexOf('ANMF'))
+      t.equal((await thumbnailOf(await attach(grow(moving, frame, 100)))).status, 200)
+      const chunk = Buffer.from('none\0\0\0\0')
+      for (const bomb of [grow(still, chunk, 1_000_000), grow(moving, frame, 10_000)])
+        t.match(await thumbnailOf(await attach(bomb)), { status: 415, body: { code: 'unsupported_image' } })
+    },
+  )
+
   t.test('422: a few kilobytes that would be 900 million pixels', async (t) => {
     const bomb = await attach(blackPng({ width: 30_000, height: 30_000 }), 'picture.png', 'image/png')
     t.ok(bomb.size < mebibyte, `${bomb.size} bytes`)

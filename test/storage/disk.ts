@@ -79,6 +79,7 @@ t.test('a folder that is gone makes the storage unavailable, not empty', async (
   await t.rejects(Array.fromAsync(storage.listUnfinished()), StorageUnavailable)
   await t.rejects(storage.removeUnfinished(key), StorageUnavailable)
   await t.rejects(diskStorage(folder), StorageUnavailable)
+  await t.rejects(diskStorage('/proc/nope'), StorageUnavailable, 'as where none can be made')
 })
 
 /** A storage whose disk fails with `code` at a step of a file, as long as one is set; `write on` is in the middle of it. */

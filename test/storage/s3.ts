@@ -49,6 +49,21 @@ t.test('a bucket', { skip: noS3 }, async (t) => {
     t.same(await keys(), ['somebody-else'])
   })
 
+  t.test('an unfinished file that has parts and rests is told once', async (t) => {
+    const { client, location, storage } = await s3TestStorage(t)
+    const { bucket: Bucket, prefix } = location
+    const [parts = '', both = '', rests = ''] = ['a', 'b', 'c'].map(
+      (n) => `0190c2a0-0000-7000-8000-00000000000${n}`,
+    )
+    for (const key of [both, both, parts])
+      await client.send(new CreateMultipartUploadCommand({ Bucket, Key: `${prefix}${key}` }))
+    for (const rest of [`${both}/7`, `${both}/9`, `${rests}/8`])
+      await client.send(new PutObjectCommand({ Bucket, Key: `${prefix}incoming/${rest}`, Body: 'a rest' }))
+    const told = (await Array.fromAsync(storage.listUnfinished())).map(({ key }) => key)
+    t.strictSame(told.toSorted(), [parts, both, rests])
+    for (const key of told) await storage.removeUnfinished(key)
+  })
+
   t.test('other objects of the bucket are not its files', async (t) => {
     const { client, location, storage } = await s3TestStorage(t)
     const { key } = await storage.put(chunks(Buffer.from('x')), { maxBytes })

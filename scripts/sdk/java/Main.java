@@ -90,7 +90,7 @@ public final class Main {
     file.deleteOnExit();
     Files.write(file.toPath(), sent);
     var attachment = attachments.addTaskAttachment(task.getId(), file, null, null, sha256(sent));
-    var download = attachments.downloadAttachment(attachment.getId(), null, null, null, null, null);
+    var download = attachments.downloadAttachment(attachment.getId(), null, null, null, null, null, null, null);
     var received = Files.readAllBytes(download.toPath());
     equal("file name", attachment.getFileName(), file.getName());
     equal("same bytes", Arrays.equals(received, sent), true);
