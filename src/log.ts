@@ -1,5 +1,6 @@
-import { write, writeSync } from 'node:fs'
+import { writeSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
+import sonicBoom from 'sonic-boom'
 
 /** Where log lines go. */
 export interface LogStream {
@@ -22,73 +23,42 @@ const standardOutput = 1
  * and keep the service from nothing, not from its end either.
  */
 export const openLog = (): LogStream & { flush(): Promise<void> } => {
-  let lines = ''
-  /** What is still to be written of the lines before these. */
-  let rest = Buffer.alloc(0)
-  let writing: PromiseWithResolvers<void> | null = null
-  let isDue = false
-
-  const take = (): Buffer<ArrayBuffer> => {
-    const bytes = rest.length > 0 ? rest : Buffer.from(lines)
-    if (rest.length === 0) lines = ''
-    rest = Buffer.alloc(0)
-    return bytes
+  const stream = new sonicBoom.SonicBoom({
+    fd: standardOutput,
+    sync: false,
+    maxLength: mostWaiting,
+    // Else a flush does not wait.
+    minLength: 1,
+  })
+  stream.on('error', () => undefined)
+  let collected = ''
+  const take = (): string => {
+    const lines = collected
+    collected = ''
+    return lines
   }
-
-  const writeSoon = (): void => {
-    if (!isDue) setTimeout(writeOn, collectingTime).unref()
-    isDue = true
+  const passOn = (): void => {
+    const lines = take()
+    if (lines !== '') stream.write(lines)
   }
-
-  const writeOn = (): void => {
-    isDue = false
-    if (writing !== null) return
-    const bytes = take()
-    if (bytes.length === 0) return
-    const done = (writing = Promise.withResolvers<void>())
-    write(standardOutput, bytes, (error, written) => {
-      writing = null
-      done.resolve()
-      rest = error === null ? bytes.subarray(written) : bytes
-      // Not at once: who waits for the end of this write may want to write all the rest.
-      if (error === null) setImmediate(writeOn)
-      else writeSoon()
-    })
-  }
-
-  const writeAll = (): void => {
-    // Nothing may come between the bytes that the system is writing.
-    if (writing !== null) return
-    for (let waited = 0; waited < longestWait;) {
-      const bytes = take()
-      if (bytes.length === 0) return
-      try {
-        rest = bytes.subarray(writeSync(standardOutput, bytes))
-      } catch (error) {
-        rest = bytes
-        // There is nobody to tell.
-        if (!isBusy(error)) return
-        waited += collectingTime
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, collectingTime)
-      }
+  // Whatever ends the process, but a kill. Once: what sonic-boom does here, it does for ever while it fails.
+  process.on('exit', () => {
+    try {
+      writeSync(standardOutput, take())
+    } catch {
+      // There is nobody to tell.
     }
-  }
-
-  // Whatever ends the process, but a kill.
-  process.on('exit', writeAll)
+  })
   return {
     write(line) {
-      if (lines.length + rest.length > mostWaiting) return
-      lines += line
-      writeSoon()
+      if (collected === '') setTimeout(passOn, collectingTime).unref()
+      collected += line
     },
     async flush() {
-      await Promise.race([writing?.promise, pause(longestWait, undefined, { ref: false })])
-      writeAll()
+      passOn()
+      const { promise: written, resolve } = Promise.withResolvers<void>()
+      stream.flush(() => resolve())
+      await Promise.race([written, pause(longestWait, undefined, { ref: false })])
     },
   }
 }
-
-/** Whether a pipe is full, whose reader is slow. */
-const isBusy = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && error.code === 'EAGAIN'
