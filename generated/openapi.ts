@@ -2244,13 +2244,12 @@ export interface components {
          *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
          *     finds "Release notes". In a script without spaces between words any part is found.
          *
-         *     Without `sort`, tasks come first whose title alone has what is searched for, then those that have it with their
-         *     description; of both the newest first.
+         *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
          * @example release notes
          */
         TaskSearch: string;
         /**
-         * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, what is found in titles comes first.
+         * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first.
          * @example -priority,due_at
          */
         TaskSort: string;
@@ -3409,13 +3408,12 @@ export interface operations {
                  *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
                  *     finds "Release notes". In a script without spaces between words any part is found.
                  *
-                 *     Without `sort`, tasks come first whose title alone has what is searched for, then those that have it with their
-                 *     description; of both the newest first.
+                 *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
                  * @example release notes
                  */
                 q?: components["parameters"]["TaskSearch"];
                 /**
-                 * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, what is found in titles comes first.
+                 * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first.
                  * @example -priority,due_at
                  */
                 sort?: components["parameters"]["TaskSort"];
@@ -3560,13 +3558,12 @@ export interface operations {
                  *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
                  *     finds "Release notes". In a script without spaces between words any part is found.
                  *
-                 *     Without `sort`, tasks come first whose title alone has what is searched for, then those that have it with their
-                 *     description; of both the newest first.
+                 *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
                  * @example release notes
                  */
                 q?: components["parameters"]["TaskSearch"];
                 /**
-                 * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, what is found in titles comes first.
+                 * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first.
                  * @example -priority,due_at
                  */
                 sort?: components["parameters"]["TaskSort"];

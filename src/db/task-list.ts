@@ -53,7 +53,9 @@ const filterFields = {
   completed_before: filterRange('completed_at', '<'),
 } as const
 
-const sortFields: Readonly<Record<TaskSortField, SortField>> = {
+const searchedWords = sql`${parameter('search_words', 'text')}::tsquery`
+
+const sortFields: Readonly<Record<TaskSortField | 'is_in_title', SortField>> = {
   created_at: createdAt,
   updated_at: { value: sql`item.updated_at`, type: 'instant', isNullable: false },
   due_at: { value: sql`item.due_at`, type: 'instant', isNullable: true },
@@ -62,22 +64,23 @@ const sortFields: Readonly<Record<TaskSortField, SortField>> = {
   priority: { value: priorityRank(sql`item.priority`), type: 'int', isNullable: false },
   status: { value: statusRank(sql`item.status`), type: 'int', isNullable: false },
   title: { value: titleOrder(sql`item.title_folded`), type: 'text', isNullable: false },
+  is_in_title: firstWhere(sql`${wordsOfTitle(sql`item.search`)} @@ ${searchedWords}`),
 }
 
-/** What a search finds in the title, and then what it finds in the description only, the newest first. */
+/** The tasks with the words that are searched for in their titles before the others, and the newest first. */
 const mostRelevantFirst: readonly SortBy<'is_in_title' | 'created_at'>[] = [
   { field: 'is_in_title', descending: false },
   ...newestFirst,
 ]
 
-const searchedWords = sql`${parameter('search_words', 'text')}::tsquery`
-
-/** All of the text is a part of the title, or the words are in what is searched. */
-const searchIn = (searched: SQL, { words, part }: Search): Condition => {
-  const hasWords = words === '' ? undefined : sql`${searched} @@ ${searchedWords}`
-  const condition = hasPart(sql`item.title_folded`, part, hasWords)
-  return { ...condition, values: { ...condition.values, search_words: words }, isSearch: true }
+/** The words are in the title or the description, or all of the text is a part of the title. */
+const searchCondition = (search: Search): Condition => {
+  const found = hasWords(search) ? sql`item.search @@ ${searchedWords}` : undefined
+  const condition = hasPart(sql`item.title_folded`, search.part, found)
+  return { ...condition, values: { ...condition.values, search_words: search.words }, isSearch: true }
 }
+
+const hasWords = (search: Search | undefined): boolean => search !== undefined && search.words !== ''
 
 /** The planner takes some milliseconds to put so many tables in order, and seconds for a hundred. */
 const mostJoined = 4
@@ -126,17 +129,12 @@ export const selectTasks = (
       filters: [
         ...conditionsOf(filterFields, filter),
         ...(allTags === undefined ? [] : [carriesAll(allTags)]),
-        ...(search === undefined ? [] : [searchIn(sql`item.search`, search)]),
+        ...(search === undefined ? [] : [searchCondition(search)]),
         ...(condition === undefined ? [] : compileCondition(condition)),
       ],
-      sortFields: {
-        ...sortFields,
-        is_in_title: firstWhere(
-          search === undefined ? sql`false` : searchIn(wordsOfTitle(sql`item.search`), search).sql,
-        ),
-      },
+      sortFields,
       neverBefore: { updated_at: 'created_at', completed_at: 'created_at' },
-      order: order ?? (search === undefined ? newestFirst : mostRelevantFirst),
+      order: order ?? (hasWords(search) ? mostRelevantFirst : newestFirst),
       json: (row, caller) =>
         expand.length > 0 ? expandedTaskJson(row, parameter('expand', 'text[]'), caller) : taskJson(row),
       values: { expand, ...(userId !== undefined && { user_id: userId }) },
