@@ -82,24 +82,17 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = answ
     const connection = leastBusyOf(used)
     pending += 1
     connection.pending += 1
-    const settle = (): void => {
-      pending -= 1
-      connection.pending -= 1
-      if (used !== pool && used.every(isIdle)) void endAll(used, 2)
-    }
     const rows = connection.client
       .unsafe<Record<string, unknown>[]>(text, values as never[], { prepare })
-      .then(
-        (rows) => {
-          settle()
-          return rows
-        },
-        (error: unknown) => {
-          if (isConnectionLoss(error)) replace(used)
-          settle()
-          throw error
-        },
-      )
+      .catch((error: unknown) => {
+        if (isConnectionLoss(error)) replace(used)
+        throw error
+      })
+      .finally(() => {
+        pending -= 1
+        connection.pending -= 1
+        if (used !== pool && used.every(isIdle)) void endAll(used, 2)
+      })
     return within(deadline, rows, () => {
       giveUp(used)
       return new DatabaseUnavailable({ cause: new Error(`no answer in ${deadline} ms`) })

@@ -28,8 +28,8 @@ import { firstOfUneven } from './uneven.ts'
 /** How many items a page has when nothing is said. */
 export const defaultLimit = 50
 
-/** As the contract has it. */
-const largestLimit = 200
+/** The most items of a page, as the contract has it. */
+export const largestLimit = 200
 
 /** Which part of a list is asked for; every list takes the same. */
 export interface PageRequest {

@@ -83,18 +83,20 @@ interface GlueSchema {
 const prepareSchemas = (route: RouteOptions): void => {
   const { body, querystring, headers, ...rest } = (route.schema ?? {}) as GlueSchema
   const json = body?.content?.['application/json']?.schema
+  const checked = headers && headersOf(headers)
   route.schema = {
     ...rest,
     ...(json !== undefined && { body: json }),
     querystring: { type: 'object', properties: {}, ...querystring, additionalProperties: false },
-    ...(headers && { headers: headersOf(headers) }),
+    // All of a request's headers are read for it.
+    ...(checked && Object.keys(checked.properties ?? {}).length > 0 && { headers: checked }),
   }
 }
 
 /** The adapter parses these itself, and says better what is wrong with them. */
 const entityTags = new Set(['If-Match', 'If-None-Match'])
 
-const headersOf = ({ properties = {}, required = [], ...rest }: ObjectSchema): object => ({
+const headersOf = ({ properties = {}, required = [], ...rest }: ObjectSchema): ObjectSchema => ({
   ...rest,
   required: required.map((name) => name.toLowerCase()),
   properties: Object.fromEntries(

@@ -1,5 +1,6 @@
 import t from 'tap'
-import type { OperationId } from '../../src/contract.ts'
+import { loadContract, type OperationId } from '../../src/contract.ts'
+import { largestLimit } from '../../src/db/list.ts'
 import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
 import { pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 
@@ -90,6 +91,11 @@ const count = 53
 const owner = await service.register('owner')
 const lists = await fillLists(owner, count)
 const [tasks, userTasks, , taskTags] = lists as [Listing, Listing, Listing, Listing, Listing]
+
+t.test('no page that the contract allows is longer than what its statement reads', async (t) => {
+  const Limit = { schema: { maximum: largestLimit } }
+  t.match(loadContract().document, { components: { parameters: { Limit } } })
+})
 
 for (const list of lists) {
   const { operation, path, params } = list
