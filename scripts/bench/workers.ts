@@ -23,7 +23,8 @@ const rounds = 3
 
 const main = async (t: Teardown): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
-  t.teardown(() => rm(folder, { recursive: true }))
+  // A worker keeps what Node made of the modules when it ends, which is a little after its primary.
+  t.teardown(() => rm(folder, { recursive: true, maxRetries: 10, retryDelay: 200 }))
   await withPostgres(async (databaseUrl) => {
     const start = (workers: number): Promise<Server> =>
       startServer(t, {
