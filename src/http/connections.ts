@@ -28,7 +28,7 @@ export const mostRequests = 1_000
  * Of requests that have come together so many begin, or are refused, in one turn of the event loop. Node takes one new
  * connection in each turn: if all began in one, hundreds of them would keep a probe of health waiting for seconds.
  */
-const [mostBegun, mostRefused] = [4, 2]
+const mostInTurn = 2
 
 /**
  * Refuses what comes while too much runs, before its body is read, and has the rest begin in the order in which it came. What
@@ -36,8 +36,8 @@ const [mostBegun, mostRefused] = [4, 2]
  */
 export const shedLoad = (app: FastifyInstance, limit: number): void => {
   let running = 0
-  const begin = inTurns(mostBegun)
-  const refuse = inTurns(mostRefused)
+  const begin = inTurns(mostInTurn)
+  const refuse = inTurns(mostInTurn)
   const report = watchOutage({
     began: () => app.log.warn({ limit }, 'Too many requests run at a time; more are refused'),
     ended: (outage) => app.log.warn(outage, 'No requests are refused any more for running at a time'),
