@@ -77,7 +77,7 @@ t.test('a newer schema is no fault, and a database without rights or writes is o
   const { options } = await createTestDatabase(t)
   const url = options.kind === 'server' ? options.url : ''
   const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url }
-  const sql = createClient(options, { max: 1 })
+  const sql = createClient(options)
   t.teardown(() => sql.end())
   await sql`insert into drizzle.__drizzle_migrations (hash, created_at) values ('of tomorrow', 9999999999999)`
   const newer = await runProcess(environment, doctor)

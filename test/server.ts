@@ -130,7 +130,7 @@ t.test('several instances wait for one database and migrate it together', { skip
   const starting = Array.from({ length: 5 }, async () =>
     startProcess(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url, JWT_SECRET }),
   )
-  const sql = createSqlClient(options, { max: 1 })
+  const sql = createSqlClient(options)
   await sql.unsafe(`create database ${later}`)
   t.teardown(async () => {
     await sql.unsafe(`drop database ${later} with (force)`)

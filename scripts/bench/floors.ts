@@ -1,6 +1,7 @@
 import { verify } from 'argon2'
 import Fastify from 'fastify'
 import type { AddressInfo } from 'node:net'
+import { mostConnections } from '../../src/db/client.ts'
 import { createClient } from '../../src/db/connection.ts'
 
 /**
@@ -11,7 +12,7 @@ import { createClient } from '../../src/db/connection.ts'
 
 const { DATABASE_URL = '', PASSWORD = '', PASSWORD_HASH = '', USER_ID = '', PORT = '0' } = process.env
 
-const sql = createClient({ kind: 'server', url: DATABASE_URL })
+const sql = createClient({ kind: 'server', url: DATABASE_URL }, { max: mostConnections.server })
 const app = Fastify()
 
 interface ById {

@@ -162,7 +162,7 @@ const deepPosition = async (
 /** A database that lets a statement take its time: what is too slow is to be measured too. */
 const openWithoutDeadline = (connection: ServerConnection): Database => {
   const settings = { statement_timeout: 0, timezone: 'UTC', jit: 'off' }
-  const client = createClient(connection, { max: 1, connection: settings })
+  const client = createClient(connection, { connection: settings })
   return {
     run: (text, values, prepare = true) =>
       client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare }),
@@ -188,12 +188,12 @@ const seededDatabase = async (url: string, count: number): Promise<ServerConnect
   const own = new URL(url)
   own.pathname = `/${name}`
   const connection: ServerConnection = { kind: 'server', url: own.href }
-  const admin = createClient({ kind: 'server', url }, { max: 1 })
+  const admin = createClient({ kind: 'server', url })
   const [known] = await admin`select from pg_database where datname = ${name}`
   if (known === undefined) await admin.unsafe(`create database ${name}`)
   await admin.end()
   await migrate(connection)
-  const seeder = createClient(connection, { max: 1, connection: { statement_timeout: 0 } })
+  const seeder = createClient(connection, { connection: { statement_timeout: 0 } })
   const [task] = await seeder`select from tasks limit 1`
   if (task === undefined) {
     const start = performance.now()

@@ -159,7 +159,7 @@ const prepare = async (connection: ConnectionOptions): Promise<Seed> => {
   console.log(`Seeding ${plan.tasks} tasks`)
   await migrate(connection)
   // Without the service's deadline for a statement.
-  const sql = createClient(connection, { max: 1, connection: {} })
+  const sql = createClient(connection, { connection: {} })
   try {
     return await seedDatabase(sql, plan.tasks)
   } finally {

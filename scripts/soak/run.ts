@@ -73,7 +73,7 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
     core: null,
     folder,
   })
-  const sql = createClient({ kind: 'server', url: databaseUrl }, { max: 1, connection: {} })
+  const sql = createClient({ kind: 'server', url: databaseUrl }, { connection: {} })
   t.teardown(() => sql.end())
 
   console.log(`soak: ${load.people} people do ${load.rate} things a second for ${minutes} min`)

@@ -1,6 +1,6 @@
 import type postgres from 'postgres'
 import { within } from '../domain/deadline.ts'
-import { type ConnectionOptions, createClient, mostConnections } from './connection.ts'
+import { type ConnectionOptions, createClient } from './connection.ts'
 import { DatabaseUnavailable, isConnectionLoss, isTransient, translateError } from './errors.ts'
 import { socketsAtBoundedRate } from './sockets.ts'
 
@@ -37,6 +37,15 @@ const mostPending = 2_000
  */
 const answerDeadline = 10_000
 
+/**
+ * Connections of a process. The embedded database has one session: a second connection would break into the first one's
+ * statements.
+ */
+export const mostConnections: Readonly<Record<ConnectionOptions['kind'], number>> = {
+  server: 10,
+  embedded: 1,
+}
+
 /** One connection, and how many statements run or wait on it. */
 interface Connection {
   readonly client: postgres.Sql
@@ -54,7 +63,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = answ
   // were used since it was last idle, which takes longer the longer it is busy (postgres 3.4.9, queue.js).
   const openPool = (): Pool =>
     Array.from({ length: mostConnections[options.kind] }, () => ({
-      client: createClient(options, { ...shared, max: 1 }),
+      client: createClient(options, shared),
       pending: 0,
     }))
   let pool = openPool()

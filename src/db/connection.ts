@@ -19,15 +19,6 @@ type DriverOptions = postgres.Options<Record<string, postgres.PostgresType>> & {
   readonly socket?: ReturnType<typeof socketsAtBoundedRate>
 }
 
-/**
- * Connections of a process. The embedded database has one session: a second connection would break into the first one's
- * statements.
- */
-export const mostConnections: Readonly<Record<ConnectionOptions['kind'], number>> = {
-  server: 10,
-  embedded: 1,
-}
-
 /** Seconds to the end of the server's greeting. */
 const connectSeconds = 5
 
@@ -35,6 +26,7 @@ const connectSeconds = 5
 const statementTimeout = 8_000
 
 const common = {
+  max: 1,
   fetch_types: false,
   prepare: true,
   onnotice: () => {},
@@ -50,7 +42,7 @@ function postgresOptions(connection: ConnectionOptions): DriverOptions {
   return connection.kind === 'server' ? serverOptions() : embeddedOptions(connection)
 }
 
-/** A postgres.js client, which connects at its first query; `overrides` go before the usual options. */
+/** A postgres.js client of one connection, which connects at its first query; `overrides` go before the usual options. */
 export function createClient(connection: ConnectionOptions, overrides: DriverOptions = {}): postgres.Sql {
   const options = { ...postgresOptions(connection), ...overrides }
   return connection.kind === 'server' ? postgres(connection.url, options) : postgres(options)
@@ -60,7 +52,6 @@ function serverOptions(): DriverOptions {
   return {
     ...common,
     socket: socketsAtBoundedRate(),
-    max: mostConnections.server,
     connect_timeout: connectSeconds,
     idle_timeout: 300,
     connection: {
@@ -82,7 +73,6 @@ function embeddedOptions(connection: EmbeddedConnection): DriverOptions {
     user: 'postgres',
     database: 'postgres',
     ssl: false,
-    max: mostConnections.embedded,
     connect_timeout: connectSeconds,
     idle_timeout: 0,
     max_lifetime: null,

@@ -34,7 +34,7 @@ export const copyDatabase = async (
 ): Promise<readonly CopiedTable[]> => {
   await migrate(from)
   await migrate(to)
-  const options = { max: 1, max_lifetime: null, connection: { statement_timeout: 0, timezone: 'UTC' } }
+  const options = { max_lifetime: null, connection: { statement_timeout: 0, timezone: 'UTC' } }
   const source = createClient(from, from.kind === 'server' ? options : {})
   const target = createClient(to, options)
   try {

@@ -24,7 +24,7 @@ const deadline = 10_000
  * @throws DatabaseUnavailable
  */
 export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis> => {
-  const client = createClient(connection, { max: 1 })
+  const client = createClient(connection)
   const ask = async (): Promise<Diagnosis> => {
     const [row] = await client<
       {

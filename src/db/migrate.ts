@@ -57,7 +57,6 @@ const withClient = async <T>(
   use: (client: postgres.Sql) => Promise<T>,
 ): Promise<T> => {
   const client = createClient(connection, {
-    max: 1,
     connection: { application_name: 'taskwright-migrate', statement_timeout: 0 },
   })
   try {

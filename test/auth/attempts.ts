@@ -267,7 +267,7 @@ t.test('a client that hangs up does not get away', async (t) => {
 const skip = process.env.DATABASE_URL === undefined
 t.test('one that waited for another is refused', { skip }, async (t) => {
   const { db, options } = await openTestDatabase(t)
-  const sql = createSqlClient(options)
+  const sql = createSqlClient(options, { max: 2 })
   t.teardown(() => sql.end())
   const key = Buffer.from('key')
   t.equal(await insertAttempt(db, key), 0)

@@ -8,7 +8,7 @@ const skip = process.env.DATABASE_URL === undefined && 'nothing ends the connect
 
 t.test('after all connections were ended under load nothing fails or waits', { skip }, async (t) => {
   const { db, options } = await openTestDatabase(t)
-  const admin = createClient(options, { max: 1, connection: { application_name: 'admin' } })
+  const admin = createClient(options, { connection: { application_name: 'admin' } })
   t.teardown(() => admin.end())
   const endConnections = (): Promise<unknown> =>
     admin`select pg_terminate_backend(pid) from pg_stat_activity

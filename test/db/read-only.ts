@@ -20,7 +20,7 @@ t.test('while the database takes no writes, reads go on', { skip }, async (t) =>
     body: { name: 'reader', scopes: ['tasks:read'] },
   })
 
-  const sql = createClient(options, { max: 1 })
+  const sql = createClient(options)
   t.teardown(() => sql.end())
   const [row] = await sql<{ name: string }[]>`select current_database() as name`
   await sql.unsafe(`alter database ${row?.name} set default_transaction_read_only = on`)

@@ -66,7 +66,7 @@ const folderOf = async (count: number): Promise<string> => {
 
 /** An empty database of the version that had so many migrations. */
 const begin = async (count: number): Promise<void> => {
-  const client = createClient(options, { max: 1 })
+  const client = createClient(options)
   await client
     .unsafe('drop schema public cascade; create schema public; drop schema drizzle cascade')
     .simple()

@@ -689,7 +689,7 @@ t.test('the files that a user attached take no more than the quota together', as
   const skip = process.env.DATABASE_URL === undefined
   t.test('one that waited for another sees what that one took', { skip }, async (t) => {
     const { db, options } = await openTestDatabase(t)
-    const sql = createSqlClient(options)
+    const sql = createSqlClient(options, { max: 2 })
     const other = await startService(t, { db, config: { attachmentQuotaBytes: quota } })
     t.teardown(() => sql.end())
     const owner = await other.register('waits')

@@ -347,7 +347,7 @@ t.test(
     const slow = await createTask(owner, { title: 'slow' })
     const fast = await createTask(owner, { title: 'fast' })
     const copy = await copyOf(owner)
-    const other = createSqlClient(serverOptions, { max: 1 })
+    const other = createSqlClient(serverOptions)
     t.teardown(() => other.end({ timeout: 0 }))
     await other`begin`
     await other`update tasks set title = 'slowly changed' where id = ${slow.id}`
