@@ -319,6 +319,7 @@ t.test('q', async (t) => {
 
   t.test('what fits best comes first, unless there is an order', async (t) => {
     t.strictSame(await found('release'), ['Release notes', 'Notes of the meeting'], 'the title counts most')
+    t.strictSame(await found('meeting or eeting or plan'), ['Notes of the meeting'])
     t.strictSame(await titlesOf(searcher, { q: 'release', sort: 'created_at' }), [
       'Release notes',
       'Notes of the meeting',
