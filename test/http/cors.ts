@@ -1,4 +1,3 @@
-import { rm } from 'node:fs/promises'
 import t, { type Test } from 'tap'
 import { newId } from '../../src/db/ids.ts'
 import { lookUp, member } from '../fixture/contract-check.ts'
@@ -188,7 +187,7 @@ t.test('a star opens it to all, in the same words', async (t) => {
 })
 
 t.test('a listed origin may read of faults and outages', async (t) => {
-  await rm(service.filesFolder, { recursive: true })
+  await service.loseFiles()
   isReadable(t, await service.expect('getReadiness', 503, { headers: { origin } }), '503')
   await service.deps.db.run('alter table tags rename to hidden_tags', [])
   const failed = await ask('/tags', { headers: { origin, ...bearer } })

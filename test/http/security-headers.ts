@@ -1,4 +1,3 @@
-import { rm } from 'node:fs/promises'
 import t, { type Test } from 'tap'
 import { newId } from '../../src/db/ids.ts'
 import { head, sendRaw } from '../fixture/raw.ts'
@@ -176,7 +175,7 @@ t.test('what holds over TLS alone', async (t) => {
 })
 
 t.test('faults and outages', async (t) => {
-  await rm(service.filesFolder, { recursive: true })
+  await service.loseFiles()
   hasHeaders(t, await service.call('getReadiness'), '503')
   await service.deps.db.run('alter table tags rename to hidden_tags', [])
   const failed = await ask('/tags', { headers: bearer })
