@@ -521,7 +521,7 @@ export interface paths {
         };
         /**
          * Get a task
-         * @description Its owner, its assignee and administrators see a task. The `ETag` of an answer with more in it, by `expand`, is one for `If-None-Match`: for `If-Match`, take that of the task alone.
+         * @description Its owner, its assignee and administrators see a task. The `ETag` of an answer with more in it, by `expand`, is one for reads that ask for the same: for the `If-Match` of a change, take that of the task alone.
          */
         get: operations["getTask"];
         /**
@@ -2593,6 +2593,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
@@ -2606,6 +2608,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -3149,6 +3152,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
@@ -3169,6 +3174,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -3734,6 +3740,8 @@ export interface operations {
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
@@ -3754,6 +3762,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -3909,6 +3918,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
@@ -3939,6 +3950,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -4338,6 +4350,8 @@ export interface operations {
                 width?: components["parameters"]["ThumbnailWidth"];
             };
             header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
@@ -4370,6 +4384,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             410: components["responses"]["Gone"];
+            412: components["responses"]["PreconditionFailed"];
             415: components["responses"]["UnsupportedImage"];
             422: components["responses"]["ImageTooLarge"];
             429: components["responses"]["TooManyRequests"];
@@ -4707,6 +4722,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
@@ -4737,6 +4754,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -4824,6 +4842,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
@@ -4845,6 +4865,7 @@ export interface operations {
             };
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
         };
     };
@@ -4852,6 +4873,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
@@ -4873,6 +4896,7 @@ export interface operations {
             };
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
         };
     };
