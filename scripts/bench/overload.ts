@@ -53,7 +53,7 @@ const main = async (t: Teardown): Promise<void> => {
       RATE_LIMIT: 'off',
       LOG_LEVEL: 'error',
     }
-    const server = await startServer(t, { ...service, environment, core: null, folder })
+    const server = await startServer(t, { program: service, environment, core: null, folder })
     const { expect, register } = createClient(server.url, () => undefined)
     const { token } = await register('bench')
     const { body: task } = await expect('createTask', 201, { token, body: { title: 'Asked for' } })

@@ -5,7 +5,6 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import manifest from '../../package.json' with { type: 'json' }
 import { isInstalled } from '../commands.ts'
 import type { Teardown } from '../run-to-end.ts'
 
@@ -29,11 +28,7 @@ interface Start {
   readonly folder: string
 }
 
-/** The service, with the options of Node that `npm start` gives it. */
-export const service: Pick<Start, 'program' | 'options'> = {
-  program: '../../src/main.js',
-  options: manifest.scripts.start.split(' ').filter((word) => word.startsWith('--')),
-}
+export const service = '../../src/main.js'
 
 /** The service listens before it is ready, which the log tells in lines of JSON. */
 const ready = /^(?:taskwright: ready and )?listening\b.*(http:\/\/127\.0\.0\.1:\d+)/

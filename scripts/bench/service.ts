@@ -31,7 +31,7 @@ export const startService = async (
     ...environment,
   }
   const server = await startServer(t, {
-    ...service,
+    program: service,
     environment: production,
     core,
     folder,

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { withPostgres } from '../postgres.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
 import { type Load, putUnderLoad } from './load.ts'
-import { type Server, startServer } from './processes.ts'
+import { type Server, service, startServer } from './processes.ts'
 
 /**
  * `npm run bench:workers`: how much more two workers answer than one, where they need no database. The load generator
@@ -28,7 +28,7 @@ const main = async (t: Teardown): Promise<void> => {
   await withPostgres(async (databaseUrl) => {
     const start = (workers: number): Promise<Server> =>
       startServer(t, {
-        program: '../../src/main.js',
+        program: service,
         environment: {
           DATABASE_URL: databaseUrl,
           DATA_DIR: join(folder, 'data'),

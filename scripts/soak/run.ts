@@ -67,8 +67,8 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
   const environment = { DATABASE_URL: databaseUrl, DATA_DIR: join(folder, 'data') }
   const inspectorPort = await freePort()
   const server = await startServer(t, {
-    program: service.program,
-    options: [...(service.options ?? []), `--inspect=127.0.0.1:${inspectorPort}`],
+    program: service,
+    options: [`--inspect=127.0.0.1:${inspectorPort}`],
     environment: { ...environment, ...limits },
     core: null,
     folder,
