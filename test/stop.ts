@@ -180,9 +180,7 @@ t.test('one process after the other', async (t) => {
   await t.test('an upload that a stop cannot wait for is cut off, and a form leaves nothing', async (t) => {
     const { form, piece } = cut
     await eventually('both are being written', async () => (await files()).length === before + 2)
-    const begun = performance.now()
-    t.equal(await second.end('SIGTERM'), 0)
-    t.ok(performance.now() - begun < 5_000)
+    t.equal(await second.end('SIGTERM'), 0, 'within its deadline, or this would be 1')
     await Promise.all([form.lost, piece.lost])
     t.equal((await files()).length, before + 1, 'what the form brought is gone')
   })

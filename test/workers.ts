@@ -270,7 +270,7 @@ t.test('a worker that hangs does not hold up a stop for longer than that may tak
   // Resolves when the last one that could print has ended.
   t.equal(await service.end('SIGTERM'), 1)
   t.match(service.output(), /could not stop in time$/)
-  t.ok(performance.now() - begun < 8_000)
+  t.ok(performance.now() - begun < 20_000)
 })
 
 t.test('a worker that hangs is noticed, ended and replaced', { skip }, async (t) => {

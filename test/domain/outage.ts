@@ -6,7 +6,7 @@ t.test('an outage is told of when it begins, and when nothing has failed for a w
   const told: unknown[] = []
   const report = watchOutage(
     { began: ({ message }) => told.push(message), ended: (end) => told.push(end) },
-    50,
+    200,
   )
   report(null)
   t.strictSame(told, [])
@@ -14,7 +14,7 @@ t.test('an outage is told of when it begins, and when nothing has failed for a w
   report(null)
   report(new Error('the second'))
   t.strictSame(told, ['the first'], 'what is done meanwhile does not end it')
-  await pause(60)
+  await pause(250)
   report(null)
   report(null)
   t.strictSame(told, ['the first', { seconds: 0, failures: 2 }])
