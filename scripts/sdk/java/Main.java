@@ -78,7 +78,7 @@ public final class Main {
 
     var tag = new TagsApi(client).createTag(new TagCreate().name("release").color("#d92d20"), null);
     new TaskTagsApi(client).addTaskTag(task.getId(), tag.getId());
-    var tagged = tasks.getTask(task.getId(), null, null);
+    var tagged = tasks.getTask(task.getId(), null, null, null);
     equal("tags", tagged.getTags().size(), 1);
     equal("tag", tagged.getTags().get(0).getId(), tag.getId());
     equal("color", tagged.getTags().get(0).getColor(), "#d92d20");
@@ -112,7 +112,7 @@ public final class Main {
     equal("every task once", listed, created);
     ok("page");
 
-    var etag = tasks.getTaskWithHttpInfo(task.getId(), null, null).getHeaders().get("etag").get(0);
+    var etag = tasks.getTaskWithHttpInfo(task.getId(), null, null, null).getHeaders().get("etag").get(0);
     var rename = new TaskPatch().title("Publish the release notes");
     tasks.updateTask(task.getId(), rename, etag);
     var conflict = problem(412, () -> tasks.updateTask(task.getId(), rename, etag));
@@ -127,11 +127,11 @@ public final class Main {
     var before = tokens.getAccessToken();
     tokens = auth.refreshToken(new RefreshRequest().refreshToken(tokens.getRefreshToken()));
     equal("a new token", !tokens.getAccessToken().equals(before), true);
-    equal("me", auth.getCurrentUser((String) null).getUsername(), username);
+    equal("me", auth.getCurrentUser((String) null, null).getUsername(), username);
     ok("refresh");
 
     auth.logout(false);
-    var refused = problem(401, () -> auth.getCurrentUser((String) null));
+    var refused = problem(401, () -> auth.getCurrentUser((String) null, null));
     equal("code", refused.getCode(), "unauthorized");
     ok("logout");
   }
