@@ -148,14 +148,14 @@ t.test('sweepers that race remove each file once', async (t) => {
   // Past the service, whose own sweeper would be woken.
   await db.run('delete from tasks where id = $1', [task.id])
   const removed: string[] = []
-  for (let index = 0; index < 4; index += 1) startBeside(t, recorder(removed), { lease: 50 })
+  for (let index = 0; index < 4; index += 1) startBeside(t, recorder(removed), { lease: 1_000 })
   await eventually('all is removed', async () => removed.length >= 40 && (await isIdle()))
   t.same(removed.toSorted(), [...keys, ...orphans].toSorted())
   t.same((await stored()).toSorted(), kept.toSorted())
 })
 
 t.test('one instance at a time does a round, for as long as it lives', async (t) => {
-  const lease = { name: 'sweep', duration: 300 }
+  const lease = { name: 'sweep', duration: 1_200 }
   const expiry = async (): Promise<unknown> =>
     (await db.run('select expires_at::text from leases', []))[0]?.expires_at
   const [key = ''] = await putOrphans(1)
@@ -199,7 +199,7 @@ t.test('one instance at a time does a round, for as long as it lives', async (t)
 
 t.test('who has lost the lease stops, and leaves it to who has it', async (t) => {
   await eventually('nobody has it', isIdle)
-  const lease = { name: 'sweep', holder: newId(), duration: 90 }
+  const lease = { name: 'sweep', holder: newId(), duration: 1_500 }
   const other = { ...lease, holder: newId() }
   t.ok(await takeLease(db, lease))
   t.notOk(await takeLease(db, other))
