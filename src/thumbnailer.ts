@@ -2,6 +2,7 @@ import { buffer } from 'node:stream/consumers'
 import type { Readable } from 'node:stream'
 import type SharpModule from 'sharp'
 import { boundedQueue, type InTurn } from './domain/bounded-queue.ts'
+import { firstGifFrame } from './domain/gif.ts'
 import { isCrowdedJpeg } from './domain/jpeg.ts'
 import { visiblePng } from './domain/png.ts'
 import { isCrowdedWebp } from './domain/webp.ts'
@@ -93,6 +94,7 @@ const longestSignature = 12
 const pngSignature = '\x89PNG'
 const jpegSignature = '\xff\xd8'
 const riffSignature = 'RIFF'
+const gifSignature = 'GIF8'
 
 /** All others stay off, among them those for SVG, which is a program, and for formats that hardly anybody tests. */
 const decoders = [
@@ -161,6 +163,7 @@ const readImage = async (file: ImageFile): Promise<Buffer> => {
   const image = await read(file)
   if (beginning.startsWith(jpegSignature) && isCrowdedJpeg(image)) throw new UnsupportedImage()
   if (beginning.startsWith(riffSignature) && isCrowdedWebp(image)) throw new UnsupportedImage()
+  if (beginning.startsWith(gifSignature)) return firstGifFrame(image)
   return beginning.startsWith(pngSignature) ? visiblePng(image) : image
 }
 

@@ -138,6 +138,19 @@ t.test('getThumbnail', async (t) => {
     t.ok(red > 200 && blue < 50, 'it is the red one')
   })
 
+  t.test('200: the first frame of a GIF image, and nothing behind it is read', async (t) => {
+    const screen = Buffer.from('GIF89a\x01\0\x01\0\0\0\0', 'latin1')
+    const comment = Buffer.from('!\xfe\x07Nothing\x02,;\0', 'latin1')
+    // One pixel, of the first of two colours.
+    const frame = (color: string) => Buffer.from(`2c000000000100010080${color}0000000202440100`, 'hex')
+    const damaged = [frame('0000ff'), Buffer.from('This is no frame.')]
+    const { bytes } = await imageOf(
+      await attach(Buffer.concat([screen, comment, frame('ff0000'), comment, ...damaged])),
+    )
+    const [red = 0, , blue = 255] = await sharp(bytes).raw().toBuffer()
+    t.ok(red > 200 && blue < 50, 'it is the red one')
+  })
+
   t.test('200: upright, and without metadata', async (t) => {
     const taken = await canvas(600, 300)
       .withMetadata({ orientation: 6 })
