@@ -1,10 +1,10 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { readConfig } from '../../src/config.ts'
-import { type Database, openDatabase } from '../../src/db/client.ts'
+import { type Database, mostConnections, openDatabase } from '../../src/db/client.ts'
 import { createClient } from '../../src/db/connection.ts'
 import { countFileDeletions } from '../../src/db/files.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from '../../src/inventory.ts'
@@ -20,14 +20,17 @@ import { startLoad, type Tally } from './load.ts'
 import { type Sample, watch } from './watch.ts'
 
 /**
- * `npm run soak -- --minutes 10`: whether the service keeps running. People use all of it at a rate that leaves it time,
+ * `npm run soak -- --minutes 10 --workers 1`: whether the service keeps running. People use all of it at a rate that leaves it time,
  * while what it holds is measured; in the end everything that was acknowledged must be there, nothing else may be left,
  * and what it holds must not have grown. On the server of DATABASE_URL, or one that it starts.
  */
 
-const { values: given } = parseArgs({ options: { minutes: { type: 'string', default: '10' } } })
+const { values: given } = parseArgs({
+  options: { minutes: { type: 'string', default: '10' }, workers: { type: 'string', default: '1' } },
+})
 
 const minutes = Number(given.minutes)
+const workers = Number(given.workers)
 
 /** Milliseconds from one look at the service to the next. */
 const sampleEvery = 5_000
@@ -44,7 +47,7 @@ const measures: readonly Measure[] = [
   { name: 'resident (MiB)', of: ({ resident }) => resident / 1_048_576 },
   { name: 'file descriptors', of: ({ descriptors }) => descriptors, most: (before) => before * 1.1 },
   { name: 'active resources', of: ({ resources }) => resources, most: (before) => before * 1.1 },
-  { name: 'PostgreSQL connections', of: ({ connections }) => connections, most: () => 10 },
+  { name: 'PostgreSQL connections', of: ({ connections }) => connections, most: () => mostConnections.server * workers },
   { name: 'event loop lag p99 (ms)', of: ({ lagP99 }) => lagP99 },
 ]
 
@@ -56,6 +59,7 @@ interface Measure {
 
 const main = async (t: Teardown): Promise<void> => {
   if (!(minutes >= 1)) throw new Error('--minutes takes a number, 1 or more')
+  if (!(workers >= 1)) throw new Error('--workers takes a number, 1 or more')
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-soak-'))
   t.teardown(() => rm(folder, { recursive: true }))
   const url = process.env.DATABASE_URL
@@ -69,7 +73,7 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
   const server = await startServer(t, {
     program: service,
     options: [`--inspect=127.0.0.1:${inspectorPort}`],
-    environment: { ...environment, ...limits },
+    environment: { ...environment, ...limits, WORKERS: String(workers) },
     core: null,
     folder,
   })
@@ -78,7 +82,10 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
 
   console.log(`soak: ${load.people} people do ${load.rate} things a second for ${minutes} min`)
   const { tally, stop, verify } = await startLoad(server.url, load)
-  const { sample, close } = await watch({ pid: server.pid, inspectorPort, sql })
+  const processes = [server.pid, ...(await workersOf(server.pid))]
+  // Node gives each worker the next port.
+  const watched = processes.map((pid, index) => ({ pid, inspectorPort: inspectorPort + index }))
+  const { sample, close } = await watch(watched, sql)
   const samples: Sample[] = []
   const end = performance.now() + minutes * 60_000
   while (performance.now() < end) {
@@ -102,6 +109,10 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
   ]
   if (!verdicts.every(Boolean)) throw new Error('Not all is well')
 }
+
+/** The processes that a primary has started, the oldest first. */
+const workersOf = async (pid: number): Promise<readonly number[]> =>
+  (await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')).split(' ').filter(Boolean).map(Number)
 
 /** Limits that count and are never reached. */
 const limits = {

@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises'
 import type postgres from 'postgres'
 import { residentMemory } from '../bench/processes.ts'
 
-/** What a process holds at a moment, and how long its event loop kept things waiting since the one before. */
+/** What processes hold together at a moment, and how long an event loop kept things waiting since the one before. */
 export interface Sample {
   /** Milliseconds since the watch began. */
   readonly time: number
@@ -17,7 +17,7 @@ export interface Sample {
   readonly descriptors: number
   /** What keeps the event loop busy: sockets, timers, running requests of the system. */
   readonly resources: number
-  /** Of the event loop, in milliseconds. */
+  /** Of the event loop, the slowest of them, in milliseconds. */
   readonly lagP99: number
   /** Connections to PostgreSQL. */
   readonly connections: number
@@ -29,12 +29,10 @@ interface Inspector {
   readonly close: () => void
 }
 
-/** Which process is watched, and how it is reached. */
+/** A process that is watched, and how it is reached. */
 interface Watched {
   readonly pid: number
   readonly inspectorPort: number
-  /** A client of its database. */
-  readonly sql: postgres.Sql
 }
 
 interface Watch {
@@ -42,28 +40,46 @@ interface Watch {
   readonly close: () => void
 }
 
-export const watch = async ({ pid, inspectorPort, sql }: Watched): Promise<Watch> => {
-  const inspector = await connect(inspectorPort)
+/** Watches processes; `sql` is a client of their database. */
+export const watch = async (watched: readonly Watched[], sql: postgres.Sql): Promise<Watch> => {
+  const processes = await Promise.all(watched.map(watchProcess))
   const begun = performance.now()
-  await evaluate(inspector, startOfLag)
   return {
     async sample() {
+      const held = await Promise.all(processes.map((one) => one.sample()))
+      const sum = (name: keyof Held): number => held.reduce((total, one) => total + one[name], 0)
+      const [row] = await sql.unsafe<{ count: number }[]>(countConnections)
+      return {
+        time: performance.now() - begun,
+        resident: sum('resident'),
+        heap: sum('heap'),
+        buffers: sum('buffers'),
+        descriptors: sum('descriptors'),
+        resources: sum('resources'),
+        lagP99: Math.max(...held.map(({ lagP99 }) => lagP99)),
+        connections: row?.count ?? Number.NaN,
+      }
+    },
+    close() {
+      for (const { close } of processes) close()
+    },
+  }
+}
+
+/** What one of the processes holds. */
+type Held = Omit<Sample, 'time' | 'connections'>
+
+const watchProcess = async ({ pid, inspectorPort }: Watched) => {
+  const inspector = await connect(inspectorPort)
+  await evaluate(inspector, startOfLag)
+  return {
+    async sample(): Promise<Held> {
       const resident = await residentMemory(pid)
       const descriptors = (await readdir(`/proc/${pid}/fd`)).length
       const { lagP99, resources } = await evaluate(inspector, lagAndResources)
       await inspector.send('HeapProfiler.collectGarbage')
       const { heap, buffers } = await evaluate(inspector, memory)
-      const [row] = await sql.unsafe<{ count: number }[]>(countConnections)
-      return {
-        time: performance.now() - begun,
-        resident,
-        heap,
-        buffers,
-        descriptors,
-        resources,
-        lagP99,
-        connections: row?.count ?? Number.NaN,
-      }
+      return { resident, heap, buffers, descriptors, resources, lagP99 }
     },
     close: inspector.close,
   }
