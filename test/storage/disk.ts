@@ -7,6 +7,7 @@ import type { Test } from 'tap'
 import { diskStorage } from '../../src/storage/disk.ts'
 import { pieceSize } from '../../src/storage/gather.ts'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
+import { temporaryFolder } from '../fixture/process.ts'
 import { chunks, failure, maxBytes, testStorage } from '../fixture/storage-suite.ts'
 import { fileForm, startService } from '../fixture/service.ts'
 import { diskTestStorage, filesBelow } from '../fixture/storage.ts'
@@ -120,7 +121,7 @@ const faults = [
 ] as const
 for (const { code, expected } of faults) {
   t.test(`${code} while writing, syncing or renaming leaves nothing, and a retry works`, async (t) => {
-    const folder = t.testdir()
+    const folder = await temporaryFolder(t)
     const { storage, broken } = await brokenStorage(t, folder)
     const put = () => storage.put(chunks(Buffer.alloc(pieceSize), Buffer.from('y')), { maxBytes })
     broken.code = code
@@ -140,7 +141,7 @@ for (const { code, expected } of faults) {
 }
 
 t.test('a client is told what a disk fails with, and can try again', async (t) => {
-  const folder = t.testdir()
+  const folder = await temporaryFolder(t)
   const { storage, broken } = await brokenStorage(t, folder)
   const service = await startService(t, { storage })
   const { token } = await service.register('ada')
