@@ -184,7 +184,8 @@ t.test('changePassword', async (t) => {
     await db.run('update attempts set delayed_until = now()', [])
     t.equal((await guess(here)).status, 422)
     const refused = await change(account, { current_password: next }, here)
-    t.equal(refused.headers.get('retry-after'), '10', 'twice as long each time')
+    const seconds = Number(refused.headers.get('retry-after'))
+    t.ok(seconds > 5 && seconds <= 10, 'twice as long each time')
   })
 
   t.test('429: not before five more, after the right one', async (t) => {

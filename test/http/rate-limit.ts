@@ -237,7 +237,7 @@ t.test('after the seconds in Retry-After requests are taken again', async (t) =>
   twenty.restore()
   t.equal(refused.status, 429)
   const wait = Number(refused.headers.get('retry-after'))
-  t.ok(wait === 40 || wait === 39, 'which are those that are left')
+  t.ok(wait > 30 && wait <= 40, 'which are those that are left')
 
   const tooEarly = later(20 + wait - 5)
   t.equal((await get('/', headers)).status, 429)
