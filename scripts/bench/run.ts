@@ -130,7 +130,7 @@ const measureOnServer = async (t: Teardown, place: Place, url: string): Promise<
 
 /** Resolves when a server has done what is left of a load, such as the hashes that nobody waits for any more. */
 const rest = async ({ pid }: Server): Promise<void> => {
-  for (let before = -Infinity, now = 0; now - before > mostAtRest; ) {
+  for (let before = -Infinity, now = 0; now - before > mostAtRest;) {
     before = await cpuTime(pid)
     await pause(1_000)
     now = await cpuTime(pid)

@@ -47,7 +47,11 @@ const measures: readonly Measure[] = [
   { name: 'resident (MiB)', of: ({ resident }) => resident / 1_048_576 },
   { name: 'file descriptors', of: ({ descriptors }) => descriptors, most: (before) => before * 1.1 },
   { name: 'active resources', of: ({ resources }) => resources, most: (before) => before * 1.1 },
-  { name: 'PostgreSQL connections', of: ({ connections }) => connections, most: () => mostConnections.server * workers },
+  {
+    name: 'PostgreSQL connections',
+    of: ({ connections }) => connections,
+    most: () => mostConnections.server * workers,
+  },
   { name: 'event loop lag p99 (ms)', of: ({ lagP99 }) => lagP99 },
 ]
 
