@@ -74,7 +74,8 @@ const conform = async (t: Teardown, url: string, token: string, ...which: string
       ...which,
     ],
     cwd: cache,
-    env: { ...process.env, SCHEMATHESIS_HOOKS: hooks },
+    // Without it Python leaves a compiled copy of the hooks beside them.
+    env: { ...process.env, SCHEMATHESIS_HOOKS: hooks, PYTHONDONTWRITEBYTECODE: '1' },
   })
   console.log(printed.slice(printed.indexOf('API Operations:')))
 }
