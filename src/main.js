@@ -13,7 +13,7 @@ import { join, resolve } from 'node:path'
  * M_MMAP_THRESHOLD). Both can be told so only before a process begins, and so it begins anew, as the same process, where
  * the system can do that.
  */
-const ofNode = ['--max-semi-space-size=16', '--heap-growing-percent=40']
+const ofNode = ['--max-semi-space-size=16', '--heap-growing-percent=100']
 const ofAllocator = { MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: '1048576' }
 const isTold = Object.keys(ofAllocator).every((name) => process.env[name] !== undefined)
 if (process.execve && !isTold) {
