@@ -15,7 +15,7 @@ import { join, resolve } from 'node:path'
  */
 const ofNode = ['--max-semi-space-size=16', '--heap-growing-percent=100']
 const ofAllocator = { MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: '1048576' }
-const isTold = Object.keys(ofAllocator).every((name) => process.env[name] !== undefined)
+const isTold = ofNode.every((option) => process.execArgv.includes(option))
 if (process.execve && !isTold) {
   const command = [process.execPath, ...ofNode, ...process.execArgv, ...process.argv.slice(1)]
   process.execve(process.execPath, command, { ...ofAllocator, ...process.env })

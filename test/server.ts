@@ -113,7 +113,12 @@ t.test(
     // Without a space, at which Node would split them.
     const told = "['told',process.pid,process.env.MALLOC_ARENA_MAX,process.execArgv].join('|')"
     const NODE_OPTIONS = `--import data:text/javascript,console.log(${told})`
-    const { output } = await runProcess({ PORT: 'eighty', NODE_OPTIONS, MALLOC_ARENA_MAX: '3' })
+    const { output } = await runProcess({
+      PORT: 'eighty',
+      NODE_OPTIONS,
+      MALLOC_ARENA_MAX: '3',
+      MALLOC_MMAP_THRESHOLD_: '65536',
+    })
     const lines = output.split('\n').filter((line) => line.startsWith('told'))
     const [[, before, , none] = [], [, after, arenas, options] = []] = lines.map((line) => line.split('|'))
     t.notMatch(none, /semi-space/)

@@ -28,6 +28,7 @@ interface Start {
   readonly folder: string
 }
 
+/** The program that is the service, relative to this folder. */
 export const service = '../../src/main.js'
 
 /** The service listens before it is ready, which the log tells in lines of JSON. */

@@ -130,11 +130,11 @@ const measureOnServer = async (t: Teardown, place: Place, url: string): Promise<
 
 /** Resolves when a server has done what is left of a load, such as the hashes that nobody waits for any more. */
 const rest = async ({ pid }: Server): Promise<void> => {
-  for (let before = -Infinity, now = 0; now - before > mostAtRest;) {
+  let before: number
+  do {
     before = await cpuTime(pid)
     await pause(1_000)
-    now = await cpuTime(pid)
-  }
+  } while ((await cpuTime(pid)) - before > mostAtRest)
 }
 
 /** Milliseconds of CPU time that a server takes in a second in which it has nothing to do. */
