@@ -47,14 +47,15 @@ const isSearch = (condition: TaskCondition): boolean =>
 
 const searches = new Set(['search', 'contains', 'matches'])
 
-/** What makes the text: all but what is bound, of which a text counts by whether it has pairs. */
+/** What makes the text: all but what is bound, of which a text counts by whether it has pairs, and values by whether they are one. */
 const shapeOf = (condition: TaskCondition): string =>
   JSON.stringify(condition, (name, value: unknown) => {
     if (name === 'text' && typeof value === 'string') return hasPairs(value)
+    if (name === 'values' && Array.isArray(value)) return value.length === 1
     return boundNames.has(name) ? undefined : value
   })
 
-const boundNames = new Set(['words', 'value', 'values'])
+const boundNames = new Set(['words', 'value'])
 
 /**
  * A comparison with a value that is missing is null, which counts as false everywhere but under `not`: there it is made
@@ -89,8 +90,12 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
         : sql`fold_text(${column(condition.field)}) like ${bind('text', patternOf(condition.text))} escape '\\'`
     case 'matches':
       return matches(column(condition.field), condition.pattern, bind)
-    case 'one_of':
-      return sql`${column(condition.field)} = any(${bind('text[]', condition.values)})`
+    case 'one_of': {
+      const [only, ...others] = condition.values
+      return only !== undefined && others.length === 0
+        ? sql`${column(condition.field)} = ${bind('text', only)}`
+        : sql`${column(condition.field)} = any(${bind('text[]', condition.values)})`
+    }
     case 'id':
       return compare(condition, bind('uuid', condition.value))
     case 'instant':

@@ -146,3 +146,33 @@ t.test('what is in many tasks is found without reading them all', async (t) => {
     t.ok(rows < 2_500, `${rows} rows`)
   }
 })
+
+t.test('of what lists are filtered by most, only what passes is read', async (t) => {
+  await db.run(
+    `update tasks set
+       status = case when title::int % 100 = 1 then 'cancelled' else status end,
+       priority = case when title::int % 100 = 2 then 'urgent' else priority end,
+       attachment_count = case when title::int % 100 = 3 then 1 else 0 end,
+       due_at = case when title::int % 100 = 4 then due_at else due_at + interval '100 years' end`,
+    [],
+  )
+  await db.run('analyze tasks', [])
+  const queries: Readonly<Record<string, readonly [rest: number, query: TaskListQuery]>> = {
+    status: [1, { status: ['cancelled'] }],
+    'status in a filter': [1, { filter: 'status = cancelled' }],
+    priority: [2, { priority: ['urgent'] }],
+    attachments: [3, { has_attachments: true }],
+    overdue: [4, { overdue: true }],
+  }
+  for (const [name, [rest, query]] of Object.entries(queries)) {
+    const expected = countDown(count - 1, 0).filter((n) => n % 100 === rest)
+    for (const sort of ['-created_at', '-due_at', '-updated_at']) {
+      const { titles, statements } = await read({ ...query, sort }, null)
+      t.strictSame(titles, expected.slice(0, 50), `${name}, ${sort}`)
+      const [statement] = statements
+      if (statement === undefined) throw new Error('A list takes a statement')
+      const rows = await rowsRead(db, statement, () => true)
+      t.ok(rows < 500, `${rows} rows for 50, ${name}, ${sort}`)
+    }
+  }
+})
