@@ -23,8 +23,16 @@ const parallel = 4
 const fileTimeout = 300
 const killAfter = fileTimeout + 30
 
-// The embedded database is WebAssembly: compiling it better than the baseline does costs a test more than it gains.
-const nodeArguments = ['--liftoff', '--no-wasm-tier-up', '--no-wasm-dynamic-tiering']
+// The embedded database is WebAssembly: compiling it better than the baseline does, or looking at functions that are never
+// called, costs a test more than it gains. So does collecting garbage often in a process that soon ends.
+const nodeArguments = [
+  '--liftoff',
+  '--no-wasm-tier-up',
+  '--no-wasm-dynamic-tiering',
+  '--wasm-lazy-validation',
+  '--min-semi-space-size=16',
+  '--max-semi-space-size=64',
+]
 
 const environment = {
   ...process.env,
