@@ -122,7 +122,7 @@ t.test(
     const lines = output.split('\n').filter((line) => line.startsWith('told'))
     const [[, before, , none] = [], [, after, arenas, options] = []] = lines.map((line) => line.split('|'))
     t.notMatch(none, /semi-space/)
-    t.match(options, /--max-semi-space-size=16,--heap-growing-percent=100/)
+    t.match(options, /--max-semi-space-size=16,--heap-growing-percent=100,--v8-pool-size=1/)
     t.equal(arenas, '3')
     t.equal(after, before, 'it is the same process')
   },
