@@ -396,7 +396,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a user
-         * @description Deletes the user with their tasks, tags and sessions; tasks of others that were assigned to them become unassigned. Yourself, though not with an API token; or anybody for an administrator. The last administrator cannot be deleted.
+         * @description Deletes the user with their tasks, tags and sessions; tasks of others that were assigned to them become unassigned. Yourself, though not with an API token; or anybody for an administrator. The last administrator cannot be deleted. All of it happens or nothing, which takes some seconds for tens of thousands of tasks; a client that does not wait for the answer asks again.
          */
         delete: operations["deleteUser"];
         options?: never;
@@ -812,7 +812,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a tag
-         * @description Deletes the tag and takes it off every task. For its owner and administrators.
+         * @description Deletes the tag and takes it off every task. For its owner and administrators. All of it happens or nothing, which takes half a minute where 50,000 tasks carry the tag; a client that does not wait for the answer asks again.
          */
         delete: operations["deleteTag"];
         options?: never;

@@ -23,9 +23,9 @@ const runs: Run[] = []
 
 const recording = (db: Database): Database => ({
   ...db,
-  run(text, values, isPrepared) {
+  run(text, values, manner) {
     runs.push({ text, values })
-    return db.run(text, values, isPrepared)
+    return db.run(text, values, manner)
   },
 })
 
@@ -239,7 +239,7 @@ const seed = async (): Promise<void> => {
       `insert into ${table} (${columns}) select ${values} from generate_series(1, ${others}) n`,
       [],
     )
-    await db.run(`analyze ${table}`, [], false)
+    await db.run(`analyze ${table}`, [], 'once')
   }
   await fill(
     'users',

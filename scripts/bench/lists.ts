@@ -99,9 +99,9 @@ const readerOf = ({ db, principal, query, position }: PageOfList) => {
   let statement: Parameters<typeof rowsRead>[1] = { text: '', values: [] }
   const recording: Database = {
     ...db,
-    run: (text, values, isPrepared) => {
+    run: (text, values, manner) => {
       statement = { text, values }
-      return db.run(text, values, isPrepared)
+      return db.run(text, values, manner)
     },
   }
   const list = listOf(principal, query)
@@ -164,8 +164,8 @@ const openWithoutDeadline = (connection: ServerConnection): Database => {
   const settings = { statement_timeout: 0, timezone: 'UTC', jit: 'off' }
   const client = createClient(connection, { connection: settings })
   return {
-    run: (text, values, prepare = true) =>
-      client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare }),
+    run: (text, values, manner) =>
+      client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare: manner !== 'once' }),
     pending: () => 0,
     close: () => client.end(),
   }

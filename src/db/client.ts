@@ -1,23 +1,28 @@
 import type postgres from 'postgres'
+import { boundedQueue } from '../domain/bounded-queue.ts'
 import { within } from '../domain/deadline.ts'
 import { type ConnectionOptions, createClient } from './connection.ts'
 import { DatabaseUnavailable, isConnectionLoss, isTransient, translateError } from './errors.ts'
 import { socketsAtBoundedRate } from './sockets.ts'
 
+/**
+ * How a statement runs: prepared, and kept by its connection for the next time; once, and planned for its values; or with
+ * patience, since it may change very many rows, and beside the others, none of which waits for it.
+ */
+export type Manner = 'prepared' | 'once' | 'patient'
+
+type Rows = readonly Readonly<Record<string, unknown>>[]
+
 /** A connected database, as the statements of this folder use it. */
 export interface Database {
   /**
-   * Runs one statement, again if it lost a deadlock. A prepared one is kept by the connection for its next use.
+   * Runs one statement, again if it lost a deadlock; prepared, unless something else is said.
    *
    * @throws ConstraintViolation when it broke a constraint
    * @throws DatabaseUnavailable when the database cannot be reached, does not answer in time, or too many statements wait
    *   for it
    */
-  run(
-    text: string,
-    values: readonly unknown[],
-    isPrepared?: boolean,
-  ): Promise<readonly Readonly<Record<string, unknown>>[]>
+  run(text: string, values: readonly unknown[], manner?: Manner): Promise<Rows>
   /** Is told of audit events that are committed: a JSON array of them. */
   readonly audited?: (events: string) => void
   /** How many statements run or wait for a connection. */
@@ -36,6 +41,26 @@ const mostPending = 2_000
  * before that, so what still has not answered by then is a connection that leads nowhere, or a server that stands still.
  */
 const answerDeadline = 10_000
+
+/**
+ * Milliseconds for a statement that is run with patience; each task that it changes takes about half of one. The embedded
+ * database is given up after five minutes of silence.
+ */
+const patience = 240_000
+
+/** Milliseconds for which such a statement waits for a row that another one changes. */
+const lockPatience = 8_000
+
+/** How many may wait for the one that is run with patience. */
+const mostPatient = 100
+
+const tooMany = () => new DatabaseUnavailable({ cause: new Error('too many statements wait') })
+
+/** The same database, which runs statements with patience. */
+export const patiently = (db: Database): Database => ({
+  ...db,
+  run: (text, values) => db.run(text, values, 'patient'),
+})
 
 /**
  * Connections of a process. The embedded database has one session: a second connection would break into the first one's
@@ -84,9 +109,8 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = answ
     if (silent !== pool) void endAll(silent, 2)
   }
 
-  const runOnce = async (text: string, values: readonly unknown[], prepare: boolean) => {
-    if (pending >= mostPending)
-      throw new DatabaseUnavailable({ cause: new Error('too many statements wait') })
+  const runOnPool = async (text: string, values: readonly unknown[], prepare: boolean, limit = deadline) => {
+    if (pending >= mostPending) throw tooMany()
     const used = pool
     const connection = leastBusyOf(used)
     pending += 1
@@ -102,26 +126,65 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = answ
         connection.pending -= 1
         if (used !== pool && used.every(isIdle)) void endAll(used, 2)
       })
-    return within(deadline, rows, () => {
+    return within(limit, rows, () => {
       giveUp(used)
-      return new DatabaseUnavailable({ cause: new Error(`no answer in ${deadline} ms`) })
+      return noAnswer(limit)
     })
   }
 
+  const inTurn = boundedQueue({ concurrency: 1, maxQueue: mostPatient, full: tooMany })
+  let apart: postgres.Sql | null = null
+
+  /** On a connection of its own, which ends with it: it takes its time from nobody, and nothing is left of a lost one. */
+  const runApart = async (text: string, values: readonly unknown[]): Promise<Rows> => {
+    const client = createClient(options, shared)
+    apart = client
+    const rows = client.begin(async (transaction) => {
+      await transaction.unsafe(
+        `set local statement_timeout = ${patience}; set local lock_timeout = ${lockPatience}`,
+      )
+      return transaction.unsafe<Record<string, unknown>[]>(text, values as never[])
+    })
+    try {
+      return await within<Rows>(patience + deadline, rows, () => noAnswer(patience + deadline))
+    } finally {
+      apart = null
+      void client.end({ timeout: 2 })
+    }
+  }
+
+  const runPatiently = async (text: string, values: readonly unknown[]): Promise<Rows> => {
+    if (options.kind === 'embedded') return runOnPool(text, values, true, patience)
+    pending += 1
+    try {
+      return await inTurn(() => runApart(text, values))
+    } finally {
+      pending -= 1
+    }
+  }
+
+  const runOnce = (text: string, values: readonly unknown[], manner: Manner): Promise<Rows> =>
+    manner === 'patient' ? runPatiently(text, values) : runOnPool(text, values, manner === 'prepared')
+
   return {
-    async run(text, values, isPrepared = true) {
+    async run(text, values, manner = 'prepared') {
       for (let attempt = 1; ; attempt += 1) {
         try {
-          return await runOnce(text, values, isPrepared)
+          return await runOnce(text, values, manner)
         } catch (error) {
           if (attempt >= attempts || !isTransient(error)) throw translateError(error)
         }
       }
     },
     pending: () => pending,
-    close: () => endAll(pool, 5),
+    async close() {
+      await Promise.all([endAll(pool, 5), apart?.end({ timeout: 5 })])
+    },
   }
 }
+
+const noAnswer = (milliseconds: number) =>
+  new DatabaseUnavailable({ cause: new Error(`no answer in ${milliseconds} ms`) })
 
 const leastBusyOf = (pool: Pool): Connection =>
   pool.reduce((least, one) => (one.pending < least.pending ? one : least))

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Position } from '../domain/cursors.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import type { SortBy } from '../domain/sort.ts'
-import type { Database } from './client.ts'
+import type { Database, Manner } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { type Behind, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import type { CallerPlaceholders } from './permissions.ts'
@@ -206,7 +206,7 @@ const pageColumns = { items: 'text', near: 'text?', far: 'text?', total: 'int?' 
  */
 const mostPrepared = 200
 let prepared = 0
-const statements = new LRUCache<string, Compiled & { readonly isPrepared: boolean }>({ max: 500 })
+const statements = new LRUCache<string, Compiled & { readonly manner: Manner }>({ max: 500 })
 
 /**
  * One page of a list as the principal sees it, in one statement: the items, where there is more, and the total if asked
@@ -228,7 +228,7 @@ export const selectPage = async <Field extends string>(
     limit,
     offset,
   }
-  const row = onlyRow(await runCompiled(db, compiled, pageColumns, values, compiled.isPrepared))
+  const row = onlyRow(await runCompiled(db, compiled, pageColumns, values, compiled.manner))
   if (row === null) throw new Error('A list statement answers with one row')
 
   const [near, far] = [parseEdge(row.near), parseEdge(row.far)]
@@ -297,7 +297,7 @@ const prepare = <Field extends string>(
   source: ListSource<Field>,
   role: Role,
   request: PageRequest,
-): Compiled & { readonly isPrepared: boolean } => {
+): Compiled & { readonly manner: Manner } => {
   const { position, offset, includeTotal } = request
   const shape = JSON.stringify([
     source.name,
@@ -312,7 +312,8 @@ const prepare = <Field extends string>(
   if (known !== undefined) return known
   const isPrepared = isPlannedOnce(source) && prepared < mostPrepared
   if (isPrepared) prepared += 1
-  const compiled = { ...compile(pageStatement(source, role, request)), isPrepared }
+  const manner: Manner = isPrepared ? 'prepared' : 'once'
+  const compiled = { ...compile(pageStatement(source, role, request)), manner }
   statements.set(shape, compiled)
   return compiled
 }

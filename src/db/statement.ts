@@ -1,4 +1,4 @@
-import type { Database } from './client.ts'
+import type { Database, Manner } from './client.ts'
 import { PgDialect, type SQL, sql } from './drizzle.ts'
 
 export interface ParameterTypes {
@@ -124,9 +124,9 @@ export const runCompiled = async <C extends Columns>(
   { text, names }: Compiled,
   columns: C,
   values: Readonly<Record<string, unknown>>,
-  isPrepared = true,
+  manner: Manner = 'prepared',
 ): Promise<Row<C>[]> => {
-  const rows = await db.run(text, encode(names, values), isPrepared)
+  const rows = await db.run(text, encode(names, values), manner)
   return rows.map((row) => {
     if (typeof row.audit === 'string') db.audited?.(row.audit)
     return parseRow(columns, row)

@@ -1,7 +1,7 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import { foldSearch, foldText } from '../domain/text.ts'
-import type { Database } from './client.ts'
+import { type Database, patiently } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import {
   type Created,
@@ -22,7 +22,7 @@ import {
   callerParameters,
   type CallerPlaceholders,
 } from './permissions.ts'
-import { prepareRemoval } from './removal.ts'
+import { prepareRemoval, type Removal } from './removal.ts'
 import { hasPart } from './search.ts'
 import { onlyRow, statement } from './statement.ts'
 
@@ -92,8 +92,7 @@ const create = async (
   return { id, json: row.json, replayed: false }
 }
 
-/** Deletes a tag and so takes it off every task. */
-export const deleteTag = prepareRemoval({
+const remove = prepareRemoval({
   table: 'tags',
   to: 'nowhere',
   see: 'tag.see',
@@ -101,6 +100,9 @@ export const deleteTag = prepareRemoval({
   allows: allowsTag,
   etag: (row) => sql`${row}.id::text`,
 })
+
+/** Deletes a tag and so takes it off every task, each of which changes. */
+export const deleteTag: Removal = (db, ...removal) => remove(patiently(db), ...removal)
 
 /** Which tags a list holds. */
 export interface TagFilter {

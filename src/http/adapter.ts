@@ -38,7 +38,7 @@ export interface AdapterDeps {
   /** In front of every Location; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
   readonly attachmentMaxBytes: number
-  /** Milliseconds that a handler has, unless it receives a file. */
+  /** Milliseconds that a handler has, unless it receives a file or takes long. */
   readonly deadline: number
   /** Takes what has to be finished before the service ends, whatever becomes of its connection. */
   readonly finish: (work: Promise<unknown>) => void
@@ -96,7 +96,9 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       } as never)
       // Half a file is to be removed, and a lease to be given back.
       if (takesFile(operation)) deps.finish(answering)
-      const answer = await (takesFile(operation)
+      // What it waits for has deadlines of its own. The connection is quiet until then.
+      if (operation.takesLong) request.raw.socket.setTimeout(0)
+      const answer = await (takesFile(operation) || operation.takesLong
         ? answering
         : within(deps.deadline, answering, () => problems.serviceUnavailable('The answer took too long.')))
 

@@ -4,8 +4,12 @@ import t, { type Test } from 'tap'
 import { openDatabase } from '../../src/db/client.ts'
 import { DatabaseUnavailable } from '../../src/db/errors.ts'
 import { watchEmbedded } from '../../src/db/health.ts'
+import { timeLimits } from '../../src/http/slow-clients.ts'
+import { createTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { listen } from '../fixture/ports.ts'
+import { startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
 
 /** Something that takes connections where a database server should be. */
 const startServer = async (t: Test, onConnection: (socket: Socket) => void) => {
@@ -73,3 +77,64 @@ t.test('a database that has not answered for a long time is told of once', async
   await pause(100)
   t.equal(told.length, 1)
 })
+
+t.test('what changes very many rows outlasts the usual deadlines', async (t) => {
+  const { options } = await createTestDatabase(t)
+  const db = openDatabase(options, deadline)
+  t.teardown(() => db.close())
+  const service = await startService(t, { db, timeLimits: { ...timeLimits, answer: deadline } })
+  const { createTask, createTag } = taskActions(service)
+  const admin = await service.register('admin')
+  const owner = await service.register('owner')
+  const task = await createTask(admin)
+  const tags = [
+    await createTag(owner, 'a'),
+    await createTag(owner, 'b'),
+    await createTag(owner, 'c'),
+  ] as const
+  for (const { id: tag_id } of tags)
+    await service.expect('addTaskTag', 204, { token: admin.token, params: { task_id: task.id, tag_id } })
+  await db.run(
+    `create function take_long() returns trigger language plpgsql as
+       'begin perform pg_sleep(${(deadline * 2) / 1_000}); return null; end'`,
+    [],
+  )
+  await db.run(
+    'create trigger take_long after delete on task_tags for each row execute function take_long()',
+    [],
+  )
+
+  const link = { token: admin.token, params: { task_id: task.id, tag_id: tags[0].id } }
+  await service.expect('removeTaskTag', 503, link)
+  const begun = performance.now()
+  await service.expect('deleteTag', 204, { token: admin.token, params: { tag_id: tags[1].id } })
+  t.ok(performance.now() - begun > deadline)
+  const params = { user_id: owner.id }
+  const deleted = service.expect('deleteUser', 204, { token: admin.token, params })
+  if (options.kind === 'server') {
+    const others = Array.from({ length: 20 }, () => service.expect('getCurrentUser', 200, admin))
+    const isFirst = await Promise.race([Promise.all(others).then(() => true), deleted.then(() => false)])
+    t.ok(isFirst, 'others do not wait for it')
+  }
+  await deleted
+  const { body } = await service.expect('getTask', 200, { token: admin.token, params: link.params })
+  t.strictSame(body.tags, [])
+})
+
+const onServer =
+  process.env.DATABASE_URL === undefined && 'nothing but its process bounds the embedded database'
+
+t.test(
+  'a statement that is run with patience has minutes, and not for ever',
+  { skip: onServer },
+  async (t) => {
+    const { options } = await createTestDatabase(t)
+    const db = openDatabase(options)
+    t.teardown(() => db.close())
+    const limit = async (manner?: 'patient') => (await db.run('show statement_timeout', [], manner))[0]
+    t.strictSame(await limit(), { statement_timeout: '8s' })
+    t.strictSame(await limit('patient'), { statement_timeout: '4min' })
+    await t.rejects(db.run('select 1 / 0', [], 'patient'), /division by zero/)
+    t.strictSame(await limit('patient'), { statement_timeout: '4min' }, 'the next one has its turn')
+  },
+)

@@ -53,9 +53,9 @@ const read = async (query: TaskListQuery, position: Position | null) => {
   const statements: Parameters<typeof rowsRead>[1][] = []
   const recording: Database = {
     ...db,
-    run: (text, values, isPrepared) => {
+    run: (text, values, manner) => {
       statements.push({ text, values })
-      return db.run(text, values, isPrepared)
+      return db.run(text, values, manner)
     },
   }
   const list = taskList(query, { now: new Date(), userId })

@@ -77,7 +77,7 @@ const begin = async (count: number): Promise<void> => {
 /** The columns of each table, as `table.column`. */
 const readColumns = async (): Promise<ReadonlySet<string>> => {
   const text = `select table_name || '.' || column_name as name from information_schema.columns where table_schema = 'public'`
-  return new Set((await db.run(text, [], false)).map(({ name }) => String(name)))
+  return new Set((await db.run(text, [], 'once')).map(({ name }) => String(name)))
 }
 
 let columns: ReadonlySet<string> = new Set()
@@ -90,7 +90,7 @@ const insert = async (table: string, row: Readonly<Record<string, unknown>>): Pr
   await db.run(
     `insert into ${table} (${given.join()}) values (${values.join()})`,
     given.map((name) => row[name]),
-    false,
+    'once',
   )
   return true
 }
@@ -175,7 +175,7 @@ const seed = async (count: number) => {
     created_at,
   })
   // The first migration comes with the second, which has the trigger that counts.
-  await db.run('update tasks set attachment_count = 1 where id = $1 and attachment_count = 0', [plan], false)
+  await db.run('update tasks set attachment_count = 1 where id = $1 and attachment_count = 0', [plan], 'once')
   const removed = await store(Buffer.from('Of an attachment that was deleted'))
   await insert('file_deletions', { storage_key: removed.key })
 
@@ -230,7 +230,7 @@ const versions = async () =>
   db.run(
     `select id::text, version, updated_at::text from tasks union all select id::text, version, updated_at::text from users order by 1`,
     [],
-    false,
+    'once',
   )
 
 const log = service.app.log.child({})
@@ -374,7 +374,7 @@ await t.test('all of it together', async (t) => {
   t.equal(tasks.items.length, 3 * seeds.length)
   const unequal = `select username from users where attachment_bytes <> (
     select coalesce(sum(size), 0) from attachments where uploaded_by = users.id)`
-  t.equal((await db.run(unequal, [], false)).length, 0, 'the quota counts what there was')
+  t.equal((await db.run(unequal, [], 'once')).length, 0, 'the quota counts what there was')
 
   // Nothing said whose the files are.
   await rm(join(service.filesFolder, ownerName), { force: true })
@@ -389,8 +389,8 @@ await t.test('all of it together', async (t) => {
 
 await t.test('a version that does not know the newest migrations', async (t) => {
   const newer = `insert into drizzle.__drizzle_migrations (hash, created_at) values ('newer', 9000000000000)`
-  await db.run(newer, [], false)
-  await db.run('alter table tasks add column mood text', [], false)
+  await db.run(newer, [], 'once')
+  await db.run('alter table tasks add column mood text', [], 'once')
   await meanwhile(async () => {
     const told: string[] = []
     const stopping = new AbortController()
@@ -417,9 +417,9 @@ await t.test('tasks that were completed while the clock was set back', async (t)
   await db.run(
     `update tasks set completed_at = created_at - interval '1 hour' where id = $1`,
     [ids.done],
-    false,
+    'once',
   )
-  const [then] = await db.run('select version from tasks where id = $1', [ids.done], false)
+  const [then] = await db.run('select version from tasks where id = $1', [ids.done], 'once')
   await meanwhile(() => migrate(options))
 
   const { body: session } = await service.expect('refreshToken', 200, {
