@@ -1,7 +1,7 @@
 import type postgres from 'postgres'
 import { boundedQueue } from '../domain/bounded-queue.ts'
 import { within } from '../domain/deadline.ts'
-import { type ConnectionOptions, createClient } from './connection.ts'
+import { type ConnectionOptions, createClient, statementTimeout } from './connection.ts'
 import { DatabaseUnavailable, isConnectionLoss, isTransient, translateError } from './errors.ts'
 import { socketsAtBoundedRate } from './sockets.ts'
 
@@ -47,9 +47,6 @@ const answerDeadline = 10_000
  * database is given up after five minutes of silence.
  */
 const patience = 240_000
-
-/** Milliseconds for which such a statement waits for a row that another one changes. */
-const lockPatience = 8_000
 
 /** How many may wait for the one that is run with patience. */
 const mostPatient = 100
@@ -135,13 +132,16 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = answ
   const inTurn = boundedQueue({ concurrency: 1, maxQueue: mostPatient, full: tooMany })
   let apart: postgres.Sql | null = null
 
-  /** On a connection of its own, which ends with it: it takes its time from nobody, and nothing is left of a lost one. */
+  /**
+   * On a connection of its own, which ends with it: it takes its time from nobody, and nothing is left of a lost one. For a
+   * row that another statement changes it waits as long as any.
+   */
   const runApart = async (text: string, values: readonly unknown[]): Promise<Rows> => {
     const client = createClient(options, shared)
     apart = client
     const rows = client.begin(async (transaction) => {
       await transaction.unsafe(
-        `set local statement_timeout = ${patience}; set local lock_timeout = ${lockPatience}`,
+        `set local statement_timeout = ${patience}; set local lock_timeout = ${statementTimeout}`,
       )
       return transaction.unsafe<Record<string, unknown>[]>(text, values as never[])
     })

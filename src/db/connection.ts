@@ -23,7 +23,7 @@ type DriverOptions = postgres.Options<Record<string, postgres.PostgresType>> & {
 const connectSeconds = 5
 
 /** Milliseconds after which a server gives up a statement. */
-const statementTimeout = 8_000
+export const statementTimeout = 8_000
 
 const common = {
   max: 1,

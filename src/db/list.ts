@@ -151,19 +151,28 @@ const conditionOf = (name: string, field: FilterFields[string], value: unknown):
     const range = { ...field, value: parameter(parameterName, field.type) }
     return { shape: name, sql: inRange(range), values: { [parameterName]: value }, range }
   }
-  // An index has the order of what is behind a column that equals one value, and not of what equals one of several.
-  const [only, ...others] = value as readonly string[]
+  const choices = value as readonly string[]
+  const values: Record<string, unknown> = {}
+  const bind: Bind = (type, bound) => {
+    values[parameterName] = bound
+    return parameter(parameterName, type)
+  }
+  const sql = isOneOf(field.value, field.one, choices, bind)
+  return { shape: choices.length === 1 ? `${name} one` : name, sql, values }
+}
+
+/** Makes a parameter of a value that the caller wrote. */
+export type Bind = <Type extends ParameterType>(type: Type, value: ParameterTypes[Type]) => SQL
+
+/**
+ * The condition that a value is one of these. An index has the order of what is behind a column that equals one value, and
+ * tells where one behind its order equals it; of what equals one of several it does neither.
+ */
+export const isOneOf = (value: SQL, type: 'text' | 'uuid', choices: readonly string[], bind: Bind): SQL => {
+  const [only, ...others] = choices
   return only !== undefined && others.length === 0
-    ? {
-        shape: `${name} one`,
-        sql: sql`${field.value} = ${parameter(parameterName, field.one)}`,
-        values: { [parameterName]: only },
-      }
-    : {
-        shape: name,
-        sql: sql`${field.value} = any(${parameter(parameterName, field.type)})`,
-        values: { [parameterName]: value },
-      }
+    ? sql`${value} = ${bind(type, only)}`
+    : sql`${value} = any(${bind(`${type}[]`, choices)})`
 }
 
 /** The order of most lists. */

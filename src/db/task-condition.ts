@@ -1,12 +1,9 @@
 import type { Comparison, Pattern, TaskCondition, TaskField } from '../domain/task-condition.ts'
 import { escapeLike, foldText } from '../domain/text.ts'
 import { type SQL, sql } from './drizzle.ts'
-import { type Condition, inRange } from './list.ts'
+import { type Bind, type Condition, inRange, isOneOf } from './list.ts'
 import { hasPairs, isPartOf, patternOf } from './search.ts'
-import { parameter, type ParameterType, type ParameterTypes } from './statement.ts'
-
-/** Makes a parameter of a value that the caller wrote. */
-type Bind = <Type extends ParameterType>(type: Type, value: ParameterTypes[Type]) => SQL
+import { parameter } from './statement.ts'
 
 /**
  * The conditions on the task in row `item` that a filter asks for, all of which must hold. Nothing that the caller wrote gets
@@ -90,12 +87,8 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
         : sql`fold_text(${column(condition.field)}) like ${bind('text', patternOf(condition.text))} escape '\\'`
     case 'matches':
       return matches(column(condition.field), condition.pattern, bind)
-    case 'one_of': {
-      const [only, ...others] = condition.values
-      return only !== undefined && others.length === 0
-        ? sql`${column(condition.field)} = ${bind('text', only)}`
-        : sql`${column(condition.field)} = any(${bind('text[]', condition.values)})`
-    }
+    case 'one_of':
+      return isOneOf(column(condition.field), 'text', condition.values, bind)
     case 'id':
       return compare(condition, bind('uuid', condition.value))
     case 'instant':

@@ -70,6 +70,12 @@ const read = async (query: TaskListQuery, position: Position | null) => {
   return { titles, next: page.next, statements }
 }
 
+/** How many rows the statement of a list looks at. */
+const countRows = async ([statement]: readonly Parameters<typeof rowsRead>[1][]): Promise<number> => {
+  if (statement === undefined) throw new Error('A list takes a statement')
+  return rowsRead(db, statement, () => true)
+}
+
 const countDown = (from: number, to: number): number[] =>
   Array.from({ length: from - to + 1 }, (_, index) => from - index)
 
@@ -127,9 +133,7 @@ for (const { name, above, below } of ranges) {
 t.test('what was changed before a time is looked for among what was created before it', async (t) => {
   const { titles, statements } = await read({ updated_before: dueAt(20_001), sort: '-created_at' }, null)
   t.strictSame(titles, countDown(20_000, 19_951))
-  const [statement] = statements
-  if (statement === undefined) throw new Error('A list takes a statement')
-  const rows = await rowsRead(db, statement, () => true)
+  const rows = await countRows(statements)
   t.ok(rows < 1_600, `${rows} rows, of which those of a day come first`)
 })
 
@@ -140,9 +144,7 @@ t.test('what is in many tasks is found without reading them all', async (t) => {
   ] as const) {
     const { titles, statements } = await read({ q }, null)
     t.strictSame(titles, countDown(count, count - 49), found)
-    const [statement] = statements
-    if (statement === undefined) throw new Error('A list takes a statement')
-    const rows = await rowsRead(db, statement, () => true)
+    const rows = await countRows(statements)
     t.ok(rows < 2_500, `${rows} rows`)
   }
 })
@@ -169,9 +171,7 @@ t.test('of what lists are filtered by most, only what passes is read', async (t)
     for (const sort of ['-created_at', '-due_at', '-updated_at']) {
       const { titles, statements } = await read({ ...query, sort }, null)
       t.strictSame(titles, expected.slice(0, 50), `${name}, ${sort}`)
-      const [statement] = statements
-      if (statement === undefined) throw new Error('A list takes a statement')
-      const rows = await rowsRead(db, statement, () => true)
+      const rows = await countRows(statements)
       t.ok(rows < 500, `${rows} rows for 50, ${name}, ${sort}`)
     }
   }
