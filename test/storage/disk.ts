@@ -7,6 +7,7 @@ import type { Test } from 'tap'
 import { diskStorage } from '../../src/storage/disk.ts'
 import { pieceSize } from '../../src/storage/gather.ts'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { temporaryFolder } from '../fixture/process.ts'
 import { chunks, failure, maxBytes, testStorage } from '../fixture/storage-suite.ts'
 import { fileForm, startService } from '../fixture/service.ts'
@@ -43,12 +44,13 @@ t.test('temporary files are told as unfinished, and can be removed', async (t) =
   const source = new PassThrough()
   const put = storage.put(source, { maxBytes })
   source.write('being written')
+  const unfinished = async () => Array.fromAsync(storage.listUnfinished())
+  await eventually('its file is there', async () => (await unfinished()).length === 1)
 
   const abandoned = join(folder, 'incoming', '0190c2a0-0000-7000-8000-000000000000')
   await fs.writeFile(abandoned, 'abandoned')
   await fs.utimes(abandoned, new Date(0), new Date(0))
 
-  const unfinished = async () => Array.fromAsync(storage.listUnfinished())
   const old = (await unfinished()).filter(({ modifiedAt }) => modifiedAt.getTime() === 0)
   t.same(
     old.map((file) => file.key),
