@@ -2,6 +2,7 @@ import { WorkerFailed } from './cluster/primary.ts'
 import { isWorker } from './cluster/worker.ts'
 import { ConfigError, mistypedVariables, readConfig } from './config.ts'
 import { FolderInUse } from './db/embedded.ts'
+import { SchemaUnknown } from './db/errors.ts'
 
 /** Runs when the process ends, the last first. */
 const closers: (() => Promise<unknown>)[] = []
@@ -30,10 +31,11 @@ const fail = (error: unknown): never => {
   process.exit(1)
 }
 
-/** Bad configuration, a folder in use, what a worker has told already, and what the system refuses. */
+/** Bad configuration, a folder in use, foreign tables, what a worker has reported already, and errors of the system. */
 const isOperational = (error: unknown): boolean =>
   error instanceof ConfigError ||
   error instanceof FolderInUse ||
+  error instanceof SchemaUnknown ||
   error instanceof WorkerFailed ||
   (error instanceof Error && 'syscall' in error)
 

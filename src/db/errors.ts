@@ -18,6 +18,17 @@ export class SchemaPending extends DatabaseUnavailable {
   }
 }
 
+/** The database has tables that this version cannot bring up to date. */
+export class SchemaUnknown extends Error {
+  override readonly name = 'SchemaUnknown'
+
+  constructor() {
+    super(
+      'The database was not made by a released version of Taskwright and cannot be upgraded. Start with an empty one: another DATA_DIR, or another database in DATABASE_URL',
+    )
+  }
+}
+
 /** A statement broke a constraint and did nothing. `constraint` is its name in `schema.ts`. */
 export class ConstraintViolation extends Error {
   override readonly name = 'ConstraintViolation'

@@ -1,1 +1,0 @@
-ALTER TABLE "change_history" ADD COLUMN "origin" text;

@@ -1,1 +1,0 @@
-ALTER TABLE "tasks" ADD CONSTRAINT "tasks_created_first" CHECK ("tasks"."created_at" <= "tasks"."updated_at" and "tasks"."created_at" <= "tasks"."completed_at");

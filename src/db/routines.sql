@@ -1,0 +1,235 @@
+-- Revision 1
+--
+-- Functions and triggers, and the indexes that call these functions: everything that drizzle-kit cannot derive from
+-- schema.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
+-- A release that changes the file raises the revision: an older version that starts meanwhile leaves newer routines alone.
+
+-- Search ------------------------------------------------------------------------------------------------------------
+-- Text is folded and split into words here rather than by a text search configuration, whose parser depends on the
+-- database's locale; domain/search.ts splits a query in the same way. Collations are explicit for the same reason.
+-- Extensions (unaccent, pg_trgm) would have to be installed by a database administrator.
+
+-- Removes case and accents: NFKD separates the combining marks, which are dropped; the rest is composed again.
+CREATE OR REPLACE FUNCTION fold_text(value text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN replace(
+  lower(normalize(regexp_replace(normalize(value, NFKD), '[\u0300-\u036f]', '', 'g'), NFKC) COLLATE "und-x-icu"),
+  'ς', 'σ');
+
+-- The words of a text with their positions. Scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao)
+-- are indexed as pairs of adjacent characters; the last character of a run stands alone.
+CREATE OR REPLACE FUNCTION words_of(value text) RETURNS tsvector LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+  WITH words AS (
+    SELECT word, n
+    FROM regexp_split_to_table(fold_text(value) COLLATE "und-x-icu", '[^[:alnum:]]+') WITH ORDINALITY words (word, n)
+    WHERE word <> ''
+  ), lexemes AS (
+    SELECT left(word, 64) AS lexeme, n, 0::bigint AS run, 0::bigint AS place
+    FROM words WHERE word !~ '[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
+    UNION ALL
+    SELECT pair, n, run, place
+    FROM words,
+      LATERAL regexp_matches(word,
+        '[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]+|[^\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]+',
+        'g') WITH ORDINALITY runs (text, run),
+      LATERAL (
+        SELECT character || coalesce(lead(character) OVER (ORDER BY place), '') AS pair, place
+        FROM unnest(string_to_array(text[1], NULL)) WITH ORDINALITY characters (character, place)
+        WHERE text[1] ~ '^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
+        UNION ALL
+        SELECT left(text[1], 64), 1
+        WHERE text[1] !~ '^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
+      ) pairs
+    WHERE word ~ '[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
+  ), placed AS (
+    SELECT lexeme, row_number() OVER (ORDER BY n, run, place) AS place FROM lexemes
+  )
+  SELECT coalesce(string_agg('''' || lexeme || ''':' || least(place, 16383), ' '), '')::tsvector FROM placed;
+END;
+
+-- Pairs of adjacent characters: the index by which any substring of a title or name is found.
+CREATE OR REPLACE FUNCTION pairs_of(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT coalesce(array_agg(DISTINCT pair), '{}')
+  FROM (
+    SELECT character || lead(character) OVER (ORDER BY place) AS pair
+    FROM unnest(string_to_array(value, NULL)) WITH ORDINALITY characters (character, place)
+  ) pairs
+  WHERE pair IS NOT NULL;
+END;
+
+-- A trigger rather than generated columns, which tasks_touch could not compare.
+CREATE OR REPLACE FUNCTION index_task_text() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  NEW.title_folded := fold_text(NEW.title);
+  NEW.search := setweight(words_of(NEW.title), 'A') || setweight(words_of(NEW.description), 'D');
+  RETURN NEW;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_text_inserted BEFORE INSERT ON tasks FOR EACH ROW EXECUTE FUNCTION index_task_text();
+
+CREATE OR REPLACE TRIGGER tasks_text_changed BEFORE UPDATE ON tasks FOR EACH ROW
+  WHEN ((OLD.title, OLD.description) IS DISTINCT FROM (NEW.title, NEW.description)) EXECUTE FUNCTION index_task_text();
+
+CREATE INDEX IF NOT EXISTS tasks_title_pairs ON tasks USING gin (pairs_of(title_folded));
+CREATE INDEX IF NOT EXISTS users_name_pairs ON users USING gin (pairs_of(fold_text(username || ' ' || display_name)));
+CREATE INDEX IF NOT EXISTS tags_name_pairs ON tags USING gin (pairs_of(fold_text(name)));
+
+-- Versions ----------------------------------------------------------------------------------------------------------
+-- The version and the time of the last change move with every change, whichever statement makes it, so that an ETag
+-- never stands for two representations.
+
+CREATE OR REPLACE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  NEW.version := OLD.version + 1;
+  NEW.updated_at := clock_timestamp();
+  RETURN NEW;
+END $$;
+
+-- The password hash and the attachment total are not part of what a client sees.
+CREATE OR REPLACE TRIGGER users_touch BEFORE UPDATE ON users FOR EACH ROW
+  WHEN ((OLD.username, OLD.email, OLD.display_name, OLD.role)
+    IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role)) EXECUTE FUNCTION touch();
+
+-- Also records the transaction, by which the change feed finds the change. A statement that sets changed_in itself
+-- changes nothing that a client sees. No task is completed or updated before it was created, even if the clock was set
+-- back.
+CREATE OR REPLACE FUNCTION touch_task() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NEW.changed_in = OLD.changed_in THEN
+    NEW.version := OLD.version + 1;
+    NEW.updated_at := greatest(clock_timestamp(), NEW.created_at);
+    IF NEW.completed_at < NEW.created_at THEN
+      NEW.completed_at := NEW.created_at;
+    END IF;
+  END IF;
+  NEW.changed_in := pg_current_xact_id();
+  RETURN NEW;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_touch BEFORE UPDATE ON tasks FOR EACH ROW
+  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch_task();
+
+-- Removing a tag, by hand or because the tag or its owner was deleted, changes the task that carried it. (Adding one is
+-- counted by the statement that adds it, since a new task starts at version 1 with its tags.)
+CREATE OR REPLACE FUNCTION touch_untagged_task() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE tasks SET version = version + 1 WHERE id = OLD.task_id;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER task_tags_removed AFTER DELETE ON task_tags
+  FOR EACH ROW EXECUTE FUNCTION touch_untagged_task();
+
+-- Attachments and files ---------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION count_added_attachment() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE tasks SET attachment_count = attachment_count + 1 WHERE id = NEW.task_id;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER attachments_added AFTER INSERT ON attachments
+  FOR EACH ROW EXECUTE FUNCTION count_added_attachment();
+
+-- The row goes, the count drops and the file is queued for deletion in one transaction, whoever deletes.
+CREATE OR REPLACE FUNCTION forget_attachment() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO file_deletions (storage_key) VALUES (OLD.storage_key);
+  UPDATE tasks SET attachment_count = attachment_count - 1 WHERE id = OLD.task_id;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER attachments_removed AFTER DELETE ON attachments
+  FOR EACH ROW EXECUTE FUNCTION forget_attachment();
+
+-- The bytes that a user's attachments take, whichever statement adds or removes them, cascades included. (An attachment
+-- loses its uploader only when that user, and so the total, is deleted.)
+CREATE OR REPLACE FUNCTION charge_added_attachments() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE users SET attachment_bytes = attachment_bytes + charge.size
+  FROM (SELECT uploaded_by, sum(size) AS size FROM added GROUP BY uploaded_by) charge
+  WHERE users.id = charge.uploaded_by;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER attachments_charged AFTER INSERT ON attachments
+  REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION charge_added_attachments();
+
+-- Locks the uploaders in the order of their ids, so that two deletions never wait for each other.
+CREATE OR REPLACE FUNCTION refund_removed_attachments() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM users WHERE id IN (SELECT uploaded_by FROM removed) ORDER BY id FOR NO KEY UPDATE;
+  UPDATE users SET attachment_bytes = attachment_bytes - refund.size
+  FROM (SELECT uploaded_by, sum(size) AS size FROM removed GROUP BY uploaded_by) refund
+  WHERE users.id = refund.uploaded_by;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER attachments_refunded AFTER DELETE ON attachments
+  REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION refund_removed_attachments();
+
+-- A thumbnail goes with its attachment; its file is queued for deletion.
+CREATE OR REPLACE FUNCTION forget_thumbnail() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO file_deletions (storage_key) VALUES (OLD.storage_key);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER thumbnails_removed AFTER DELETE ON thumbnails
+  FOR EACH ROW EXECUTE FUNCTION forget_thumbnail();
+
+-- The bytes of an upload that became no attachment are queued for deletion, whoever deletes its row. The bytes of a
+-- finished one belong to the attachment.
+CREATE OR REPLACE FUNCTION forget_upload() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO file_deletions (storage_key, is_unfinished) VALUES (OLD.storage_key, true);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
+  WHEN (OLD.attachment_id IS NULL) EXECUTE FUNCTION forget_upload();
+
+-- Change feed -------------------------------------------------------------------------------------------------------
+
+-- Who sees a task: its owner, its assignee and the administrators (null); nobody while it is in the trash.
+CREATE OR REPLACE FUNCTION viewers_of(task tasks) RETURNS SETOF uuid LANGUAGE sql IMMUTABLE AS $$
+  SELECT viewer FROM unnest(ARRAY[task.owner_id, coalesce(task.assignee_id, task.owner_id), NULL]) viewer
+  WHERE task.deleted_at IS NULL;
+$$;
+
+-- Writes a tombstone for everybody who no longer sees the task, and removes it for everybody who sees it again.
+CREATE OR REPLACE FUNCTION note_departures() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO task_departures (task_id, user_id, changed_in)
+    SELECT OLD.id, viewer, pg_current_xact_id() FROM viewers_of(OLD) viewer
+    EXCEPT SELECT OLD.id, viewer, pg_current_xact_id() FROM viewers_of(NEW) viewer WHERE TG_OP = 'UPDATE'
+    ON CONFLICT ON CONSTRAINT task_departures_once
+      DO UPDATE SET changed_in = EXCLUDED.changed_in, created_at = EXCLUDED.created_at;
+  IF TG_OP = 'UPDATE' THEN
+    DELETE FROM task_departures USING viewers_of(NEW) viewer
+      WHERE task_id = NEW.id AND user_id IS NOT DISTINCT FROM viewer;
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_passed_on AFTER UPDATE ON tasks FOR EACH ROW
+  WHEN ((OLD.owner_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id, NEW.deleted_at))
+  EXECUTE FUNCTION note_departures();
+
+CREATE OR REPLACE TRIGGER tasks_removed AFTER DELETE ON tasks FOR EACH ROW
+  WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION note_departures();
+
+-- Access ------------------------------------------------------------------------------------------------------------
+
+-- Volatile, so that it sees what a sign-in committed while the calling statement waited for the user's row.
+CREATE OR REPLACE FUNCTION end_access(ended_user uuid, kept_session uuid) RETURNS void LANGUAGE sql VOLATILE AS $$
+  DELETE FROM one_time_tokens WHERE user_id = ended_user;
+  DELETE FROM sessions WHERE user_id = ended_user AND id IS DISTINCT FROM kept_session;
+$$;
+
+-- Volatile as well: it counts what was committed until the calling statement locked the user's row.
+CREATE OR REPLACE FUNCTION count_reset_tokens(asking_user uuid) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+  SELECT count(*) FROM one_time_tokens
+  WHERE user_id = asking_user AND purpose = 'reset_password' AND created_at > now() - interval '1 hour';
+$$;

@@ -1,0 +1,97 @@
+import { cp, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import type { Teardown } from '../../scripts/run-to-end.ts'
+import { openDatabase } from '../../src/db/client.ts'
+import { SchemaUnknown } from '../../src/db/errors.ts'
+import { migrate, readMigrationState, readSchema, type Schema } from '../../src/db/migrate.ts'
+import { migrateWhenPossible } from '../../src/db/when-migrated.ts'
+import { createTestDatabase } from '../fixture/database.ts'
+import { temporaryFolder } from '../fixture/process.ts'
+import { startService } from '../fixture/service.ts'
+
+/** Versions of the service that meet on one database while one of them is rolled out. */
+
+const own = fileURLToPath(new URL('../../src/db', import.meta.url))
+const { options } = await createTestDatabase(t)
+
+/** Runs one statement while no service is connected: the embedded database takes one connection. */
+const run = async (text: string) => {
+  const db = openDatabase(options)
+  return db.run(text, [], 'once').finally(() => db.close())
+}
+
+/** Another version of this schema, with routines of its own. */
+const schemaWith = async (t: Teardown, change: (routines: string) => string): Promise<Schema> => {
+  const folder = join(await temporaryFolder(t), 'db')
+  await mkdir(folder)
+  await cp(join(own, 'migrations'), join(folder, 'migrations'), { recursive: true })
+  const routines = await readFile(join(own, 'routines.sql'), 'utf8')
+  await writeFile(join(folder, 'routines.sql'), change(routines))
+  return readSchema(folder)
+}
+
+const { revision } = readSchema().routines
+const atRevision = (wanted: number, mark: string) => (routines: string) =>
+  `${routines.replace(/^-- Revision \d+/, `-- Revision ${wanted}`)}
+    create or replace function mark() returns text language sql as $$ select '${mark}' $$;`
+const readMark = async () => (await run('select mark()'))[0]?.mark
+
+t.test('an up-to-date database is left alone', async (t) => {
+  await migrate(options)
+  t.match(await readMigrationState(options), { pending: 0, unknown: 0 })
+})
+
+t.test('changed routines are applied again', async (t) => {
+  const changed = await schemaWith(t, atRevision(revision, 'changed'))
+  await migrate(options, changed)
+  t.equal(await readMark(), 'changed')
+  t.match(await readMigrationState(options), { pending: 1 }, 'and these are again other ones')
+  await migrate(options)
+  t.match(await readMigrationState(options), { pending: 0 })
+})
+
+t.test('an older version works on a newer schema and leaves its routines alone', async (t) => {
+  await migrate(options, await schemaWith(t, atRevision(revision + 1, 'newer')))
+  await run(`insert into drizzle.__drizzle_migrations (hash, created_at) values ('newer', 9000000000000)`)
+  await run('alter table tasks add column mood text')
+  await run(`create or replace function mark() returns text language sql as $$ select 'by hand' $$`)
+
+  const warnings: string[] = []
+  const log = { warn: (message: string) => void warnings.push(message) }
+  await migrateWhenPossible(options, { log, signal: new AbortController().signal })
+  t.match(warnings, [/^The database has 1 migrations of a newer Taskwright/])
+  t.match(await readMigrationState(options), { pending: 0, unknown: 1 })
+  t.equal(await readMark(), 'by hand', 'the newer routines were not applied over')
+
+  const db = openDatabase(options)
+  t.teardown(() => db.close())
+  const service = await startService(t, { db })
+  const { body: session } = await service.expect('register', 201, {
+    body: { username: 'ada', email: 'ada@example.com', password: 'correct horse battery' },
+  })
+  const token = session.access_token
+  const { body: task } = await service.expect('createTask', 201, {
+    token,
+    body: { title: 'Beside a newer one' },
+  })
+  const params = { task_id: task.id }
+  await service.expect('updateTask', 200, { token, params, body: { status: 'done' } })
+  await service.expect('deleteTask', 204, { token, params })
+})
+
+t.test('a database from before the first release is refused, and stays as it is', async (t) => {
+  const { options: other } = await createTestDatabase(t)
+  const change = openDatabase(other)
+  await change.run('update drizzle.__drizzle_migrations set created_at = created_at - 1', [], 'once')
+  await change.close()
+  await t.rejects(migrate(other), new SchemaUnknown())
+})
+
+t.test('routines without a revision are refused', async (t) => {
+  await t.rejects(
+    schemaWith(t, (routines) => routines.slice(1)),
+    /does not begin with "-- Revision/,
+  )
+})
