@@ -126,6 +126,15 @@ export const residentMemory = (pid: number): Promise<number> => readStatus(pid, 
 /** The most that `residentMemory` has been since the process began, or since `forgetPeakMemory`. */
 export const peakMemory = (pid: number): Promise<number> => readStatus(pid, 'VmHWM')
 
+/** Resident memory of a process and of those that it has started, in bytes. */
+export const memoryOfTree = async (pid: number): Promise<number> => {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
+  const all = [pid, ...children.split(' ').filter(Boolean).map(Number)]
+  // A child may end meanwhile.
+  const sizes = await Promise.all(all.map((one) => residentMemory(one).catch(() => 0)))
+  return sizes.reduce((sum, size) => sum + size, 0)
+}
+
 /** Has the peak begin again with what it is now (proc_pid_clear_refs(5)). */
 export const forgetPeakMemory = (pid: number): Promise<void> => writeFile(`/proc/${pid}/clear_refs`, '5')
 

@@ -1,0 +1,149 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { createClient } from '../../test/fixture/service.ts'
+import { withPostgres } from '../postgres.ts'
+import { runToEnd, type Teardown } from '../run-to-end.ts'
+import { memoryOfTree, service, startServer } from './processes.ts'
+import { startProbes } from './worst-probe.ts'
+import { type Attack, attacks } from './worst-requests.ts'
+
+/**
+ * `npm run bench:worst`: the cost of the worst request. Each attack is made by one member, or by nobody who is signed in,
+ * on a service with its usual limits, on a PostgreSQL server and on the embedded database. Meanwhile another member goes on
+ * working: the table shows how long that member waits. `-- --only <part of a name>` runs some of the attacks.
+ */
+
+const { values: given } = parseArgs({
+  options: {
+    only: { type: 'string', default: '' },
+    database: { type: 'string', default: 'server,embedded' },
+  },
+})
+
+/** Milliseconds for all of it, and for one attack. */
+const deadline = 2_400_000
+const attackDeadline = 60_000
+
+/** Milliseconds that another member may wait for an answer. */
+const waitLimit = 1_000
+
+/** Bytes of all processes of the service on a database server. The embedded database is a part of the process. */
+const memoryLimits = { server: 512 * 2 ** 20, embedded: 1_024 * 2 ** 20 }
+
+type Kind = keyof typeof memoryLimits
+
+/** What one attack did to everybody. */
+interface Cost {
+  /** Milliseconds for all requests of the attack together. */
+  readonly attack: number
+  /** Milliseconds of the slowest request of the other member, and of a liveness probe. */
+  readonly otherMember: number
+  readonly live: number
+  /** Requests of the other member that failed. */
+  readonly failed: number
+  /** Bytes. */
+  readonly memory: number
+  readonly outcome: string
+}
+
+const main = async (t: Teardown): Promise<void> => {
+  const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const kinds = given.database.split(',').filter((kind): kind is Kind => Object.hasOwn(memoryLimits, kind))
+  for (const kind of kinds) {
+    const run = (environment: Readonly<Record<string, string>>) => measureAll(t, kind, folder, environment)
+    await (kind === 'server' ? withPostgres((url) => run({ DATABASE_URL: url })) : run({}))
+  }
+}
+
+const measureAll = async (
+  t: Teardown,
+  kind: Kind,
+  folder: string,
+  environment: Readonly<Record<string, string>>,
+): Promise<void> => {
+  const rows: Record<string, Record<string, string | number>> = {}
+  for (const [index, attack] of attacks.entries()) {
+    if (!attack.name.includes(given.only)) continue
+    // A service for each attack: none begins with the memory or the rows of another one.
+    const place = await mkdtemp(join(folder, `${kind}-`))
+    const server = await startServer(t, {
+      program: service,
+      environment: {
+        ...environment,
+        DATA_DIR: join(place, 'data'),
+        LOG_LEVEL: 'error',
+        // Both members come from one network here.
+        RATE_LIMIT_SIGN_IN: '1000',
+      },
+      core: null,
+      folder: place,
+    })
+    const cost = await measure(server, attack, `${index}`)
+    await server.stop()
+    await rm(place, { recursive: true, force: true })
+    const isMet = cost.failed === 0 && cost.otherMember <= waitLimit && cost.memory <= memoryLimits[kind]
+    if (!isMet) process.exitCode = 1
+    rows[attack.name] = {
+      'attack (ms)': Math.round(cost.attack),
+      answers: cost.outcome,
+      'other member (ms)': Math.round(cost.otherMember),
+      failed: cost.failed,
+      'live (ms)': Math.round(cost.live),
+      'memory (MiB)': Math.round(cost.memory / 2 ** 20),
+      met: isMet ? 'yes' : 'no',
+    }
+    console.log(`${kind}: ${attack.name}: ${JSON.stringify(rows[attack.name])}`)
+  }
+  console.log(
+    `\n${kind}: the other member waits at most ${waitLimit} ms, none of their requests fails, ${memoryLimits[kind] / 2 ** 20} MiB`,
+  )
+  console.table(rows)
+}
+
+const measure = async (
+  { url, pid }: { readonly url: string; readonly pid: number },
+  { prepare, run }: Attack,
+  suffix: string,
+): Promise<Cost> => {
+  const client = createClient(url, () => undefined)
+  // The first one becomes the administrator, whose requests cost more.
+  await client.register(`operator${suffix}`)
+  const { token } = await client.register(`bystander${suffix}`)
+  const attacker = await client.register(`attacker${suffix}`)
+  const { body: task } = await client.expect('createTask', 201, { token, body: { title: 'Go on working' } })
+  const target = { url, token: attacker.token, client }
+  const prepared = await prepare?.(target)
+
+  const authorization = `Bearer ${token}`
+  const endProbes = await startProbes([
+    { url: `${url}/tasks/${task.id}`, headers: { authorization }, every: 240 },
+    { url: `${url}/tasks?limit=20`, headers: { authorization }, every: 240 },
+    { url: `${url}/health/live`, headers: { connection: 'close' }, every: 50 },
+  ])
+  let memory = 0
+  const watch = setInterval(() => {
+    void memoryOfTree(pid).then((size) => (memory = Math.max(memory, size)))
+  }, 50)
+
+  const begun = performance.now()
+  const outcome = await Promise.race([run(target, prepared), pause(attackDeadline, 'no end', { ref: false })])
+  const attack = performance.now() - begun
+  // What the attack has left running counts too.
+  await pause(1_000)
+  clearInterval(watch)
+  const [single, list, live] = await endProbes()
+  return {
+    attack,
+    otherMember: Math.max(single?.slowest ?? 0, list?.slowest ?? 0),
+    live: live?.slowest ?? 0,
+    failed: (single?.failed ?? 0) + (list?.failed ?? 0),
+    memory,
+    outcome,
+  }
+}
+
+await runToEnd('bench:worst', deadline, main)
