@@ -29,9 +29,11 @@ import { nameMeantBy } from './domain/spelling.ts'
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 const registrations = ['open', 'closed'] as const
 const switches = ['on', 'off'] as const
+const logFormats = ['json', 'pretty'] as const
 
 export type LogLevel = (typeof logLevels)[number]
 export type Registration = (typeof registrations)[number]
+export type LogFormat = (typeof logFormats)[number]
 export type Switch = (typeof switches)[number]
 
 /** A server that takes mail. */
@@ -102,6 +104,8 @@ export interface Config {
   /** Origins whose pages may read what the service answers; `*` is all of them. */
   readonly corsOrigins: '*' | readonly string[]
   readonly logLevel: LogLevel
+  /** How the process reports its start, stop and failures: see `readLogFormat`. Requests are always logged as JSON. */
+  readonly logFormat: LogFormat | null
   /** Size of the largest attachment, in bytes. */
   readonly attachmentMaxBytes: number
   /** What the files that one user attached may take together, in bytes; null for any number. */
@@ -216,6 +220,7 @@ const variables: Variables = {
     example: 'https://app.example.com,http://localhost:5173',
   },
   logLevel: { name: 'LOG_LEVEL', fallback: 'info', parse: oneOf(logLevels), example: 'info' },
+  logFormat: { name: 'LOG_FORMAT', fallback: null, parse: oneOf(logFormats), example: 'json' },
   attachmentMaxBytes: {
     name: 'ATTACHMENT_MAX_BYTES',
     fallback: 50 * 1024 * 1024,
@@ -332,6 +337,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     trustProxy: read('trustProxy'),
     corsOrigins: read('corsOrigins'),
     logLevel: read('logLevel'),
+    logFormat: read('logFormat'),
     attachmentMaxBytes: read('attachmentMaxBytes'),
     attachmentQuotaBytes: read('attachmentQuotaBytes'),
     auditDays: read('auditDays'),
@@ -384,6 +390,20 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     traces: wantsTraces({ tracesExporter, otlpEndpoint, otlpTracesEndpoint, isOtelDisabled }),
     workers: wantedWorkers === 'auto' ? mostWorkers(config) : wantedWorkers,
   }
+}
+
+/**
+ * LOG_FORMAT alone, which is needed to report that other variables are bad. Unset or bad, it is text on a terminal outside
+ * of production, and JSON everywhere else.
+ */
+export function readLogFormat(
+  env: NodeJS.ProcessEnv = process.env,
+  isTerminal: boolean = process.stdout.isTTY,
+): LogFormat {
+  const { logFormat, isProduction } = variables
+  const chosen = logFormat.parse(env[logFormat.name] ?? '')
+  if ('value' in chosen && chosen.value !== null) return chosen.value
+  return isTerminal && env[isProduction.name] !== 'production' ? 'pretty' : 'json'
 }
 
 /** What an operator may have mistyped: a line for each variable that is none of ours, and looks like one. */

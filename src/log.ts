@@ -19,14 +19,25 @@ const longestWait = 1_000
 const standardOutput = 1
 
 /**
- * The standard output, which nobody waits for. Lines that cannot be written, as to a disk that is full, wait for a while,
+ * Bytes that a pipe takes whole or not at all (PIPE_BUF on Linux), so that processes that share one do not tear each
+ * other's lines apart.
+ */
+const atomicWrite = 4_096
+
+/**
+ * The standard output, which nobody waits for. `isShared` says that other processes write to it as well. Lines that cannot be written, as to a disk that is full, wait for a while,
  * and keep the service from nothing, not from its end either.
  */
-export const openLog = (): LogStream & { flush(): Promise<void> } => {
+export const openLog = ({
+  isShared,
+}: {
+  readonly isShared: boolean
+}): LogStream & { flush(): Promise<void> } => {
   const stream = new sonicBoom.SonicBoom({
     fd: standardOutput,
     sync: false,
     maxLength: mostWaiting,
+    ...(isShared && { maxWrite: atomicWrite }),
     // Else a flush does not wait.
     minLength: 1,
   })
@@ -39,7 +50,8 @@ export const openLog = (): LogStream & { flush(): Promise<void> } => {
   }
   const passOn = (): void => {
     const lines = take()
-    if (lines !== '') stream.write(lines)
+    if (lines === '') return
+    for (const piece of isShared ? piecesOf(lines) : [lines]) stream.write(piece)
   }
   // Whatever ends the process, but a kill. Once: what sonic-boom does here, it does for ever while it fails.
   process.on('exit', () => {
@@ -61,4 +73,18 @@ export const openLog = (): LogStream & { flush(): Promise<void> } => {
       await Promise.race([written, pause(longestWait, undefined, { ref: false })])
     },
   }
+}
+
+/** Whole lines, in pieces that a pipe takes at once; a line that is longer is a piece of its own. */
+const piecesOf = (lines: string): string[] => {
+  const pieces: string[] = []
+  let piece = ''
+  for (const line of lines.split(/(?<=\n)/)) {
+    if (piece !== '' && Buffer.byteLength(piece) + Buffer.byteLength(line) > atomicWrite) {
+      pieces.push(piece)
+      piece = ''
+    }
+    piece += line
+  }
+  return [...pieces, piece]
 }

@@ -1,8 +1,11 @@
+import cluster from 'node:cluster'
+import { inspect } from 'node:util'
 import { WorkerFailed } from './cluster/primary.ts'
 import { isWorker } from './cluster/worker.ts'
-import { ConfigError, mistypedVariables, readConfig } from './config.ts'
+import { ConfigError, mistypedVariables, readConfig, readLogFormat } from './config.ts'
 import { FolderInUse } from './db/embedded.ts'
 import { SchemaUnknown } from './db/errors.ts'
+import { createProcessLog } from './process-log.ts'
 
 /** Runs when the process ends, the last first. */
 const closers: (() => Promise<unknown>)[] = []
@@ -22,14 +25,18 @@ const echo = 1_000
 // Whoever reads them may be gone, or their disk be full: the service goes on without.
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
 
-const say = (message: string): void => console.log(`taskwright: ${message}`)
+const log = createProcessLog(readLogFormat(), { worker: cluster.worker?.id ?? null })
 
-/** Ends the process with what went wrong: in a line if an operator can mend it, in full if only we can. */
+/** Ends the process and reports why: in one line what an operator can mend, with the stack what only a developer can. */
 const fail = (error: unknown): never => {
-  if (!isOperational(error)) console.error(error)
-  console.error(`taskwright: ${error instanceof Error ? error.message : String(error)}`)
+  log.fatal(error instanceof Error ? error.message : inspect(error), isOperational(error) ? undefined : error)
   process.exit(1)
 }
+process.on('uncaughtException', fail)
+
+// Node's own listener prints text.
+process.removeAllListeners('warning')
+process.on('warning', ({ name, message }) => log.warn(`${name}: ${message}`))
 
 /** Bad configuration, a folder in use, foreign tables, what a worker has reported already, and errors of the system. */
 const isOperational = (error: unknown): boolean =>
@@ -46,7 +53,7 @@ const run = async (): Promise<void> => {
   const { shutdownSeconds } = config
   if (isWorker(config)) leaveSignalsToPrimary()
   else {
-    for (const line of mistypedVariables()) say(line)
+    for (const line of mistypedVariables()) log.warn(line)
     onSignals(shutdownSeconds)
   }
   // A configuration that is refused needs nothing of it.
@@ -54,7 +61,8 @@ const run = async (): Promise<void> => {
   try {
     await start(config, {
       // The primary tells what is true of all workers.
-      say: isWorker(config) ? () => undefined : say,
+      say: isWorker(config) ? () => undefined : log.info,
+      warn: log.warn,
       atEnd: (close) => void closers.push(close),
       fail,
       stopping: stopping.signal,
@@ -78,9 +86,9 @@ const stop = async (deadline: number): Promise<void> => {
 const onSignals = (deadline: number): void => {
   let since: number | null = null
   const stopBySignal = async (signal: string): Promise<never> => {
-    say(`stopping after ${signal}; finishing what has begun (again to stop at once)`)
+    log.info(`stopping after ${signal}; finishing what has begun (again to stop at once)`)
     await stop(deadline)
-    say('stopped')
+    log.info('stopped')
     process.exit(0)
   }
   const onSignal = (signal: string): void => {

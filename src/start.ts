@@ -28,6 +28,8 @@ import { createThumbnailer } from './thumbnailer.ts'
 export interface ServiceProcess {
   /** Tells the operator. */
   readonly say: (message: string) => void
+  /** Warns the operator. */
+  readonly warn: (message: string) => void
   /** Leaves something to be done when the process ends, before what was left earlier. */
   readonly atEnd: (close: () => Promise<unknown>) => void
   /** Ends the process, since it cannot go on. */
@@ -49,11 +51,11 @@ export const start = (config: Config, process: ServiceProcess): Promise<void> =>
 
 /** One process that does everything. */
 const startAlone = async (config: Config, process: ServiceProcess): Promise<void> => {
-  const { say, atEnd, fail, stopping } = process
+  const { say, warn, atEnd, fail, stopping } = process
   await prepare(config, process)
   const connection = await openConnection(config, process)
   say('bringing the schema up to date')
-  const migrated = migrateWhenPossible(connection, { log: { warn: say }, signal: stopping })
+  const migrated = migrateWhenPossible(connection, { log: { warn }, signal: stopping })
   const served = await serve(config, process, {
     connection,
     migrated,
@@ -73,13 +75,13 @@ const startAlone = async (config: Config, process: ServiceProcess): Promise<void
 
 /** The process that starts the workers: it answers no requests, and does what is to be done once. */
 const startPrimary = async (config: Config, process: ServiceProcess): Promise<void> => {
-  const { say, atEnd, stopping } = process
+  const { say, warn, atEnd, stopping } = process
   await prepare(config, process)
   const connection = await openConnection(config, process)
   // Made here if need be, before any worker wants it.
   await loadSecrets(config)
   say(`starting ${config.workers} workers`)
-  const workers = startWorkers(config.workers, { say })
+  const workers = startWorkers(config.workers, { say: warn })
   if (config.metricsPort !== null) {
     const { metricsOfWorkers } = await import('./observe/metrics.ts')
     await offerMetrics(metricsOfWorkers(workers.readMetrics), config, process)
@@ -87,7 +89,7 @@ const startPrimary = async (config: Config, process: ServiceProcess): Promise<vo
   // What is left later is done first: the metrics are there until the last worker has ended.
   atEnd(() => workers.stop())
   say('bringing the schema up to date')
-  const migrated = migrateWhenPossible(connection, { log: { warn: say }, signal: stopping })
+  const migrated = migrateWhenPossible(connection, { log: { warn }, signal: stopping })
   await Promise.race([migrated, workers.failed])
   workers.tellMigrated()
   sayReady(config, process, await Promise.race([workers.ready, workers.failed]))
@@ -127,7 +129,7 @@ const serve = async (
   { connection, migrated, offerMetrics, passwords: unobserved, thumbnailer, peers }: Parts,
 ): Promise<{ readonly database: Database; readonly url: string } | null> => {
   const { atEnd, stopping } = process
-  const logStream = openLog()
+  const logStream = openLog({ isShared: isWorker(config) })
   atEnd(() => logStream.flush())
   // It is awaited below; until then a failure is not overlooked.
   migrated.catch(() => undefined)
@@ -230,14 +232,14 @@ const offerMetrics = async (
 /** The configured server, or the embedded database when there is none. */
 const openConnection = async (
   { databaseUrl, dataDir }: Config,
-  { say, atEnd, fail }: ServiceProcess,
+  { say, warn, atEnd, fail }: ServiceProcess,
 ): Promise<ConnectionOptions> => {
   if (databaseUrl !== null) {
     say('using the database server of DATABASE_URL')
     return { kind: 'server', url: databaseUrl }
   }
   say(`starting the embedded database in ${dataDir} (the first start prepares it, which takes a few seconds)`)
-  const embedded = await startEmbedded({ dataDir, log: { info: say, warn: say }, onFailure: fail })
+  const embedded = await startEmbedded({ dataDir, log: { info: say, warn }, onFailure: fail })
   atEnd(() => embedded.close())
   return embedded.connection
 }

@@ -27,6 +27,7 @@ t.test('an empty environment has the defaults', async (t) => {
     trustProxy: [],
     corsOrigins: [],
     logLevel: 'info',
+    logFormat: null,
     attachmentMaxBytes: 52_428_800,
     attachmentQuotaBytes: null,
     auditDays: 365,

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { Worker } from 'node:worker_threads'
 import lockfile from 'proper-lockfile'
 import type { EmbeddedConnection } from './connection.ts'
@@ -58,7 +59,10 @@ export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions
     await release()
   }
   try {
-    const worker = startWorker({ directory: join(dataDir, 'postgres'), socketPath: socket?.path ?? null })
+    const worker = startWorker(
+      { directory: join(dataDir, 'postgres'), socketPath: socket?.path ?? null },
+      log,
+    )
     const { port } = await firstMessage(worker)
     watch(worker, failure.report)
     return {
@@ -150,8 +154,16 @@ async function prepareTemporarySocket(): Promise<Socket> {
   return { path: join(folder, 'postgres.sock'), remove: () => rm(folder, { recursive: true, force: true }) }
 }
 
-function startWorker(input: WorkerInput): Worker {
-  return new Worker(new URL('embedded-worker.ts', import.meta.url), { workerData: input })
+/** What PGlite prints is logged line by line. */
+function startWorker(input: WorkerInput, log: EmbeddedOptions['log']): Worker {
+  const worker = new Worker(new URL('embedded-worker.ts', import.meta.url), {
+    workerData: input,
+    stdout: true,
+    stderr: true,
+  })
+  for (const input of [worker.stdout, worker.stderr])
+    createInterface({ input }).on('line', (line) => log.warn(`embedded database: ${line}`))
+  return worker
 }
 
 function firstMessage(worker: Worker): Promise<WorkerReady> {

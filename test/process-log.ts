@@ -1,0 +1,89 @@
+import t from 'tap'
+import { environmentFor } from './fixture/database.ts'
+import { runProcess, startProcess } from './fixture/process.ts'
+import { createClient } from './fixture/service.ts'
+
+/** What the process prints where nobody set a format: JSON, one object a line, on both streams. */
+
+const json = { LOG_FORMAT: '', LOG_LEVEL: 'info' }
+const usesServer = process.env.DATABASE_URL !== undefined
+
+interface Line {
+  readonly level: number
+  readonly time: number
+  readonly pid: number
+  readonly msg: string
+  readonly worker?: number
+  readonly err?: { readonly stack: string }
+}
+
+/** Throws when a line is not JSON. */
+const linesOf = (output: string): readonly Line[] =>
+  output.split('\n').map((line): Line => JSON.parse(line) as Line)
+
+const messagesOf = (lines: readonly Line[]): string => lines.map(({ msg }) => msg).join('\n')
+
+for (const WORKERS of usesServer ? ['1', '2'] : ['1'])
+  t.test(`start, requests and stop are JSON lines, WORKERS=${WORKERS}`, async (t) => {
+    const environment = { ...(await environmentFor(t)), ...json, WORKERS, TRSH_DAYS: '3' }
+    const service = await startProcess(t, environment)
+    await createClient(service.url).register('ada')
+    t.equal(await service.end('SIGTERM'), 0)
+    const lines = linesOf(service.output())
+    for (const { level, time, pid, msg } of lines)
+      t.match({ level, time, pid, msg }, { level: Number, time: Number, pid: Number, msg: String })
+    const messages = messagesOf(lines)
+    t.match(messages, /^TRSH_DAYS is not known; did you mean TRASH_DAYS\?$/m)
+    t.match(messages, /^ready and listening; /m)
+    t.match(messages, /^stopping after SIGTERM/m)
+    t.equal(lines.at(-1)?.msg, 'stopped')
+  })
+
+t.test('what keeps it from starting is a JSON line', async (t) => {
+  const { code, output } = await runProcess({ ...json, PORT: 'eighty' })
+  t.equal(code, 1)
+  const [line, ...others] = linesOf(output)
+  t.match(line, { level: 60, msg: /^Bad configuration:\nPORT must be/, err: undefined })
+  t.equal(others.length, 0)
+})
+
+t.test('an unexpected exception and a warning are JSON lines', async (t) => {
+  const preload = (code: string) => `--import=data:text/javascript,${encodeURIComponent(code)}`
+  const later = (code: string) => ({
+    ...json,
+    NODE_OPTIONS: preload(`setTimeout(() => { ${code} }, 1500).unref()`),
+    DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none',
+  })
+  const failed = await runProcess({
+    ...(await environmentFor(t)),
+    ...later("process.emitWarning('odd'); setImmediate(() => { throw new Error('planted') })"),
+  })
+  t.equal(failed.code, 1)
+  const lines = linesOf(failed.output)
+  t.match(
+    lines.find(({ msg }) => msg === 'Warning: odd'),
+    { level: 40 },
+  )
+  t.match(lines.at(-1), { level: 60, msg: 'planted', err: { stack: /planted\n +at / } })
+})
+
+t.test('an unsuitable Node.js says so in a line', async (t) => {
+  const code =
+    "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '20.20.2' } })"
+  const { code: exitCode, output } = await runProcess({
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(code)}`,
+  })
+  t.equal(exitCode, 1)
+  t.match(
+    output,
+    /^taskwright: needs Node\.js 24 or newer, and this is 20\.20\.2\. "npm ci" installs a suitable one/,
+  )
+  t.equal(output.split('\n').length, 1)
+})
+
+t.test('people get text', async (t) => {
+  const { output } = await runProcess({ PORT: 'eighty', LOG_FORMAT: 'pretty' })
+  t.match(output, /^taskwright: Bad configuration:\nPORT must be/)
+  const wrong = await runProcess({ ...json, LOG_FORMAT: 'xml' })
+  t.match(linesOf(wrong.output)[0]?.msg, /LOG_FORMAT must be one of json, pretty/)
+})
