@@ -203,3 +203,27 @@ t.test('a second signal ends two workers at once', { skip: noServer }, async (t)
   const service = await startProcess(t, { ...environment, WORKERS: '2' })
   await endAtOnce(t, service, 'joe')
 })
+
+const isAlive = (pid: number): boolean => {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
+for (const signal of ['SIGTERM', 'SIGINT'] as const)
+  t.test(`${signal} to npm stops the service that npm started`, async (t) => {
+    const service = await startProcess(t, { ...environment, LOG_LEVEL: 'info' }, { byNpm: true })
+    const pid = Number(/"pid":(\d+)/.exec(service.output())?.[1])
+    // npm ends when it is killed, and a service that ignored the signal would stay.
+    t.teardown(async () => isAlive(pid) && process.kill(pid, 'SIGKILL'))
+    t.ok(isAlive(pid))
+    const { form, piece } = await beginUploads(service, signal.toLowerCase())
+    const ended = service.end(signal)
+    await untilStopping(service)
+    t.equal(await form.finish(), 201, 'uploads that have begun are finished')
+    t.equal(await piece.finish(), 204)
+    t.equal(await ended, 0)
+    t.notOk(isAlive(pid), 'nothing stays behind')
+  })
