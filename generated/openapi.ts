@@ -849,7 +849,7 @@ export interface paths {
         };
         /**
          * Can it serve requests?
-         * @description Answers 200 when the database answers and the file storage takes a file, else 503. While a database server takes no writes (a standby, a full disk) it is 200: reads go on, and each write is answered 503.
+         * @description Answers 200 when the database answers, else 503. `degraded` lists what fails although requests in general succeed: `attachments` while the file storage takes no files, for instance because its disk is full. While the database takes no writes (a standby, a full disk) the answer is 200 as well: reads succeed, and each write is answered 503.
          */
         get: operations["getReadiness"];
         put?: never;
@@ -1635,6 +1635,16 @@ export interface components {
         Health: {
             /** @enum {string} */
             status: "ok";
+        };
+        /** @description Whether requests can be served, and what fails meanwhile. */
+        Readiness: {
+            /** @enum {string} */
+            status: "ok";
+            /**
+             * @description What fails although requests in general succeed. Empty when everything works.
+             * @example []
+             */
+            degraded: "attachments"[];
         };
         /** @description An OpenAPI 3.0.3 document. */
         Contract: {
@@ -4831,7 +4841,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Health"];
+                    "application/json": components["schemas"]["Readiness"];
                 };
             };
             400: components["responses"]["BadRequest"];

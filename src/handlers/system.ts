@@ -22,8 +22,8 @@ export const systemHandlers = ({ contract, db, storage }: Deps) => {
     },
 
     async getReadiness() {
-      await Promise.all([checkConnection(db), checkStorage(storage)])
-      return { status: 200, body: { status: 'ok' } }
+      const [storageWorks] = await Promise.all([takesFiles(storage), checkConnection(db)])
+      return { status: 200, body: { status: 'ok', degraded: storageWorks ? [] : ['attachments'] } }
     },
 
     async getContract() {
@@ -41,12 +41,13 @@ export const systemHandlers = ({ contract, db, storage }: Deps) => {
   } satisfies Partial<Handlers>
 }
 
-/** A storage that is full is as good as none to whoever asks for readiness. */
-const checkStorage = async (storage: Storage): Promise<void> => {
+const takesFiles = async (storage: Storage): Promise<boolean> => {
   try {
     await storage.check()
+    return true
   } catch (error) {
-    throw error instanceof StorageFull ? new StorageUnavailable({ cause: error }) : error
+    if (error instanceof StorageFull || error instanceof StorageUnavailable) return false
+    throw error
   }
 }
 

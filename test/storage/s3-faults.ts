@@ -298,16 +298,16 @@ t.test('the service on such a storage', { skip: noS3 }, async (t) => {
     await eventually('it is removed', async () => (await keys()).length === 0)
   })
 
-  t.test('answers 503 to downloads, and when it is asked whether it is ready', async (t) => {
+  t.test('answers 503 to downloads, and says that attachments are degraded', async (t) => {
     const { body } = await service.expect('addTaskAttachment', 201, { ...upload, body: fileForm(small) })
     const download = { token: upload.token, params: { attach_id: body.id } }
     for (const fault of [s3Error(503, 'SlowDown'), 'freeze'] as const) {
       proxy.fault = () => fault
       await service.expect('downloadAttachment', 503, download)
-      await service.expect('getReadiness', 503)
+      t.strictSame((await service.expect('getReadiness', 200)).body.degraded, ['attachments'])
     }
     proxy.fault = () => null
-    await service.expect('getReadiness', 200)
+    t.strictSame((await service.expect('getReadiness', 200)).body.degraded, [])
     await service.expect('downloadAttachment', 200, download)
     proxy.fault = () => 'cut the answer'
     await t.rejects(service.call('downloadAttachment', download), 'one that is cut is not whole')
