@@ -457,7 +457,7 @@ export interface paths {
         };
         /**
          * List tasks
-         * @description The tasks that you own or are assigned to; all tasks for an administrator. Filters are combined.
+         * @description The tasks that you own or are assigned to. Filters are combined. With `all=true` an administrator lists every task in the installation.
          */
         get: operations["listTasks"];
         put?: never;
@@ -481,7 +481,7 @@ export interface paths {
         };
         /**
          * List what has changed
-         * @description What to do to a copy of the tasks that you see to have it as they are now. Ask without `since` first, which tells of all of them; then pass `next_cursor` as `since`, at once while `has_more` is true and from time to time after. Replace or add what is in `changed`, and drop what is in `deleted`: the ids of tasks that you see no longer, because they were deleted or assigned to somebody else. Each task is told of once, as it is now; one that changes while you read is told of again. A change is told of as soon as all changes that began before it have ended, so that none is missed. Deletions are remembered for 30 days, and a cursor belongs to you and your role: when it is too old, or when you have become an administrator or are one no longer, begin anew (410).
+         * @description Keeps a copy of the tasks that you own or are assigned to in sync. Start without `since`: the feed begins with all of them. Then pass `next_cursor` as `since`, at once while `has_more` is true and from time to time after. Replace or add the tasks in `changed`, and drop those in `deleted`: the ids of tasks that were deleted, or that you no longer own and are no longer assigned to. Each task is reported once, in its current state, and again if it changes while you read. A change is reported as soon as all changes that began before it have ended, so no change is missed, even under concurrent writes. Deletions are kept for 30 days; a cursor older than that is answered with 410, and the sync starts over. With `all=true` an administrator follows every task in the installation. A cursor belongs to its user and to its `all`.
          */
         get: operations["listTaskChanges"];
         put?: never;
@@ -553,7 +553,7 @@ export interface paths {
         };
         /**
          * List the trash
-         * @description The deleted tasks that you own; those of everybody for an administrator. Each is deleted for good 30 days after it was deleted, unless the operator has chosen another time.
+         * @description The deleted tasks that you own; with `all=true`, for administrators, those of everybody. Each is deleted for good 30 days after it was deleted, unless the operator has chosen another time.
          */
         get: operations["listTrash"];
         put?: never;
@@ -781,7 +781,7 @@ export interface paths {
         };
         /**
          * List tags
-         * @description Your own tags and those on tasks that you see, all tags for an administrator; each with the number of tasks that you see with it.
+         * @description Your own tags and those on tasks that you own or are assigned to, each with the number of those tasks that carry it. With `all=true` an administrator lists every tag in the installation, with the number of all tasks that carry it.
          */
         get: operations["listTags"];
         put?: never;
@@ -2183,6 +2183,8 @@ export interface components {
         Cursor: string;
         /** @description `next_cursor` of the answer before, as it was given; left out to begin. */
         Since: string;
+        /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
+        All: boolean;
         /**
          * @description Count everything that matches, in `total`.
          * @example true
@@ -3498,6 +3500,8 @@ export interface operations {
                  * @example true
                  */
                 include_total?: components["parameters"]["IncludeTotal"];
+                /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
+                all?: components["parameters"]["All"];
                 /** @description Only tasks with one of these statuses; repeat it for several. */
                 status?: components["parameters"]["StatusFilter"];
                 /** @description Only tasks with one of these priorities; repeat it for several. */
@@ -3673,6 +3677,8 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description `next_cursor` of the answer before, as it was given; left out to begin. */
                 since?: components["parameters"]["Since"];
+                /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
+                all?: components["parameters"]["All"];
             };
             header?: never;
             path?: never;
@@ -3899,6 +3905,8 @@ export interface operations {
                  * @example true
                  */
                 include_total?: components["parameters"]["IncludeTotal"];
+                /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
+                all?: components["parameters"]["All"];
             };
             header?: never;
             path?: never;
@@ -4658,6 +4666,8 @@ export interface operations {
                  * @example true
                  */
                 include_total?: components["parameters"]["IncludeTotal"];
+                /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
+                all?: components["parameters"]["All"];
                 /**
                  * @description Only tags whose name has this text as a part of it, whatever its case and accents.
                  * @example release

@@ -4,7 +4,7 @@ import { ConstraintViolation, DatabaseUnavailable } from './db/errors.ts'
 import { IdempotencyKeyReused } from './db/idempotency.ts'
 import { FilterError } from './domain/filter-expression.ts'
 import type { Outcome, Refusal } from './domain/outcome.ts'
-import { type Principal, scopeRefuses } from './domain/permissions.ts'
+import { type Principal, roleRefuses, scopeRefuses } from './domain/permissions.ts'
 import type { Scope } from './domain/scopes.ts'
 import { leaseSeconds } from './domain/uploads.ts'
 import { type ProblemCode, problemTypes } from './problem-types.ts'
@@ -175,6 +175,8 @@ export const problems = {
       retryAfter(seconds),
     ),
   forbidden: () => new Problem('forbidden', 'You may see this resource, but not do that with it.'),
+  listAllForbidden: () =>
+    new Problem('forbidden', 'Only administrators may set all=true. Leave it out to list what is yours.'),
   registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
   notFound: () => new Problem('not_found', 'There is nothing here, or nothing that you may see.'),
   methodNotAllowed: (method: string, allow: string) =>
@@ -330,6 +332,11 @@ export const expectDone = <T>(result: Outcome<T>): T => {
 export const expectScopes = (scopes: readonly Scope[], { credential }: Principal): void => {
   const missing = scopes.find((scope) => scopeRefuses(scope, credential))
   if (missing !== undefined) throw problems.insufficientScope(missing)
+}
+
+/** Requires a list or feed of everything to be asked for by an administrator. */
+export const expectMayListAll = ({ role }: Principal, { all = false }: { readonly all?: boolean }): void => {
+  if (all && roleRefuses('list.all', role)) throw problems.listAllForbidden()
 }
 
 /** What a violated constraint of the schema means to the client who caused it. */

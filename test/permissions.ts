@@ -147,6 +147,7 @@ const declared: Readonly<Record<OperationId, readonly [RequiredScope, Permission
 }
 
 const adminOnly: Rule = { see: signedIn, may: ['admin'] }
+const whoHaveTheTask: readonly Persona[] = ['assignee', 'owner']
 const nobody: Rule = { see: signedIn, may: [] }
 const transfer: Rule = { see: whoSeeTheTask, may: ['owner', 'admin'] }
 
@@ -180,6 +181,8 @@ interface Scenario {
   readonly request?: (world: World, persona: Persona) => Call | Promise<Call>
   /** For a list that everybody may ask for: the item that only those see who pass the operation's rule. */
   readonly lists?: (world: World) => string | Promise<string>
+  /** Whose list holds the item, if not that of everybody who passes the operation's rule. */
+  readonly listedFor?: readonly Persona[]
   readonly check?: (t: Test, reply: Reply, persona: Persona) => void | Promise<void>
 }
 
@@ -276,6 +279,9 @@ const ofTrashedTask = async ({ people: { owner, assignee } }: World) => {
   await service.expect('deleteTask', 204, { token, params })
   return { params }
 }
+
+/** What `all=true` makes of a list. */
+const ofEverything = { what: 'of everything', rule: adminOnly, request: () => ({ query: { all: true } }) }
 
 const newUser = () => {
   const username = unique()
@@ -495,7 +501,10 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
   deleteUser: [{ inSessionOnly: ['owner'], spoils: 'owner', request: ofOwner }],
   listUserTasks: [{ request: ofOwner, lists: ({ task }) => task.id }],
 
-  listTasks: [{ lists: ({ task }) => task.id }],
+  listTasks: [
+    { lists: ({ task }) => task.id, listedFor: whoHaveTheTask },
+    { ...ofEverything, lists: ({ task }) => task.id },
+  ],
   listTaskChanges: [
     {
       rule: { see: signedIn, may: signedIn },
@@ -504,7 +513,16 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
         const { task } = await shared
         const { changed } = body as Schemas['TaskChanges']
         const isTold = changed.some(({ id }) => id === task.id)
-        t.equal(isTold, whoSeeTheTask.includes(persona), 'they are told of what they see')
+        t.equal(isTold, whoHaveTheTask.includes(persona), 'their feed has what is theirs')
+      },
+    },
+    {
+      ...ofEverything,
+      request: () => ({ query: { limit: 200, all: true } }),
+      check: async (t, { body }) => {
+        const { task } = await shared
+        const { changed } = body as Schemas['TaskChanges']
+        t.ok(changed.some(({ id }) => id === task.id))
       },
     },
   ],
@@ -616,6 +634,15 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
         return {}
       },
       lists: newestOf('listTrash'),
+      listedFor: ['owner'],
+    },
+    {
+      ...ofEverything,
+      async request(world) {
+        await ofTrashedTask(world)
+        return { query: { all: true } }
+      },
+      lists: newestOf('listTrash'),
     },
   ],
   getTrashedTask: [
@@ -655,7 +682,10 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
   ],
   abortUpload: [{ request: ofUpload }],
 
-  listTags: [{ lists: ({ tag }) => tag.id }],
+  listTags: [
+    { lists: ({ tag }) => tag.id, listedFor: whoHaveTheTask },
+    { ...ofEverything, lists: ({ tag }) => tag.id },
+  ],
   createTag: [{ request: () => ({ body: { name: unique() } }) }],
   getTag: [
     { request: ofTag },
@@ -887,7 +917,11 @@ const tryAllowed = async (
     const item = await scenario.lists(world)
     t.ok(item, 'there is something to list')
     const listed = items.some(({ id }) => id === item)
-    t.equal(listed, ruleOf(operation).may.includes(persona), `${who}: the list holds what they may see`)
+    t.equal(
+      listed,
+      (scenario.listedFor ?? ruleOf(operation).may).includes(persona),
+      `${who}: the list holds what they may see`,
+    )
   }
 }
 

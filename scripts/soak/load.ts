@@ -302,7 +302,7 @@ export const startLoad = async (url: string, { people, rate }: LoadOptions): Pro
   }
 
   const everybody: Person[] = []
-  // The first of them is the administrator, who sees what all have.
+  // The first of them is the administrator.
   for (let index = 0; index < people; index += 1) everybody.push(await begin(`person-${index}`))
   const lives = everybody.map(live)
 

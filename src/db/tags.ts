@@ -1,5 +1,5 @@
 import { found, type Outcome } from '../domain/outcome.ts'
-import type { Principal, Role } from '../domain/permissions.ts'
+import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import { foldSearch, foldText } from '../domain/text.ts'
 import { type Database, patiently } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
@@ -108,32 +108,37 @@ export const deleteTag: Removal = (db, ...removal) => remove(patiently(db), ...r
 export interface TagFilter {
   /** A part of the name. */
   readonly q?: string
+  /** Everything in the installation, for an administrator. */
+  readonly all?: boolean
 }
 
-/** A page of the tags that the principal sees and that pass the filter, each with the count of tasks that they see with it. */
+/** A page of the principal's tags that pass the filter, each with how many tasks of their list carry it. */
 export const selectTags = (
   db: Database,
   principal: Principal,
-  { q }: TagFilter,
+  filter: TagFilter,
   page: PageRequest,
-): Promise<Page> =>
-  selectPage(
+): Promise<Page> => {
+  const { q } = filter
+  const reader = listReader(principal, filter)
+  return selectPage(
     db,
     {
       name: 'tags',
       from: sql`tags item`,
       seenBecause: (caller) =>
-        allowsTagApart('tag.see', principal.role, caller, sql`item`, sql`select tag_id from carried`),
-      shared: (caller) => [sql`carried`, carriedTags(principal.role, caller)],
+        allowsTagApart('tag.see', reader.role, caller, sql`item`, sql`select tag_id from carried`),
+      shared: (caller) => [sql`carried`, carriedTags(reader.role, caller)],
       filters: q === undefined ? [] : [hasPart(sql`fold_text(item.name)`, foldSearch(q))],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       joined: (rows) => sql`left join carried on carried.tag_id = ${rows}.id`,
-      json: (row) => countedTagJson(row, countTasks(row, principal.role)),
+      json: (row) => countedTagJson(row, countTasks(row, reader.role)),
     },
-    principal,
+    reader,
     page,
   )
+}
 
 /**
  * How many of some tasks carry each tag: of those that the caller sees, whose number does not grow with that of all tasks.

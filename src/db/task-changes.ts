@@ -1,5 +1,5 @@
-import type { ChangePosition } from '../domain/change-cursors.ts'
-import type { Principal, Role } from '../domain/permissions.ts'
+import type { ChangeFeed, ChangePosition } from '../domain/change-cursors.ts'
+import { listReader, type Role } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { databaseId, type Identity, parseIdentity } from './identity.ts'
@@ -49,7 +49,7 @@ const columns = {
   departures_from: 'text',
 } as const
 
-/** By role, a condition on task_departures. */
+/** By the role in which the feed is read, a condition on task_departures. */
 const departed: Readonly<Record<Role, (p: Placeholders<typeof parameters>) => SQL>> = {
   admin: () => sql`user_id is null`,
   member: (p) => sql`user_id = ${p.caller}`,
@@ -93,24 +93,25 @@ const selectFor = (role: Role) =>
 const select = { member: selectFor('member'), admin: selectFor('admin') }
 
 /**
- * What has changed for the principal behind `position`, from the beginning where it is null. Null when it is not known
- * any more.
+ * What has changed in the feed after `position`, or since the beginning where it is null. Null when the history before
+ * that is gone.
  */
 export const selectTaskChanges = async (
   db: Database,
-  principal: Principal,
+  feed: ChangeFeed,
   position: ChangePosition | null,
   limit: number,
 ): Promise<TaskChanges | null> => {
+  const reader = listReader(feed.principal, feed)
   const values = {
-    ...callerOf(principal),
+    ...callerOf(reader),
     epoch: position?.epoch ?? null,
     changed_in: position?.changedIn ?? '0',
     id: position?.id ?? nil,
     departures_from: position?.departuresFrom ?? null,
     limit,
   }
-  const row = onlyRow(await select[principal.role](db, values))
+  const row = onlyRow(await select[reader.role](db, values))
   if (row === null) throw new Error('A statement of changes answers with one row')
   if (row.is_expired) return null
   const { changed, deleted, epoch, last_changed_in, last_id } = row

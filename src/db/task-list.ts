@@ -1,4 +1,4 @@
-import type { Principal } from '../domain/permissions.ts'
+import { listReader, type Principal } from '../domain/permissions.ts'
 import type { Search } from '../domain/search.ts'
 import type { SortBy } from '../domain/sort.ts'
 import type { TaskFilter, TaskList, TaskSortField } from '../domain/task-filter.ts'
@@ -110,19 +110,25 @@ const carriersOfAll = (tags: readonly string[]): SQL => {
 const chunksOf = <T>(items: readonly T[], size: number): T[][] =>
   Array.from({ length: Math.ceil(items.length / size) }, (_, n) => items.slice(n * size, (n + 1) * size))
 
-/** A page of the tasks that the principal sees and that pass the filter. */
+/**
+ * A page of the principal's tasks that pass the filter. Everything that an administrator may see comes with `all`, and in a
+ * list of one user's tasks.
+ */
 export const selectTasks = (
   db: Database,
   principal: Principal,
-  { filter: all, order, expand }: TaskList,
+  { filter: asked, order, expand, all }: TaskList,
   page: PageRequest,
 ): Promise<Page> => {
-  const { search, condition, user_id: userId, all_tags: allTags, ...filter } = all
-  const { name, seenBecause } = reasonsFor(principal, all)
+  const { search, condition, user_id: userId, all_tags: allTags, ...filter } = asked
+  const reader = listReader(principal, { all: all || userId !== undefined })
+  const { name, seenBecause } = reasonsFor(reader, asked)
+  // Administrators see addresses in their own lists as well.
+  const viewer = { is_admin: sql.raw(String(principal.role === 'admin')) }
   return selectPage(
     db,
     {
-      name: `${expand.length > 0 ? 'expanded ' : ''}${name}`,
+      name: expand.length > 0 ? `expanded ${name} for ${principal.role}` : name,
       from: sql`tasks item`,
       seenBecause,
       ...(allTags !== undefined && { shared: () => [sql`carriers`, carriersOfAll(allTags)] as const }),
@@ -136,10 +142,12 @@ export const selectTasks = (
       neverBefore: { updated_at: 'created_at', completed_at: 'created_at' },
       order: order ?? (hasWords(search) ? mostRelevantFirst : newestFirst),
       json: (row, caller) =>
-        expand.length > 0 ? expandedTaskJson(row, parameter('expand', 'text[]'), caller) : taskJson(row),
+        expand.length > 0
+          ? expandedTaskJson(row, parameter('expand', 'text[]'), { ...caller, ...viewer })
+          : taskJson(row),
       values: { expand, ...(userId !== undefined && { user_id: userId }) },
     },
-    principal,
+    reader,
     page,
   )
 }

@@ -1,5 +1,5 @@
 import { found, type Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
+import { listReader, type Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { sql } from './drizzle.ts'
 import { trashedTaskJson } from './json.ts'
@@ -11,22 +11,35 @@ import { changedColumns, changeParameters, changeTask, etagOf, readChanged, type
 
 const task = sql.raw('task')
 
-/** A page of the tasks in the trash that the principal may bring back, the last deleted one first. */
-export const selectTrash = (db: Database, principal: Principal, page: PageRequest): Promise<Page> =>
-  selectPage(
+/** Which part of the trash a list holds. */
+export interface TrashFilter {
+  /** Everything in the installation, for an administrator. */
+  readonly all?: boolean
+}
+
+/** A page of the tasks in the trash that the principal may restore, the last deleted one first. */
+export const selectTrash = (
+  db: Database,
+  principal: Principal,
+  filter: TrashFilter,
+  page: PageRequest,
+): Promise<Page> => {
+  const reader = listReader(principal, filter)
+  return selectPage(
     db,
     {
       name: 'trash',
       from: sql`tasks item`,
-      seenBecause: (caller) => allowsTaskApart('trash.see', principal.role, caller, sql`item`),
+      seenBecause: (caller) => allowsTaskApart('trash.see', reader.role, caller, sql`item`),
       filters: [],
       sortFields: { deleted_at: { value: sql`item.deleted_at`, type: 'instant', isNullable: false } },
       order: [{ field: 'deleted_at', descending: true }],
       json: (row) => trashedTaskJson(row),
     },
-    principal,
+    reader,
     page,
   )
+}
 
 const selectVisible = statement(
   { id: 'uuid', ...callerParameters },

@@ -1,6 +1,6 @@
 import { type CursorScope, openCursor, sealCursor } from './cursors.ts'
 import type { KeyRing } from './key-ring.ts'
-import type { Principal, Role } from './permissions.ts'
+import type { Principal } from './permissions.ts'
 
 /** How far somebody has read the changes to tasks. Transactions are told as decimal digits. */
 export interface ChangePosition {
@@ -13,31 +13,31 @@ export interface ChangePosition {
   readonly departuresFrom: string
 }
 
-const scopeOf = ({ userId }: Principal): CursorScope => ({
-  principalId: userId,
-  list: '/tasks/changes',
-  filter: null,
-})
-
-/** Makes the opaque cursor for the changes behind `position`. */
-export const encodeChangeCursor = (keys: KeyRing, principal: Principal, position: ChangePosition): string => {
-  const { epoch, changedIn, id, departuresFrom } = position
-  return sealCursor(
-    keys,
-    scopeOf(principal),
-    [principal.role, epoch, changedIn, id, departuresFrom].join(' '),
-  )
+/** One feed: that of a user's own tasks, or that of all tasks. */
+export interface ChangeFeed {
+  readonly principal: Principal
+  readonly all: boolean
 }
 
-/** Reads such a cursor with the role that it was made for; null when it was not made by this service for this caller. */
+const scopeOf = ({ principal, all }: ChangeFeed): CursorScope => ({
+  principalId: principal.userId,
+  list: '/tasks/changes',
+  filter: { all },
+})
+
+/** Makes the opaque cursor for the changes after `position`. */
+export const encodeChangeCursor = (keys: KeyRing, feed: ChangeFeed, position: ChangePosition): string => {
+  const { epoch, changedIn, id, departuresFrom } = position
+  return sealCursor(keys, scopeOf(feed), [epoch, changedIn, id, departuresFrom].join(' '))
+}
+
+/** Reads such a cursor; null when this service did not make it for this feed. */
 export const decodeChangeCursor = (
   keys: KeyRing,
-  principal: Principal,
+  feed: ChangeFeed,
   cursor: string,
-): { readonly role: Role; readonly position: ChangePosition } | null => {
-  const [role, epoch, changedIn, id, departuresFrom] =
-    openCursor(keys, scopeOf(principal), cursor)?.split(' ') ?? []
-  if (role !== 'member' && role !== 'admin') return null
+): ChangePosition | null => {
+  const [epoch, changedIn, id, departuresFrom] = openCursor(keys, scopeOf(feed), cursor)?.split(' ') ?? []
   if (changedIn === undefined || id === undefined || departuresFrom === undefined) return null
-  return { role, position: { epoch: Number(epoch), changedIn, id, departuresFrom } }
+  return { epoch: Number(epoch), changedIn, id, departuresFrom }
 }

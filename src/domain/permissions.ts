@@ -27,6 +27,8 @@ export const permissions = {
   'user.set_password': ['another_admin'],
   // Nor end the account that it acts for, with all that is in it.
   'user.delete': ['self_in_session', 'admin'],
+  // Everything in the installation, by `all=true` of a list or feed.
+  'list.all': ['admin'],
   'task.see': ['owner', 'assignee', 'admin'],
   'task.create': ['signed_in'],
   'task.create_for_another': ['admin'],
@@ -80,6 +82,13 @@ const administrators = new Set<string>(['admin', 'admin_in_session', 'another_ad
  */
 export const roleRefuses = (permission: Permission, role: Role): boolean =>
   role !== 'admin' && permissions[permission].every((relation) => administrators.has(relation))
+
+/**
+ * The principal in the role that decides what a list or feed holds. Administrators read lists as members do, unless they
+ * ask for everything.
+ */
+export const listReader = (principal: Principal, { all = false }: { readonly all?: boolean }): Principal =>
+  all ? principal : { ...principal, role: 'member' }
 
 /** Whether the credential is not enough for an operation with this scope, whoever it belongs to. */
 export const scopeRefuses = (scope: RequiredScope, credential: Credential): boolean => {

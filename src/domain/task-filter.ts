@@ -26,12 +26,22 @@ export interface TaskListQuery {
   readonly filter?: string
   readonly sort?: string
   readonly expand?: readonly TaskExpansion[]
+  readonly all?: boolean
 }
 
 /** Which tasks a list holds: those for which everything that is there holds. */
 export interface TaskFilter extends Omit<
   TaskListQuery,
-  'tag_id' | 'tag_match' | 'untagged' | 'has_attachments' | 'overdue' | 'q' | 'filter' | 'sort' | 'expand'
+  | 'tag_id'
+  | 'tag_match'
+  | 'untagged'
+  | 'has_attachments'
+  | 'overdue'
+  | 'q'
+  | 'filter'
+  | 'sort'
+  | 'expand'
+  | 'all'
 > {
   /** Only tasks that this user owns or is assigned. */
   readonly user_id?: string
@@ -64,6 +74,8 @@ export interface TaskList {
   readonly order: readonly SortBy<TaskSortField>[] | null
   /** What to bring along with each task. */
   readonly expand: readonly TaskExpansion[]
+  /** Everything in the installation, not only what is the caller's own. */
+  readonly all: boolean
 }
 
 /**
@@ -82,6 +94,7 @@ export const taskList = (query: TaskListQuery, context: FilterContext, userId?: 
     filter = '',
     sort,
     expand = [],
+    all = false,
     ...rest
   } = query
   const order = sort === undefined ? undefined : parseSort(sort, isTaskSortField)
@@ -91,6 +104,7 @@ export const taskList = (query: TaskListQuery, context: FilterContext, userId?: 
   return {
     order: order ?? null,
     expand,
+    all,
     filter: {
       ...rest,
       ...(userId !== undefined && { user_id: userId.toLowerCase() }),

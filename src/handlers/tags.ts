@@ -3,7 +3,7 @@ import { deleteTag, insertTag, selectTag, selectTags } from '../db/tags.ts'
 import { jsonText } from '../domain/json-text.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone } from '../problems.ts'
+import { expectDone, expectMayListAll } from '../problems.ts'
 
 interface Deps {
   readonly db: Database
@@ -14,6 +14,7 @@ interface Deps {
 export const tagHandlers = ({ db, paging }: Deps) =>
   ({
     async listTags({ path, principal, query }) {
+      expectMayListAll(principal, query)
       const { filter, request, answer } = paging(path, principal, query)
       return answer(await selectTags(db, principal, filter, request))
     },

@@ -5,17 +5,16 @@ import { defaultLimit } from '../db/list.ts'
 import { selectTaskChanges } from '../db/task-changes.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { deleteTask, insertTask, selectTask, type TaskRow, updateTask } from '../db/tasks.ts'
-import { type ChangePosition, decodeChangeCursor, encodeChangeCursor } from '../domain/change-cursors.ts'
+import { decodeChangeCursor, encodeChangeCursor } from '../domain/change-cursors.ts'
 import { isDueBeforeStart } from '../domain/dates.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import { jsonText } from '../domain/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
-import type { Principal } from '../domain/permissions.ts'
 import { tagPointer } from '../domain/tag-pointer.ts'
 import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectScopes, problems } from '../problems.ts'
+import { expectDone, expectMayListAll, expectScopes, problems } from '../problems.ts'
 
 interface Deps {
   readonly db: Database
@@ -29,6 +28,7 @@ type Task = components['schemas']['Task']
 export const taskHandlers = ({ db, paging, cursorKeys }: Deps) =>
   ({
     async listTasks({ path, principal, query }) {
+      expectMayListAll(principal, query)
       const { filter, asOf, request, answer } = paging(path, principal, query)
       const list = taskList(filter, { now: asOf, userId: principal.userId })
       if (list === null) throw problems.sortedTwice()
@@ -36,12 +36,16 @@ export const taskHandlers = ({ db, paging, cursorKeys }: Deps) =>
       return answer(await selectTasks(db, principal, list, request))
     },
 
-    async listTaskChanges({ principal, query: { limit = defaultLimit, since } }) {
-      const position = since === undefined ? null : readSince(cursorKeys, principal, since)
-      const changes = await selectTaskChanges(db, principal, position, limit)
+    async listTaskChanges({ principal, query }) {
+      expectMayListAll(principal, query)
+      const { limit = defaultLimit, since, all = false } = query
+      const feed = { principal, all }
+      const position = since === undefined ? null : decodeChangeCursor(cursorKeys, feed, since)
+      if (since !== undefined && position === null) throw problems.invalidSince()
+      const changes = await selectTaskChanges(db, feed, position, limit)
       if (changes === null) throw problems.changesForgotten()
       const { changed, deleted, next, hasMore } = changes
-      const cursor = JSON.stringify(encodeChangeCursor(cursorKeys, principal, next))
+      const cursor = JSON.stringify(encodeChangeCursor(cursorKeys, feed, next))
       return {
         status: 200,
         body: jsonText(
@@ -81,14 +85,6 @@ export const taskHandlers = ({ db, paging, cursorKeys }: Deps) =>
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>
-
-/** What one sees depends on one's role, so another role begins anew. */
-const readSince = (keys: KeyRing, principal: Principal, since: string): ChangePosition => {
-  const cursor = decodeChangeCursor(keys, principal, since)
-  if (cursor === null) throw problems.invalidSince()
-  if (cursor.role !== principal.role) throw problems.changesForgotten()
-  return cursor.position
-}
 
 const taskAnswer = ({ json, version }: TaskRow) => ({
   status: 200 as const,

@@ -4,7 +4,7 @@ import { deleteTrashedTask, restoreTask, selectTrash, selectTrashedTask } from '
 import { jsonText } from '../domain/json-text.ts'
 import { type Handlers, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone } from '../problems.ts'
+import { expectDone, expectMayListAll } from '../problems.ts'
 import type { Sweeper } from '../sweeper.ts'
 
 interface Deps {
@@ -19,8 +19,9 @@ type Schemas = components['schemas']
 export const trashHandlers = ({ db, paging, sweeper }: Deps) =>
   ({
     async listTrash({ path, principal, query }) {
-      const { request, answer } = paging(path, principal, query)
-      return answer(await selectTrash(db, principal, request))
+      expectMayListAll(principal, query)
+      const { filter, request, answer } = paging(path, principal, query)
+      return answer(await selectTrash(db, principal, filter, request))
     },
 
     async getTrashedTask({ params, principal }) {

@@ -58,7 +58,7 @@ const read = async (query: TaskListQuery, position: Position | null) => {
       return db.run(text, values, manner)
     },
   }
-  const list = taskList(query, { now: new Date(), userId })
+  const list = taskList({ all: true, ...query }, { now: new Date(), userId })
   if (list === null) throw new Error('The list sorts by a field twice')
   const page = await selectTasks(recording, principal, list, {
     limit: 50,

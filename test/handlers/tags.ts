@@ -206,8 +206,8 @@ t.test('createTag', async (t) => {
   })
 })
 
-const namesSeenBy = async ({ token }: Account): Promise<string[]> => {
-  const { body } = await service.expect('listTags', 200, { token, query: { limit: 200 } })
+const namesSeenBy = async ({ token }: Account, query: Call['query'] & object = {}): Promise<string[]> => {
+  const { body } = await service.expect('listTags', 200, { token, query: { limit: 200, ...query } })
   return body.items.map(({ name }) => name)
 }
 
@@ -232,7 +232,18 @@ t.test('listTags', async (t) => {
     t.equal(headers.get('link'), '</tags?limit=50>; rel="first"')
     t.strictSame(await namesSeenBy(assignee), ['theirs', 'carried'])
     t.strictSame(await namesSeenBy(stranger), [])
-    for (const name of ['carried', 'hidden', 'theirs']) t.ok((await namesSeenBy(admin)).includes(name))
+  })
+
+  t.test("200: an administrator's own tags, or everybody's with all=true", async (t) => {
+    const own = await createTag(admin, 'of the administrator')
+    t.strictSame(await namesSeenBy(admin), [own.name])
+    const all = await namesSeenBy(admin, { all: true })
+    for (const name of ['carried', 'hidden', 'theirs', own.name]) t.ok(all.includes(name), name)
+    await service.expect('deleteTag', 204, { token: admin.token, params: { tag_id: own.id } })
+  })
+
+  t.test('403: all=true by anyone else', async () => {
+    await service.expect('listTags', 403, { token: owner.token, query: { all: true } })
   })
 
   t.test('200: a tag on several visible tasks is there once, and counts once', async (t) => {
@@ -250,15 +261,18 @@ t.test('listTags', async (t) => {
   })
 
   t.test('200: each counts the tasks that the caller sees', async (t) => {
-    const countsSeenBy = async ({ token }: Account) => {
-      const { body } = await service.expect('listTags', 200, { token, query: { q: 'ARR' } })
+    const countsSeenBy = async ({ token }: Account, all = false) => {
+      const { body } = await service.expect('listTags', 200, { token, query: { q: 'ARR', all } })
       return body.items.map(({ name, task_count }) => [name, task_count])
     }
     await createTask(owner, { tag_ids: [carried.id] })
     await createTask(owner, { assignee_id: owner.id, tag_ids: [carried.id, hidden.id] })
     t.strictSame(await countsSeenBy(owner), [['carried', 4]])
     t.strictSame(await countsSeenBy(assignee), [['carried', 2]])
-    t.strictSame(await countsSeenBy(admin), [['carried', 4]])
+    t.strictSame(await countsSeenBy(admin, true), [['carried', 4]])
+    t.strictSame(await countsSeenBy(admin), [])
+    await createTask(owner, { assignee_id: admin.id, tag_ids: [carried.id] })
+    t.strictSame(await countsSeenBy(admin), [['carried', 1]])
     t.strictSame(await countsSeenBy(stranger), [])
   })
 

@@ -31,14 +31,14 @@ const changesToBeKnown = async (): Promise<void> => {
 
 const byId = (tasks: Iterable<Task>): Task[] => [...tasks].toSorted((a, b) => (a.id < b.id ? -1 : 1))
 
-/** A copy of the tasks that somebody sees, kept as the contract says. */
-const newCopy = (account: Account, limit = 200) => {
+/** A copy of somebody's tasks, or of all tasks, kept as the contract says. */
+const newCopy = (account: Account, { limit = 200, all = false } = {}) => {
   const tasks = new Map<string, Task>()
   let cursor: string | null = null
 
   /** Takes one answer over. */
   const step = async (): Promise<Changes> => {
-    const changes = await ask(account, { limit, ...(cursor !== null && { since: cursor }) })
+    const changes = await ask(account, { limit, all, ...(cursor !== null && { since: cursor }) })
     for (const task of changes.changed) tasks.set(task.id, task)
     for (const id of changes.deleted) tasks.delete(id)
     cursor = changes.next_cursor
@@ -47,6 +47,7 @@ const newCopy = (account: Account, limit = 200) => {
 
   return {
     account,
+    all,
     step,
     cursor: () => cursor ?? '',
     tasks: () => byId(tasks.values()),
@@ -73,18 +74,18 @@ const newCopy = (account: Account, limit = 200) => {
 }
 
 /** The copy of somebody who has just read everything. */
-const copyOf = async (account: Account): Promise<ReturnType<typeof newCopy>> => {
-  const copy = newCopy(account)
+const copyOf = async (account: Account, all = false): Promise<ReturnType<typeof newCopy>> => {
+  const copy = newCopy(account, { all })
   await copy.update()
   return copy
 }
 
-/** Everything that somebody sees, by the list. */
-const truthOf = async ({ token }: Account): Promise<Task[]> => {
+/** Somebody's tasks, or all tasks, by the list. */
+const truthOf = async ({ token }: Account, all = false): Promise<Task[]> => {
   const tasks: Task[] = []
   let cursor: string | null = null
   do {
-    const query: Call['query'] = { limit: 200, ...(cursor !== null && { cursor }) }
+    const query: Call['query'] = { limit: 200, all, ...(cursor !== null && { cursor }) }
     const { body }: { body: TaskList } = await service.expect('listTasks', 200, { token, query })
     tasks.push(...body.items)
     cursor = body.next_cursor
@@ -107,7 +108,7 @@ t.test('200: all tasks first, in pages, and then what has changed', async (t) =>
   const gone = await createTask(owner)
   await service.expect('deleteTask', 204, ofTask(owner, gone.id))
 
-  const copy = newCopy(owner, 3)
+  const copy = newCopy(owner, { limit: 3 })
   t.strictSame(await copy.update(), { changed: ids, deleted: [] }, 'what was deleted before is not told of')
   t.strictSame(copy.tasks(), await truthOf(owner))
   t.strictSame(await copy.update(), nothing, 'nothing is told twice')
@@ -120,7 +121,9 @@ t.test('200: all tasks first, in pages, and then what has changed', async (t) =>
   t.strictSame(await copy.update(), { changed: [second, id, first], deleted: [] }, 'the oldest change first')
   t.strictSame(copy.tasks(), await truthOf(owner))
   t.strictSame((await ask(stranger)).changed, [(await readTask(stranger, first)).task])
-  t.strictSame((await ask(admin, { limit: 200 })).changed.length, (await truthOf(admin)).length)
+  t.strictSame((await ask(admin)).changed, [], "an administrator's own feed has nothing of others")
+  const all = { limit: 200, all: true }
+  t.strictSame((await ask(admin, all)).changed.length, (await truthOf(admin, true)).length)
 })
 
 t.test('200: what moves the version of a task is a change', async (t) => {
@@ -151,15 +154,21 @@ t.test('200: what moves the version of a task is a change', async (t) => {
 
 t.test('200: a task that leaves the sight of somebody is told of as deleted, until it is back', async (t) => {
   const { owner, assignee, stranger } = await peopleOf('sight')
+  const manager = await service.register('sight-manager')
+  await setRole(manager, 'admin')
   const { id } = await createTask(owner, { assignee_id: assignee.id })
   const copies = {
     owner: await copyOf(owner),
     assignee: await copyOf(assignee),
     stranger: await copyOf(stranger),
-    admin: await copyOf(admin),
+    admin: await copyOf(admin, true),
+    // An administrator whose own feed has to do with the task as everybody's has.
+    manager: await copyOf(manager),
   }
   const patch = (body: object) => service.expect('updateTask', 200, ofTask(admin, id, { body }))
-  const steps: readonly [string, () => Promise<unknown>, Record<keyof typeof copies, '+' | '-' | ' '>][] = [
+  type Told = '+' | '-' | ' '
+  type Expected = Record<Exclude<keyof typeof copies, 'manager'>, Told> & { readonly manager?: Told }
+  const steps: readonly [string, () => Promise<unknown>, Expected][] = [
     [
       'unassigned',
       () => patch({ assignee_id: null }),
@@ -187,6 +196,16 @@ t.test('200: a task that leaves the sight of somebody is told of as deleted, unt
     ],
     ['and off', () => patch({ assignee_id: null }), { owner: '-', assignee: '+', stranger: ' ', admin: '+' }],
     [
+      'to an administrator',
+      () => patch({ assignee_id: manager.id }),
+      { owner: ' ', assignee: '+', stranger: ' ', admin: '+', manager: '+' },
+    ],
+    [
+      'and away again',
+      () => patch({ assignee_id: null }),
+      { owner: ' ', assignee: '+', stranger: ' ', admin: '+', manager: '-' },
+    ],
+    [
       'trashed',
       () => service.expect('deleteTask', 204, ofTask(assignee, id)),
       { owner: ' ', assignee: '-', stranger: ' ', admin: '-' },
@@ -209,10 +228,10 @@ t.test('200: a task that leaves the sight of somebody is told of as deleted, unt
   ]
   for (const [what, change, expected] of steps) {
     await change()
-    for (const name of ['owner', 'assignee', 'stranger', 'admin'] as const) {
+    for (const name of ['owner', 'assignee', 'stranger', 'admin', 'manager'] as const) {
       const told = { '+': { changed: [id], deleted: [] }, '-': { changed: [], deleted: [id] }, ' ': nothing }
-      t.strictSame(await copies[name].update(), told[expected[name]], `${what}: ${name}`)
-      t.strictSame(copies[name].tasks(), await truthOf(copies[name].account))
+      t.strictSame(await copies[name].update(), told[expected[name] ?? ' '], `${what}: ${name}`)
+      t.strictSame(copies[name].tasks(), await truthOf(copies[name].account, copies[name].all))
     }
   }
 })
@@ -260,13 +279,22 @@ t.test('401', async () => {
   await service.expect('listTaskChanges', 401)
 })
 
-t.test('410: another role sees other tasks', async () => {
+t.test('all=true is another feed, and for administrators', async (t) => {
   const promoted = await service.register('promoted')
+  const { token } = promoted
   const { next_cursor: since } = await ask(promoted)
+  await service.expect('listTaskChanges', 403, { token, query: { all: true } })
   await setRole(promoted, 'admin')
-  await service.expect('listTaskChanges', 410, { token: promoted.token, query: { since } })
+  await ask(promoted, { since })
+  const { next_cursor: ofAll } = await ask(promoted, { all: true })
+  for (const query of [{ since, all: true }, { since: ofAll }]) {
+    const { body } = await service.expect('listTaskChanges', 400, { token, query })
+    t.strictSame(pointersOf(body), ['/since'])
+  }
+  await ask(promoted, { since: ofAll, all: true })
   await setRole(promoted, 'member')
   await ask(promoted, { since })
+  await service.expect('listTaskChanges', 403, { token, query: { since: ofAll, all: true } })
 })
 
 t.test('410: deletions are remembered for so long', async (t) => {
@@ -408,7 +436,9 @@ t.test('copies that are kept while others write are right in the end', async (t)
   const writer = async (): Promise<void> => {
     for (let n = 0; n < 40; n += 1) await write()
   }
-  const copies = everybody.map((account, index) => newCopy(account, 2 + 3 * index))
+  const copies = everybody.map((account, index) =>
+    newCopy(account, { limit: 2 + 3 * index, all: account === admin }),
+  )
   const reader = async (copy: ReturnType<typeof newCopy>): Promise<void> => {
     while (!writing.signal.aborted) await copy.step()
   }
@@ -420,6 +450,6 @@ t.test('copies that are kept while others write are right in the end', async (t)
   for (const copy of copies) {
     await copy.update()
     t.ok(copy.tasks().length > 0)
-    t.strictSame(copy.tasks(), await truthOf(copy.account), copy.account.user.username)
+    t.strictSame(copy.tasks(), await truthOf(copy.account, copy.all), copy.account.user.username)
   }
 })

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { accountActions } from '../fixture/accounts.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
 import {
   clockToMove,
@@ -13,6 +14,7 @@ import {
 const service = await startService(t)
 const { attachFile, createTag, createTask, peopleOf, readTask } = taskActions(service)
 const admin = await service.register('admin')
+const { setRole } = accountActions(service, admin)
 
 const json = { 'content-type': 'application/json' }
 
@@ -1180,11 +1182,41 @@ t.test('listTasks', async (t) => {
     t.strictSame(await list({}, stranger), ['foreign'])
   })
 
-  t.test('200: everything, for an administrator', async (t) => {
-    const seen = await list({ assignee_id: assignee.id }, admin)
-    t.strictSame(seen, ['given'])
-    t.ok((await list({ limit: 200 }, admin)).includes('foreign'))
-    t.ok((await list({ limit: 200 }, admin)).includes('plain'))
+  t.test("200: an administrator's own tasks, or everything with all=true", async (t) => {
+    const manager = await service.register('list-manager')
+    await setRole(manager, 'admin')
+    const own = await createTask(manager, { title: 'own' })
+    await createTask(stranger, { title: 'for the manager', assignee_id: manager.id })
+    t.strictSame(await list({}, manager), ['for the manager', 'own'])
+    t.strictSame(await list({ all: false, q: 'own' }, manager), ['own'])
+    t.strictSame(await list({ assignee_id: assignee.id }, manager), [])
+    t.strictSame(await list({ assignee_id: assignee.id, all: true }, manager), ['given'])
+    const all = await list({ limit: 200, all: true }, manager)
+    for (const title of ['foreign', 'plain', 'own']) t.ok(all.includes(title), title)
+
+    const { token } = manager
+    const { body, headers } = await service.expect('listTasks', 200, {
+      token,
+      query: { all: true, limit: 1 },
+    })
+    t.match(headers.get('link'), '</tasks?all=true&limit=1>; rel="first"')
+    const cursor = body.next_cursor ?? ''
+    await service.expect('listTasks', 200, { token, query: { all: true, cursor } })
+    await service.expect('listTasks', 400, { token, query: { cursor } })
+
+    const { body: expanded } = await service.expect('listTasks', 200, { token, query: { expand: 'owner' } })
+    t.strictSame(
+      expanded.items.map((task) => task.owner?.email),
+      [stranger.email, manager.email],
+      'addresses are shown to administrators in their own lists, too',
+    )
+    t.equal(expanded.items[1]?.id, own.id)
+  })
+
+  t.test('403: all=true by anyone else', async (t) => {
+    const { body } = await service.expect('listTasks', 403, { token: owner.token, query: { all: true } })
+    t.match(body, { code: 'forbidden', detail: /Only administrators/ })
+    t.strictSame(await list({ all: false, q: 'plain' }), ['plain'])
   })
 
   t.test('200: filters', async (t) => {
@@ -1219,7 +1251,7 @@ t.test('listTasks', async (t) => {
     t.equal(await total(owner, { status: 'cancelled' }), 0)
     t.equal(await total(assignee), 1)
     t.equal(await total(stranger, { tag_id: red.id }), 0)
-    t.ok(((await total(admin)) ?? 0) >= 5)
+    t.ok(((await total(admin, { all: true })) ?? 0) >= 5)
     const { body } = await service.expect('listTasks', 200, {
       token: owner.token,
       query: { include_total: false },

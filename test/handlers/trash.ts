@@ -25,10 +25,14 @@ const trash = (account: Account, task: Task) => service.expect('deleteTask', 204
 const idsIn = async (
   operation: 'listTrash' | 'listTasks' | 'listTags',
   { token }: Account,
-): Promise<string[]> => (await service.expect(operation, 200, { token })).body.items.map(({ id }) => id)
+  query: Call['query'] = {},
+): Promise<string[]> =>
+  (await service.expect(operation, 200, { token, query })).body.items.map(({ id }) => id)
 
-const tagCountOf = async ({ token }: Account): Promise<number | undefined> =>
-  (await service.expect('listTags', 200, { token, query: { q: 'kept', limit: 1 } })).body.items[0]?.task_count
+const tagCountOf = async ({ token, id }: Account): Promise<number | undefined> => {
+  const query = { q: 'kept', limit: 1, ...(id === admin.id && { all: true }) }
+  return (await service.expect('listTags', 200, { token, query })).body.items[0]?.task_count
+}
 
 const totalOf = async (operation: 'listTrash' | 'listTasks', { token }: Account): Promise<number | null> =>
   (await service.expect(operation, 200, { token, query: { include_total: true } })).body.total
@@ -102,7 +106,8 @@ t.test('listTrash', async (t) => {
     t.strictSame(await idsIn('listTrash', owner), [other.id, task.id])
     t.equal(await totalOf('listTrash', owner), 2)
     for (const person of [assignee, stranger]) t.strictSame(await idsIn('listTrash', person), [])
-    t.ok((await idsIn('listTrash', admin)).includes(task.id))
+    t.strictSame(await idsIn('listTrash', admin), [], 'an administrator deleted one of them, and owns none')
+    t.ok((await idsIn('listTrash', admin, { all: true })).includes(task.id))
   })
 
   t.test('200: with when it was deleted, else as it was', async (t) => {
@@ -114,6 +119,10 @@ t.test('listTrash', async (t) => {
     t.equal(version, Number(etag.slice(1, -1)) + 1)
     t.ok(Date.parse(deleted_at) >= Date.parse(task.updated_at))
     t.ok(Date.parse(updated_at) >= Date.parse(deleted_at))
+  })
+
+  t.test('403: all=true by anyone else', async () => {
+    await service.expect('listTrash', 403, { token: owner.token, query: { all: true } })
   })
 
   t.test('400 and 401', async () => {
