@@ -341,7 +341,7 @@ export interface paths {
         };
         /**
          * List audit events
-         * @description For administrators: sign-ins and their failures, and changes of passwords, tokens, second factors, roles and sessions. Filters are combined.
+         * @description For administrators: sign-ins and their failures, changes of passwords, tokens, second factors, roles and sessions, and each single task or file of somebody else that an administrator reads. Filters are combined.
          */
         get: operations["listAuditEvents"];
         put?: never;
@@ -1583,8 +1583,8 @@ export interface components {
          * @description What happened.
          * @enum {string}
          */
-        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.role_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled";
-        /** @description Something that happened to somebody's access. */
+        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.role_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin";
+        /** @description Something that happened to somebody's access, or an administrator's read of somebody else's task or file. */
         AuditEvent: {
             /**
              * Format: uuid
@@ -1599,7 +1599,7 @@ export interface components {
             actor_id: string | null;
             /**
              * Format: uuid
-             * @description Whose access it is about; null where no account has the address that was typed.
+             * @description Whose access, task or file it is about; null where no account has the address that was typed.
              */
             user_id: string | null;
             /**

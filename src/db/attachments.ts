@@ -22,7 +22,7 @@ import {
   selectPage,
 } from './list.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
-import { allowsAttachment, callerOf, callerParameters } from './permissions.ts'
+import { allowsAttachment, callerOf, callerParameters, ownerReadByAdmin } from './permissions.ts'
 import { onlyRow, type Placeholders, statement } from './statement.ts'
 
 /** A file that the storage holds and that is about to belong to a task. */
@@ -55,6 +55,8 @@ export interface AttachmentFile {
   readonly sha256: string
   readonly storage_key: string
   readonly created_at: string
+  /** The owner of its task, if the caller sees that only as an administrator. */
+  readonly owner_read_by_admin: string | null
 }
 
 /** The uploader's files would take more bytes together than they may. */
@@ -232,10 +234,12 @@ const selectVisible = statement(
     sha256: 'text',
     storage_key: 'text',
     created_at: 'text',
+    owner_read_by_admin: 'text?',
   },
   (p) => sql`
     select file_name, content_type, detected_content_type, size, sha256, storage_key,
-      ${instantText(sql`attachment.created_at`)} as created_at
+      ${instantText(sql`attachment.created_at`)} as created_at,
+      ${ownerReadByAdmin('task.see', p, task)} as owner_read_by_admin
     from attachments attachment join tasks task on task.id = attachment.task_id
     where attachment.id = ${p.id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
 )

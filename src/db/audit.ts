@@ -81,14 +81,17 @@ export const audit = (p: AuditPlaceholders, events: SQL): SQL => sql`
 export const auditColumn = sql`
   (select '[' || string_agg(${auditEventJson(sql`audit`)}, ',') || ']' from audit) as audit`
 
-const failure = (action: AuditAction) =>
+const singleEvent = (action: AuditAction) =>
   statement(
     { user_id: 'uuid?', ...auditParameters },
     auditColumns,
     (p) => sql`with audit as (${audit(p, auditEvent(p, action, { user: p.user_id }))}) select ${auditColumn}`,
   )
 
-const failures = { 'sign_in.failed': failure('sign_in.failed'), 'proof.failed': failure('proof.failed') }
+const failures = {
+  'sign_in.failed': singleEvent('sign_in.failed'),
+  'proof.failed': singleEvent('proof.failed'),
+}
 
 /** Puts down that somebody failed to prove who they are; `userId` is null when no account has the address. */
 export const insertFailure = async (
@@ -97,6 +100,24 @@ export const insertFailure = async (
   { client, principal, userId }: { client: Client; principal: Principal | null; userId: string | null },
 ): Promise<void> => {
   await failures[action](db, { user_id: userId, ...auditValues(client, principal) })
+}
+
+const readsByAdmin = {
+  'task.read_by_admin': singleEvent('task.read_by_admin'),
+  'attachment.read_by_admin': singleEvent('attachment.read_by_admin'),
+}
+
+/**
+ * Records that an administrator reads a task or a file of `ownerId`; nothing is recorded if that is null. A statement of
+ * its own, so that reads do not need a database that can be written to.
+ */
+export const auditReadByAdmin = async (
+  db: Database,
+  action: keyof typeof readsByAdmin,
+  { client, principal, ownerId }: { client: Client; principal: Principal; ownerId: string | null },
+): Promise<void> => {
+  if (ownerId === null) return
+  await readsByAdmin[action](db, { user_id: ownerId, ...auditValues(client, principal) })
 }
 
 /** Which events a list holds: those with one of the values in each filter that is there, between the two times. */

@@ -93,6 +93,22 @@ export const allowsTaskAs = (
   task: SQL,
 ): SQL => inPlace(permission, task, conditionOf(permission, relation, taskRelations(caller, task)))
 
+/**
+ * The id of the task's owner if the caller passes the permission only as an administrator, otherwise null: what they read
+ * then is somebody else's.
+ */
+export const ownerReadByAdmin = (
+  permission: 'task.see' | 'trash.see',
+  caller: CallerPlaceholders,
+  task: SQL,
+): SQL => {
+  const relations = taskRelations(caller, task)
+  const conditions = permissions[permission]
+    .filter((relation) => relation !== 'admin')
+    .map((relation) => conditionOf(permission, relation, relations))
+  return sql`case when (${sql.join(conditions, sql` or `)}) is not true then ${task}.owner_id::text end`
+}
+
 /** A permission to see tells where the task is, in the trash or not; what else is asked is asked of a task that is seen. */
 const inPlace = (permission: Permission, task: SQL, condition: SQL): SQL => {
   if (permission === 'task.see') return sql`(${task}.deleted_at is null and ${condition})`

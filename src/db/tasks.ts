@@ -14,7 +14,14 @@ import {
 import { newId } from './ids.ts'
 import { expandedTaskJson, taskJson } from './json.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
-import { allowsTag, allowsTask, callerOf, callerParameters, type CallerPlaceholders } from './permissions.ts'
+import {
+  allowsTag,
+  allowsTask,
+  callerOf,
+  callerParameters,
+  type CallerPlaceholders,
+  ownerReadByAdmin,
+} from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
 import { onlyRow, type Placeholders, type Row, statement } from './statement.ts'
 
@@ -40,7 +47,14 @@ export interface NewTask {
 /** The fields of a task that change; those that are left out stay. */
 export type TaskChange = Partial<Omit<NewTask, 'tag_ids'>>
 
+/** A task that was read. */
+export interface ReadTask extends TaskRow {
+  /** Its owner, if the caller sees it only as an administrator. */
+  readonly owner_read_by_admin: string | null
+}
+
 const taskColumns = { json: 'text', version: 'int' } as const
+const readColumns = { ...taskColumns, owner_read_by_admin: 'text?' } as const
 
 const task = sql.raw('task')
 
@@ -49,17 +63,20 @@ export const etagOf = (row: SQL): SQL => sql`${row}.version::text`
 
 const selectVisible = statement(
   { id: 'uuid', ...callerParameters },
-  taskColumns,
+  readColumns,
   (p) => sql`
-    select ${taskJson(task)} as json, version from tasks task
+    select ${taskJson(task)} as json, version, ${ownerReadByAdmin('task.see', p, task)} as owner_read_by_admin
+    from tasks task
     where id = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
 
 const selectExpanded = statement(
   { id: 'uuid', expand: 'text[]', ...callerParameters },
-  taskColumns,
+  readColumns,
   (p) => sql`
-    select ${expandedTaskJson(task, p.expand, p)} as json, version from tasks task
+    select ${expandedTaskJson(task, p.expand, p)} as json, version,
+      ${ownerReadByAdmin('task.see', p, task)} as owner_read_by_admin
+    from tasks task
     where id = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
 
@@ -69,7 +86,7 @@ export const selectTask = async (
   principal: Principal,
   id: string,
   expand: readonly TaskExpansion[],
-): Promise<Outcome<TaskRow>> => {
+): Promise<Outcome<ReadTask>> => {
   const values = { id, ...callerOf(principal) }
   const rows =
     expand.length === 0 ? await selectVisible(db, values) : await selectExpanded(db, { ...values, expand })

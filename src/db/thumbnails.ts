@@ -2,7 +2,7 @@ import { done, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { sql } from './drizzle.ts'
-import { allowsAttachment, callerOf, callerParameters } from './permissions.ts'
+import { allowsAttachment, callerOf, callerParameters, ownerReadByAdmin } from './permissions.ts'
 import { onlyRow, statement } from './statement.ts'
 
 /** A thumbnail that the storage holds. */
@@ -16,6 +16,8 @@ export interface Thumbnail {
 export interface ThumbnailSource {
   readonly file: { readonly storage_key: string; readonly size: number }
   readonly thumbnail: Thumbnail | null
+  /** The owner of the task, if the caller sees that only as an administrator. */
+  readonly ownerReadByAdmin: string | null
 }
 
 /** A stored file that is about to be an attachment's thumbnail. */
@@ -32,10 +34,17 @@ const task = sql.raw('task')
 
 const selectVisible = statement(
   { attachment_id: 'uuid', width: 'int', ...callerParameters },
-  { file_key: 'text', file_size: 'int8', storage_key: 'text?', size: 'int?', sha256: 'text?' },
+  {
+    file_key: 'text',
+    file_size: 'int8',
+    storage_key: 'text?',
+    size: 'int?',
+    sha256: 'text?',
+    owner: 'text?',
+  },
   (p) => sql`
     select attachment.storage_key as file_key, attachment.size as file_size,
-      thumbnail.storage_key, thumbnail.size, thumbnail.sha256
+      thumbnail.storage_key, thumbnail.size, thumbnail.sha256, ${ownerReadByAdmin('task.see', p, task)} as owner
     from attachments attachment join tasks task on task.id = attachment.task_id
       left join thumbnails thumbnail on thumbnail.attachment_id = attachment.id and thumbnail.width = ${p.width}
     where attachment.id = ${p.attachment_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
@@ -51,11 +60,12 @@ export const selectThumbnail = async (
   const values = { attachment_id: attachmentId, width, ...callerOf(principal) }
   const row = onlyRow(await selectVisible(db, values))
   if (row === null) return missing
-  const { file_key, file_size, storage_key, size, sha256 } = row
+  const { file_key, file_size, storage_key, size, sha256, owner } = row
   const isMade = storage_key !== null && size !== null && sha256 !== null
   return done({
     file: { storage_key: file_key, size: file_size },
     thumbnail: isMade ? { storage_key, size, sha256 } : null,
+    ownerReadByAdmin: owner,
   })
 }
 

@@ -4,10 +4,18 @@ import type { Database } from './client.ts'
 import { sql } from './drizzle.ts'
 import { trashedTaskJson } from './json.ts'
 import { type Page, type PageRequest, selectPage } from './list.ts'
-import { allowsTask, allowsTaskApart, callerOf, callerParameters } from './permissions.ts'
+import { allowsTask, allowsTaskApart, callerOf, callerParameters, ownerReadByAdmin } from './permissions.ts'
 import { prepareRemoval } from './removal.ts'
 import { onlyRow, statement } from './statement.ts'
-import { changedColumns, changeParameters, changeTask, etagOf, readChanged, type TaskRow } from './tasks.ts'
+import {
+  changedColumns,
+  changeParameters,
+  changeTask,
+  etagOf,
+  type ReadTask,
+  readChanged,
+  type TaskRow,
+} from './tasks.ts'
 
 const task = sql.raw('task')
 
@@ -43,9 +51,10 @@ export const selectTrash = (
 
 const selectVisible = statement(
   { id: 'uuid', ...callerParameters },
-  { json: 'text', version: 'int' },
+  { json: 'text', version: 'int', owner_read_by_admin: 'text?' },
   (p) => sql`
-    select ${trashedTaskJson(task)} as json, version from tasks task
+    select ${trashedTaskJson(task)} as json, version, ${ownerReadByAdmin('trash.see', p, task)} as owner_read_by_admin
+    from tasks task
     where id = ${p.id} and ${allowsTask('trash.see', p, task)}`,
 )
 
@@ -54,7 +63,7 @@ export const selectTrashedTask = async (
   db: Database,
   principal: Principal,
   id: string,
-): Promise<Outcome<TaskRow>> => found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
+): Promise<Outcome<ReadTask>> => found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
 
 const restore = statement(changeParameters, changedColumns, (p) =>
   changeTask(p, {

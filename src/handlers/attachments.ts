@@ -8,6 +8,7 @@ import {
   selectAttachment,
   selectTaskAttachments,
 } from '../db/attachments.ts'
+import { auditReadByAdmin } from '../db/audit.ts'
 import type { Database } from '../db/client.ts'
 import { DatabaseUnavailable } from '../db/errors.ts'
 import type { Created } from '../db/idempotency.ts'
@@ -77,8 +78,10 @@ export const attachmentHandlers = ({
       return created<Attachment>(`/attachments/${attachment.id}`, quoteETag(sha256), attachment)
     },
 
-    async downloadAttachment({ params, query, principal, headers }) {
+    async downloadAttachment({ params, query, principal, client, headers }) {
       const file = expectDone(await selectAttachment(db, principal, params.attach_id))
+      const ownerId = file.owner_read_by_admin
+      await auditReadByAdmin(db, 'attachment.read_by_admin', { client, principal, ownerId })
       const open = (range?: ByteRange) =>
         openUnlessDeleted(
           () => storage.open(file.storage_key, range),

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import type { components } from '../../generated/openapi.ts'
+import { auditReadByAdmin } from '../db/audit.ts'
 import type { Database } from '../db/client.ts'
 import { defaultLimit } from '../db/list.ts'
 import { selectTaskChanges } from '../db/task-changes.ts'
@@ -63,9 +64,11 @@ export const taskHandlers = ({ db, paging, cursorKeys }: Deps) =>
       return created<Task>(`/tasks/${task.id}`, quoteETag(1), task)
     },
 
-    async getTask({ params, principal, query: { expand = [] } }) {
+    async getTask({ params, principal, client, query: { expand = [] } }) {
       expectScopes(scopesOfExpansions(expand), principal)
       const task = expectDone(await selectTask(db, principal, params.task_id, expand))
+      const ownerId = task.owner_read_by_admin
+      await auditReadByAdmin(db, 'task.read_by_admin', { client, principal, ownerId })
       return expand.length === 0 ? taskAnswer(task) : expandedTaskAnswer(task)
     },
 

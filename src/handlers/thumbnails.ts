@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { auditReadByAdmin } from '../db/audit.ts'
 import type { Database } from '../db/client.ts'
 import { deleteThumbnail, insertThumbnail, selectThumbnail, type Thumbnail } from '../db/thumbnails.ts'
 import type { Outcome } from '../domain/outcome.ts'
@@ -19,11 +20,12 @@ const defaultWidth = 256
 /** What the contract's tag `attachments` has of thumbnails. They are made when they are asked for, and kept. */
 export const thumbnailHandlers = ({ db, storage, thumbnailer }: Deps) =>
   ({
-    async getThumbnail({ params, query, principal }) {
+    async getThumbnail({ params, query, principal, client }) {
       const { attach_id } = params
       const width = thumbnailWidth(query.width ?? defaultWidth)
       const find = () => selectThumbnail(db, principal, attach_id, width)
-      const { file, thumbnail } = expectDone(await find())
+      const { file, thumbnail, ownerReadByAdmin: ownerId } = expectDone(await find())
+      await auditReadByAdmin(db, 'attachment.read_by_admin', { client, principal, ownerId })
       const make = () => makeThumbnail({ db, storage, thumbnailer }, attach_id, file, width)
       const { storage_key, size, sha256 } = thumbnail ?? (await openUnlessDeleted(make, find))
       return {

@@ -1,4 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
+import { auditReadByAdmin } from '../db/audit.ts'
 import type { Database } from '../db/client.ts'
 import { deleteTrashedTask, restoreTask, selectTrash, selectTrashedTask } from '../db/trash.ts'
 import { jsonText } from '../domain/json-text.ts'
@@ -24,8 +25,10 @@ export const trashHandlers = ({ db, paging, sweeper }: Deps) =>
       return answer(await selectTrash(db, principal, filter, request))
     },
 
-    async getTrashedTask({ params, principal }) {
-      const { json, version } = expectDone(await selectTrashedTask(db, principal, params.task_id))
+    async getTrashedTask({ params, principal, client }) {
+      const task = expectDone(await selectTrashedTask(db, principal, params.task_id))
+      const { json, version, owner_read_by_admin: ownerId } = task
+      await auditReadByAdmin(db, 'task.read_by_admin', { client, principal, ownerId })
       return {
         status: 200,
         headers: { etag: quoteETag(version) },

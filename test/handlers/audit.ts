@@ -4,9 +4,10 @@ import { loadContract } from '../../src/contract.ts'
 import { sweep } from '../../src/sweeper.ts'
 import { accountActions, from, sessionIdOf } from '../fixture/accounts.ts'
 import { authenticator, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
-import { type Account, type Call, startService } from '../fixture/service.ts'
+import { blackPng } from '../fixture/images.ts'
+import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
 import { roundOf } from '../fixture/sweep.ts'
-import { pointersOf, unknownId } from '../fixture/tasks.ts'
+import { pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 
 type AuditEvent = components['schemas']['AuditEvent']
 type AuditAction = components['schemas']['AuditAction']
@@ -16,6 +17,7 @@ const { db } = service.deps
 const admin = await service.register('admin')
 const member = await service.register('member')
 const { createApiToken } = accountActions(service, admin)
+const { attachFile, createTask } = taskActions(service)
 const { challengeOf, guard, registerGuarded } = secondFactorActions(service)
 
 const list = async (query: Call['query'] = {}) =>
@@ -174,6 +176,17 @@ const deeds: Readonly<Record<AuditAction, () => Promise<Told>>> = {
     await service.expect('disableSecondFactor', 204, { token: ada.token, body, headers: client })
     return own(ada)
   },
+  async 'task.read_by_admin'() {
+    const { id: task_id } = await createTask(member)
+    await service.expect('getTask', 200, { token: admin.token, params: { task_id }, headers: client })
+    return byAdmin(member.id)
+  },
+  async 'attachment.read_by_admin'() {
+    const attach_id = await attachFile(member, (await createTask(member)).id)
+    const request = { token: admin.token, params: { attach_id }, headers: client }
+    await service.expect('downloadAttachment', 200, request)
+    return byAdmin(member.id)
+  },
 }
 
 const { enum: actions } = (
@@ -231,6 +244,48 @@ t.test('listAuditEvents', async (t) => {
     const created = await service.expect('createUser', 201, { token, body })
     const told = { actor_id: admin.id, user_id: created.body.id, session_id: null, token_id }
     t.match((await list({ limit: 1 })).items, [{ action: 'user.created', ...told }])
+  })
+
+  t.test("200: an administrator's reads of what is somebody else's, each of them", async (t) => {
+    const { id: task_id } = await createTask(member)
+    const { id: trashed } = await createTask(member)
+    await service.expect('deleteTask', 204, { token: member.token, params: { task_id: trashed } })
+    const { body: image } = await service.expect('addTaskAttachment', 201, {
+      token: member.token,
+      params: { task_id },
+      body: fileForm(blackPng({ width: 8, height: 8 })),
+    })
+    const reads = [
+      ['getTask', 'task.read_by_admin', { params: { task_id } }],
+      ['getTask', 'task.read_by_admin', { params: { task_id }, query: { expand: 'attachments' } }],
+      ['getTask', 'task.read_by_admin', { params: { task_id }, method: 'HEAD' }],
+      ['getTrashedTask', 'task.read_by_admin', { params: { task_id: trashed } }],
+      ['downloadAttachment', 'attachment.read_by_admin', { params: { attach_id: image.id } }],
+      ['getThumbnail', 'attachment.read_by_admin', { params: { attach_id: image.id } }],
+    ] as const
+    for (const [operation, action, request] of reads) {
+      const { token } = await createApiToken(admin, { scopes: ['tasks:read', 'attachments:read'] })
+      const before = (await list({ limit: 1 })).items[0]?.id
+      const { headers } = await service.expect(operation, 200, { ...request, token })
+      const [event, earlier] = (await list({ limit: 2 })).items
+      const request_id = headers.get('x-request-id')
+      t.match(event, { action, actor_id: admin.id, user_id: member.id, request_id }, operation)
+      t.equal(earlier?.id, before, 'one event each')
+    }
+  })
+
+  t.test('200: reads of what is their own are not in it', async (t) => {
+    const own = await createTask(admin)
+    const assigned = await createTask(member, { assignee_id: admin.id })
+    const attach_id = await attachFile(member, assigned.id)
+    const before = await idsOf({ limit: 200 })
+    for (const { token } of [admin, member]) {
+      await service.expect('getTask', 200, { token, params: { task_id: assigned.id } })
+      await service.expect('downloadAttachment', 200, { token, params: { attach_id } })
+    }
+    await service.expect('getTask', 200, { token: admin.token, params: { task_id: own.id } })
+    await service.expect('getTask', 404, { token: admin.token, params: { task_id: unknownId } })
+    t.strictSame(await idsOf({ limit: 200 }), before)
   })
 
   t.test('200: what was refused or changed nothing is not in it', async (t) => {
