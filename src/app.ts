@@ -46,7 +46,7 @@ import { registerPasswordResetPage } from './http/password-reset-page.ts'
 import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
 import { logRequests, requestIdOf } from './http/request-log.ts'
 import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
-import { memoryCounts, type RequestCounts } from './http/request-counts.ts'
+import { type CountRequest, countInMemory } from './http/request-counts.ts'
 import { answerUnknownRoutes, collectPaths, readBodies, registerOperations } from './http/routes.ts'
 import { setSecurityHeaders } from './http/security-headers.ts'
 import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './http/slow-clients.ts'
@@ -105,7 +105,7 @@ export interface AppDeps {
 export interface Peers {
   /** The number of this process, for its log. */
   readonly worker: number
-  readonly requestCounts: RequestCounts
+  readonly countRequest: CountRequest
   readonly otherCaches: OtherCaches
 }
 
@@ -200,7 +200,7 @@ export const buildApp = async ({
   const limit = await createLimit(app, {
     limits: limitsOf(config),
     redisUrl: config.redisUrl,
-    counts: peers?.requestCounts ?? memoryCounts(),
+    countHere: peers?.countRequest ?? countInMemory(),
   })
   limitOtherRoutes(app, limit)
   answerUnknownRoutes(app, paths)

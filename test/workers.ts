@@ -284,6 +284,40 @@ t.test('a worker that hangs is noticed, ended and replaced', { skip }, async (t)
   t.equal(await service.end('SIGTERM'), 0)
 })
 
+t.test('a primary that hangs holds up no request, and limits hold in each worker', { skip }, async (t) => {
+  const anonymousLimit = 20
+  const service = await startProcess(t, {
+    ...(await environmentFor(t)),
+    WORKERS: '2',
+    RATE_LIMIT: 'on',
+    RATE_LIMIT_ANONYMOUS: String(anonymousLimit),
+  })
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  t.teardown(() => agent.destroy())
+  const ask = (method: string, path: string, body?: unknown): Promise<number> => {
+    const headers = { 'content-type': 'application/json' }
+    const begun = request(`${service.url}${path}`, { agent, method, headers })
+    begun.end(body === undefined ? undefined : JSON.stringify(body))
+    return statusOf(begun)
+  }
+  const login = (name: string) =>
+    ask('POST', '/auth/login', { email: `${name}@example.com`, password: 'the password of nobody' })
+  t.equal(await ask('GET', '/auth/me'), 401)
+  t.equal(await login('before'), 401)
+
+  void service.end('SIGSTOP')
+  const begun = performance.now()
+  t.equal(await login('meanwhile'), 401, 'a password is hashed')
+  const statuses: number[] = []
+  while (statuses.length <= anonymousLimit) statuses.push(await ask('GET', '/auth/me'))
+  t.strictSame(statuses, [...Array<number>(anonymousLimit).fill(401), 429])
+  t.ok(performance.now() - begun < 10_000, 'one deadline is waited for, and not one for each request')
+
+  void service.end('SIGCONT')
+  await eventually('the primary counts again', async () => (await ask('GET', '/auth/me')) === 401)
+  t.equal(await service.end('SIGTERM'), 0)
+})
+
 const statusOf = async (begun: ClientRequest): Promise<number> => {
   const [response] = (await once(begun, 'response')) as [IncomingMessage]
   await text(response)

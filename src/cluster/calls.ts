@@ -12,6 +12,8 @@ export interface PrimaryCalls {
   hello(input: null): Promise<null>
   /** Says where the worker answers requests, once it does. */
   ready(url: string): Promise<null>
+  /** Answered at once by a primary that does not hang. */
+  ping(input: null): Promise<null>
   countRequest(input: { readonly policy: RateLimitPolicy; readonly caller: string }): Promise<RequestCount>
   /** Resolves to the number of a turn when that has come, or to null when too many wait for theirs. */
   takeTurn(queue: QueueName): Promise<number | null>

@@ -3,7 +3,7 @@ import { hashQueue } from '../auth/passwords.ts'
 import type { InTurn } from '../domain/bounded-queue.ts'
 import { within } from '../domain/deadline.ts'
 import { watchPulse } from '../domain/pulse.ts'
-import { memoryCounts } from '../http/request-counts.ts'
+import { countInMemory } from '../http/request-counts.ts'
 import type { ProcessMetrics } from '../observe/metrics.ts'
 import { thumbnailQueue } from '../thumbnailer.ts'
 import { connectPeer, type Peer, type PrimaryCalls, type QueueName, type WorkerCalls } from './calls.ts'
@@ -62,7 +62,7 @@ export const startWorkers = (
   let isStopping = false
   let shortLives = 0
 
-  const requestCounts = memoryCounts()
+  const countRequest = countInMemory()
   const queues: Queues = { hashes: hashQueue(), thumbnails: thumbnailQueue() }
 
   const launch = (): void => {
@@ -96,7 +96,8 @@ export const startWorkers = (
         }
         return null
       },
-      countRequest: ({ policy, caller }) => requestCounts.add(policy, caller),
+      ping: async () => null,
+      countRequest: ({ policy, caller }) => countRequest(policy, caller),
       takeTurn: (queue) => ownTurns.take(queue),
       endTurn: async (turn) => ownTurns.end(turn),
       async forget(changed) {

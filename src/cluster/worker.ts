@@ -1,11 +1,12 @@
 import cluster from 'node:cluster'
-import { HashQueueFull } from '../auth/passwords.ts'
+import { HashQueueFull, hashQueue } from '../auth/passwords.ts'
 import type { OtherCaches } from '../auth/credentials.ts'
 import type { Config } from '../config.ts'
 import type { InTurn } from '../domain/bounded-queue.ts'
-import type { RequestCounts } from '../http/request-counts.ts'
-import { ThumbnailQueueFull } from '../thumbnailer.ts'
-import { connectPeer, type PrimaryCalls, type QueueName, type WorkerCalls } from './calls.ts'
+import { within } from '../domain/deadline.ts'
+import { type CountRequest, countInMemory } from '../http/request-counts.ts'
+import { ThumbnailQueueFull, thumbnailQueue } from '../thumbnailer.ts'
+import { connectPeer, type Peer, type PrimaryCalls, type QueueName, type WorkerCalls } from './calls.ts'
 
 /** Whether this process is a worker of ours, and not of a process manager that uses node:cluster too. */
 export const isWorker = ({ workers }: Pick<Config, 'workers'>): boolean => workers > 1 && cluster.isWorker
@@ -16,7 +17,7 @@ export interface Primary {
   readonly worker: number
   /** Resolves when the schema is up to date. */
   readonly migrated: Promise<void>
-  readonly requestCounts: RequestCounts
+  readonly countRequest: CountRequest
   readonly otherCaches: OtherCaches
   /** The queue that all workers wait in. */
   readonly hashesInTurn: InTurn
@@ -60,11 +61,25 @@ export const connectToPrimary = async (stop: () => void): Promise<Primary> => {
   process.on('message', primary.receive)
   await primary.call('hello', null)
 
+  const ask = withinDeadline(primary)
+  const countHere = countInMemory()
+
+  /** While the primary does not answer, the worker has a queue of its own. */
   const inTurn =
-    (queue: QueueName, full: () => Error): InTurn =>
+    (queue: QueueName, here: InTurn, full: () => Error): InTurn =>
     async (task) => {
-      const turn = await primary.call('takeTurn', queue)
+      const isAnswering = await ask('ping', null).then(
+        () => true,
+        () => false,
+      )
+      if (!isAnswering) return here(task)
+      const coming = primary.call('takeTurn', queue)
+      const turn = await within(maxTurnWait, coming, () => new PrimarySilent()).catch(() => undefined)
       if (turn === null) throw full()
+      if (turn === undefined) {
+        void coming.then((late) => late !== null && primary.call('endTurn', late))
+        return here(task)
+      }
       try {
         return await task()
       } finally {
@@ -75,14 +90,49 @@ export const connectToPrimary = async (stop: () => void): Promise<Primary> => {
   return {
     worker: cluster.worker?.id ?? 0,
     migrated: migrated.promise,
-    requestCounts: { add: (policy, caller) => primary.call('countRequest', { policy, caller }) },
+    countRequest: (policy, caller) =>
+      ask('countRequest', { policy, caller }).catch(() => countHere(policy, caller)),
     otherCaches: {
       forget: (changed) => primary.call('forget', changed),
       onForget: (listener) => void (forget = listener),
     },
-    hashesInTurn: inTurn('hashes', () => new HashQueueFull()),
-    thumbnailsInTurn: inTurn('thumbnails', () => new ThumbnailQueueFull()),
+    hashesInTurn: inTurn('hashes', hashQueue(), () => new HashQueueFull()),
+    thumbnailsInTurn: inTurn('thumbnails', thumbnailQueue(), () => new ThumbnailQueueFull()),
     onReadMetrics: (read) => void (readMetrics = read),
     ready: (url) => primary.call('ready', url),
+  }
+}
+
+/** Milliseconds that a request waits for what the primary can answer at once. */
+const primaryTimeout = 500
+
+/** Milliseconds that a request waits for its turn; a full queue of password hashes takes two seconds. */
+const maxTurnWait = 10_000
+
+/** The primary has not answered in time. */
+class PrimarySilent extends Error {
+  override readonly name = 'PrimarySilent'
+
+  constructor() {
+    super('The primary does not answer')
+  }
+}
+
+/** Calls with a deadline. Once one has missed it, calls are rejected at once until the primary answers that one. */
+const withinDeadline = (primary: Peer<PrimaryCalls>): Peer<PrimaryCalls>['call'] => {
+  let isSilent = false
+  return async (name, input) => {
+    if (isSilent) throw new PrimarySilent()
+    const answer = primary.call(name, input)
+    try {
+      return await within(primaryTimeout, answer, () => new PrimarySilent())
+    } catch (error) {
+      isSilent = true
+      answer.then(
+        () => (isSilent = false),
+        () => undefined,
+      )
+      throw error
+    }
   }
 }

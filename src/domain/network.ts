@@ -1,4 +1,4 @@
-import { isIPv6 } from 'node:net'
+import { isIPv4, isIPv6 } from 'node:net'
 
 /**
  * The network that a client's address stands for: an IPv4 address for itself, and an IPv6 address for its /64, in the
@@ -9,6 +9,13 @@ export const networkOf = (address: string): string => {
   if (!isIPv6(bare)) return bare
   const groups = groupsOf(bare)
   return isMapped(groups) ? dotted(groups.slice(6)) : `${canonical(`${groups.slice(0, 4).join(':')}::`)}/64`
+}
+
+/** The /16 of an IPv4 network and the /32 of an IPv6 one, given what `networkOf` returns; anything else as it is. */
+export const widerNetworkOf = (network: string): string => {
+  if (isIPv4(network)) return `${network.split('.', 2).join('.')}.0.0/16`
+  if (!network.endsWith('/64')) return network
+  return `${canonical(`${groupsOf(network.slice(0, -3)).slice(0, 2).join(':')}::`)}/32`
 }
 
 /** Some proxies write X-Forwarded-For with the client's port, which changes with each connection. */

@@ -1,36 +1,66 @@
 import type { FastifyInstance } from 'fastify'
 import { Redis } from 'ioredis'
+import { RateLimiterRedis } from 'rate-limiter-flexible'
+import { type CountRequest, limiterOptions, requestCount } from './request-counts.ts'
 
 /** Milliseconds that an answer of Redis is waited for. */
-const patience = 500
+const timeout = 500
 
-/** What instances share, which the service can do without: its user goes on when a command fails. */
-export interface SharedCounts {
+/**
+ * Counts in Redis, or in Valkey, until `app` closes; `countHere` takes over while it cannot be used. Not by the library's
+ * `insuranceLimiter`, which keeps the reason of the failure from the log.
+ */
+export const countInRedis = (app: FastifyInstance, url: string, countHere: CountRequest): CountRequest => {
+  const { client, report } = connectRedis(app, url)
+  const limiter = new RateLimiterRedis({
+    ...limiterOptions,
+    storeClient: client,
+    keyPrefix: 'rate-limit',
+    // Otherwise a command waits for a connection that is still being made.
+    rejectIfRedisNotReady: true,
+  })
+  return async (policy, caller) => {
+    try {
+      const result = await limiter.penalty(`${policy}:${caller}`)
+      report(null)
+      return requestCount(result)
+    } catch (error) {
+      report(error instanceof Error ? error : new Error(String(error)))
+      return countHere(policy, caller)
+    }
+  }
+}
+
+interface Connection {
   readonly client: Redis
-  /** To be told how each command ended: an outage is logged once, and so is its end. */
+  /** Takes how each command ended, and logs the beginning of an outage and its end. */
   readonly report: (failure: Error | null) => void
 }
 
-/** Connects to Redis, or to Valkey, and again whenever the connection is lost, until `app` closes. */
-export const connectRedis = (app: FastifyInstance, url: string): SharedCounts => {
+/** Connects, and again whenever the connection is lost. */
+const connectRedis = (app: FastifyInstance, url: string): Connection => {
   const client = new Redis(url, {
     keyPrefix: 'taskwright:',
-    // The connection to a server that hangs is given up, so that nothing piles up on it; what was sent on it fails with
-    // it, and while there is none every command fails at once.
-    socketTimeout: patience,
+    // A slow server delays each request by this much at most. One that hangs loses the connection, and every command fails
+    // at once until there is another.
+    commandTimeout: timeout,
+    socketTimeout: timeout,
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
     retryStrategy: (attempts) => Math.min(attempts * 100, 2_000),
   })
 
   let isAway = false
-  const report: SharedCounts['report'] = (failure) => {
+  const report: Connection['report'] = (failure) => {
     if (isAway === (failure !== null)) return
     isAway = failure !== null
     // Only the message: the error itself holds the command, which may be the one with the password.
     if (failure !== null)
-      app.log.warn({ reason: failure.message }, 'Redis cannot be used; nothing is rate limited')
-    else app.log.info('Redis can be used again; requests are rate limited')
+      app.log.warn(
+        { reason: failure.message },
+        'Redis is unavailable; each instance limits requests by itself',
+      )
+    else app.log.info('Redis is available again; instances limit requests together')
   }
   client.on('error', report)
   client.on('ready', () => report(null))

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { networkOf } from '../../src/domain/network.ts'
+import { networkOf, widerNetworkOf } from '../../src/domain/network.ts'
 
 const networks: readonly (readonly [address: string, network: string])[] = [
   ['192.0.2.7', '192.0.2.7'],
@@ -20,5 +20,18 @@ const networks: readonly (readonly [address: string, network: string])[] = [
 for (const [address, network] of networks) {
   t.test(`${address} is in ${network}`, async (t) => {
     t.equal(networkOf(address), network)
+  })
+}
+
+const wider: readonly (readonly [network: string, wider: string])[] = [
+  ['192.0.2.7', '192.0.0.0/16'],
+  ['2001:db8:a:b::/64', '2001:db8::/32'],
+  ['::/64', '::/32'],
+  ['0193a5e0-0000-7000-8000-000000000001', '0193a5e0-0000-7000-8000-000000000001'],
+]
+
+for (const [network, expected] of wider) {
+  t.test(`${network} is in ${expected}`, async (t) => {
+    t.equal(widerNetworkOf(network), expected)
   })
 }
