@@ -503,7 +503,7 @@ export interface paths {
         put?: never;
         /**
          * Do many things at once
-         * @description Creates, changes and deletes up to 500 tasks, and puts tags on them and takes tags off, in one request of up to 1 MiB. Each item may do what the single operation may do, under the same conditions, and ends with the status and the problem of that operation. The items have no order, so no two of them may be about the same thing: a task is named once, or by several items that only put tags on it, or only take tags off it (400). Without `atomic` the items stand for themselves: the answer is 200 and has the result of each. With `atomic` all of it is done or nothing: if an item cannot be done, the answer is the problem of the first such item, and its `errors` name all of them. With `dry_run` nothing is done, and the answer tells how the items would end.
+         * @description Creates, changes and deletes up to 500 tasks, and puts tags on them and takes tags off, in one request of up to 1 MiB, whose titles and descriptions have at most 262,144 characters together. Each item may do what the single operation may do, under the same conditions, and ends with the status and the problem of that operation. The items have no order, so no two of them may be about the same thing: a task is named once, or by several items that only put tags on it, or only take tags off it (400). Without `atomic` the items stand for themselves: the answer is 200 and has the result of each. With `atomic` all of it is done or nothing: if an item cannot be done, the answer is the problem of the first such item, and its `errors` name all of them. With `dry_run` nothing is done, and the answer tells how the items would end.
          */
         post: operations["batchTasks"];
         delete?: never;
@@ -2254,7 +2254,8 @@ export interface components {
          * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
          *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
          *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
-         *     finds "Release notes". In a script without spaces between words any part is found.
+         *     finds "Release notes". In a script without spaces between words any part is found. The first 8,192 characters of a
+         *     description are searched.
          *
          *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
          * @example release notes
@@ -2290,7 +2291,7 @@ export interface components {
          *
          *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
          *
-         *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case.
+         *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case, and looks at the first 8,192 characters.
          *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
          *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.
@@ -3424,7 +3425,8 @@ export interface operations {
                  * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
                  *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
                  *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
-                 *     finds "Release notes". In a script without spaces between words any part is found.
+                 *     finds "Release notes". In a script without spaces between words any part is found. The first 8,192 characters of a
+                 *     description are searched.
                  *
                  *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
                  * @example release notes
@@ -3440,7 +3442,7 @@ export interface operations {
                  *
                  *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
                  *
-                 *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case.
+                 *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case, and looks at the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
                  *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.
@@ -3576,7 +3578,8 @@ export interface operations {
                  * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
                  *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
                  *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
-                 *     finds "Release notes". In a script without spaces between words any part is found.
+                 *     finds "Release notes". In a script without spaces between words any part is found. The first 8,192 characters of a
+                 *     description are searched.
                  *
                  *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
                  * @example release notes
@@ -3592,7 +3595,7 @@ export interface operations {
                  *
                  *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
                  *
-                 *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case.
+                 *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case, and looks at the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
                  *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.

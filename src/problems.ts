@@ -105,6 +105,12 @@ export const problems = {
       `A batch has at least one item and at most ${most}.`,
       at('', `must have 1 to ${most} items`),
     ),
+  batchText: (max: number) =>
+    new Problem(
+      'invalid_request',
+      `The titles and descriptions of a batch have at most ${max} characters together. Send several batches.`,
+      at('', `must have titles and descriptions of at most ${max} characters together`),
+    ),
   repeatedInBatch: (pointer: string) =>
     new Problem(
       'invalid_request',

@@ -15,36 +15,34 @@ RETURN replace(
   lower(normalize(regexp_replace(normalize(value, NFKD), '[\u0300-\u036f]', '', 'g'), NFKC) COLLATE "und-x-icu"),
   'ς', 'σ');
 
--- The words of a text with their positions. Scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao)
--- are indexed as pairs of adjacent characters; the last character of a run stands alone.
+-- What of a text is searched: the first 8,192 characters, folded. NFKC makes up to 18 characters of one, so the folded
+-- text is cut as well. This bounds the time that a write takes, and the size of the tsvector.
+CREATE OR REPLACE FUNCTION searched_text(value text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN left(fold_text(left(value, 8192)), 8192);
+
+-- The words of a folded text with their positions. Scripts without spaces between words (Chinese, Japanese, Korean, Thai,
+-- Lao) are indexed as pairs of adjacent characters; the last character of a run stands alone. Lateral joins keep the order
+-- of the words.
 CREATE OR REPLACE FUNCTION words_of(value text) RETURNS tsvector LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 BEGIN ATOMIC
-  WITH words AS (
-    SELECT word, n
-    FROM regexp_split_to_table(fold_text(value) COLLATE "und-x-icu", '[^[:alnum:]]+') WITH ORDINALITY words (word, n)
-    WHERE word <> ''
+  WITH runs AS MATERIALIZED (
+    SELECT run, run ~ '^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]' AS is_unspaced
+    FROM string_to_table(
+      regexp_replace(
+        regexp_replace(value COLLATE "und-x-icu", '[^[:alnum:]]+', ' ', 'g'),
+        '([\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]+)', ' \1 ', 'g'),
+      ' ') run
+    WHERE run <> ''
   ), lexemes AS (
-    SELECT left(word, 64) AS lexeme, n, 0::bigint AS run, 0::bigint AS place
-    FROM words WHERE word !~ '[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
-    UNION ALL
-    SELECT pair, n, run, place
-    FROM words,
-      LATERAL regexp_matches(word,
-        '[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]+|[^\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]+',
-        'g') WITH ORDINALITY runs (text, run),
-      LATERAL (
-        SELECT character || coalesce(lead(character) OVER (ORDER BY place), '') AS pair, place
-        FROM unnest(string_to_array(text[1], NULL)) WITH ORDINALITY characters (character, place)
-        WHERE text[1] ~ '^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
-        UNION ALL
-        SELECT left(text[1], 64), 1
-        WHERE text[1] !~ '^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
-      ) pairs
-    WHERE word ~ '[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]'
-  ), placed AS (
-    SELECT lexeme, row_number() OVER (ORDER BY n, run, place) AS place FROM lexemes
+    SELECT lexeme FROM runs, LATERAL (
+      SELECT left(run, 64) AS lexeme WHERE NOT is_unspaced
+      UNION ALL
+      SELECT character || coalesce(lead(character) OVER (), '')
+      FROM unnest(string_to_array(run, NULL)) character WHERE is_unspaced
+    ) lexemes
   )
-  SELECT coalesce(string_agg('''' || lexeme || ''':' || least(place, 16383), ' '), '')::tsvector FROM placed;
+  SELECT coalesce(string_agg('''' || lexeme || ''':' || least(place, 16383), ' '), '')::tsvector
+  FROM (SELECT lexeme, row_number() OVER () AS place FROM lexemes) placed;
 END;
 
 -- Pairs of adjacent characters: the index by which any substring of a title or name is found.
@@ -61,8 +59,9 @@ END;
 -- A trigger rather than generated columns, which tasks_touch could not compare.
 CREATE OR REPLACE FUNCTION index_task_text() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  NEW.title_folded := fold_text(NEW.title);
-  NEW.search := setweight(words_of(NEW.title), 'A') || setweight(words_of(NEW.description), 'D');
+  NEW.title_folded := searched_text(NEW.title);
+  NEW.description_folded := searched_text(NEW.description);
+  NEW.search := setweight(words_of(NEW.title_folded), 'A') || setweight(words_of(NEW.description_folded), 'D');
   RETURN NEW;
 END $$;
 

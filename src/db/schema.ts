@@ -222,9 +222,11 @@ export const tasks = pgTable(
   {
     id: uuid('id').primaryKey(),
     title: text('title').notNull(),
-    /** The title without case and accents. A trigger keeps this column and `search`. */
+    /** The title without case and accents. A trigger maintains this column and the next two. */
     title_folded: text('title_folded').notNull().default(''),
-    /** The words of the title and the description. */
+    /** The beginning of the description, likewise: what searches and filters look at. */
+    description_folded: text('description_folded').notNull().default(''),
+    /** The words of both. */
     search: tsvector('search')
       .notNull()
       .default(sql`''`),

@@ -84,7 +84,7 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
     case 'contains':
       return condition.field === 'title'
         ? titleContains(condition.text, bind)
-        : sql`fold_text(${column(condition.field)}) like ${bind('text', patternOf(condition.text))} escape '\\'`
+        : sql`item.description_folded like ${bind('text', patternOf(condition.text))} escape '\\'`
     case 'matches':
       return matches(column(condition.field), condition.pattern, bind)
     case 'one_of':

@@ -13,7 +13,7 @@ export interface Search {
  * between alternatives, and a minus in front of what must not be there. A word is found by its beginning, unless it is
  * quoted.
  *
- * Words are cut here exactly as index_task_text() cuts them in the database.
+ * Words are split here exactly as words_of() splits them in the database.
  */
 export const parseSearch = (text: string): Search => {
   let words = ''

@@ -56,6 +56,21 @@ export const mostItems = 500
 export const countItems = (batch: TaskBatch<unknown, unknown>): number =>
   batchKinds.reduce((count, kind) => count + (batch[kind]?.length ?? 0), 0)
 
+/** Characters of all titles and descriptions of a batch. Indexing them takes the embedded database some 5 µs each. */
+export const maxTextCharacters = 262_144
+
+interface Text {
+  readonly title?: string
+  readonly description?: string
+}
+
+/** In UTF-16 units, of which a character has one or two. */
+export const countTextCharacters = ({ create = [], update = [] }: TaskBatch<Text, Text>): number =>
+  [...create, ...update.map(({ patch }) => patch)].reduce(
+    (count, { title = '', description = '' }) => count + title.length + description.length,
+    0,
+  )
+
 /**
  * The first item that is about the same as another one before it: a task is named once, or by several items that put
  * tags on it or take tags off it, and these are different tags.

@@ -8,6 +8,8 @@ import {
   type BatchResult,
   countItems,
   findRepeated,
+  countTextCharacters,
+  maxTextCharacters,
   mostItems,
 } from '../domain/task-batch.ts'
 import { type Handlers, quoteETag } from '../operation.ts'
@@ -69,6 +71,7 @@ const successStatuses: Readonly<Record<BatchKind, number>> = {
 const checkItems = (batch: Batch): void => {
   const count = countItems(batch)
   if (count === 0 || count > mostItems) throw problems.batchSize(mostItems)
+  if (countTextCharacters(batch) > maxTextCharacters) throw problems.batchText(maxTextCharacters)
   const repeated = findRepeated(batch)
   if (repeated !== null) throw problems.repeatedInBatch(`/${repeated.kind}/${repeated.index}`)
 }

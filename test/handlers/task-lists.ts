@@ -372,6 +372,34 @@ t.test('q', async (t) => {
     t.strictSame(await found('wombat'), ['Before'])
   })
 
+  t.test('the beginning of a description is searched, and all of it is stored', async (t) => {
+    const writer = await service.register('long-writer')
+    const texts = {
+      words: Array.from({ length: 13_000 }, (_, n) => n.toString(36)).join(' '),
+      pairs: Array.from({ length: 65_536 }, (_, n) => String.fromCharCode(0x4e00 + (n % 20_000))).join(''),
+      'one sign that folds to 18': '\ufdfa'.repeat(65_536),
+      'accents apart': 'e\u0323'.repeat(32_768),
+      'control characters': '\u0001'.repeat(65_536),
+    }
+    for (const [title, description] of Object.entries(texts)) {
+      const created = await createTask(writer, { title, description })
+      t.equal(created.description, description, title)
+    }
+    const description = `early ${'x'.repeat(8_186)} late`
+    await createTask(writer, { title: 'Both ends', description })
+    t.strictSame(await titlesOf(writer, { q: 'early' }), ['Both ends'])
+    t.strictSame(await titlesOf(writer, { q: 'late' }), [])
+    t.strictSame(await titlesOf(writer, { filter: 'description:"ly xx"' }), ['Both ends'])
+    t.strictSame(await titlesOf(writer, { filter: 'description:"x late"' }), [])
+    t.strictSame(await titlesOf(writer, { filter: 'description = "*x late"' }), ['Both ends'])
+    const items = [{ title: 'Harmless' }, { title: 'Long', description: '\ufdfa'.repeat(65_536) }]
+    const { body } = await service.expect('batchTasks', 200, { token: writer.token, body: { create: items } })
+    t.strictSame(
+      body.create.map(({ status }) => status),
+      [201, 201],
+    )
+  })
+
   t.test('long texts', async (t) => {
     const long = { title: '\ufdfa'.repeat(500), description: '写'.repeat(65_536) }
     await createTask(searcher, long)

@@ -148,6 +148,7 @@ CREATE TABLE "tasks" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"title" text NOT NULL,
 	"title_folded" text DEFAULT '' NOT NULL,
+	"description_folded" text DEFAULT '' NOT NULL,
 	"search" "tsvector" DEFAULT '' NOT NULL,
 	"description" text NOT NULL,
 	"status" text NOT NULL,
