@@ -75,7 +75,7 @@ export interface paths {
         put?: never;
         /**
          * Refresh a session
-         * @description Swaps a refresh token for a new access token and a new refresh token. A refresh token works once: showing a spent one again ends the whole session, since one of the two who hold it has stolen it.
+         * @description Swaps a refresh token for a new access token and a new refresh token. Within 30 seconds, and until the new refresh token is used, a repeat gets the same pair again: a lost answer or a second tab signs nobody out. Any other use of a spent refresh token ends the whole session, because it may have been stolen.
          */
         post: operations["refreshToken"];
         delete?: never;
@@ -1389,7 +1389,7 @@ export interface components {
             token_type: "Bearer";
             /** @description Seconds until the access token expires. */
             expires_in: number;
-            /** @description Opaque; works once. */
+            /** @description Opaque; replaced by each refresh. */
             refresh_token: string;
             /** @description Seconds until the refresh token expires if it is not used. */
             refresh_expires_in: number;

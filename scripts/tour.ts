@@ -404,13 +404,17 @@ const refresh = async (guide: Guide, old: Session): Promise<void> => {
   const { body } = await guide.ask('refreshToken', 200, request, () => 'a new pair of tokens')
   const renewed = sessionOf(body)
   await guide.ask('getCurrentUser', 200, { token: renewed.token }, () => 'the new access token works')
+  const { body: again } = await guide.ask('refreshToken', 200, request, () => 'repeated: the same pair')
+  expectSame('the repeated refresh token', again.refresh_token, renewed.refreshToken)
+  const next = { body: { refresh_token: renewed.refreshToken } }
+  const { body: newest } = await guide.ask('refreshToken', 200, next, () => 'the next pair')
   await guide.ask(
     'refreshToken',
     401,
     request,
-    (answer) => `spent: ${problemOf(answer)}, and the session ends`,
+    (answer) => `spent long ago: ${problemOf(answer)}, and the session ends`,
   )
-  await guide.ask('getCurrentUser', 401, { token: renewed.token }, problemOf)
+  await guide.ask('getCurrentUser', 401, { token: newest.access_token }, problemOf)
 }
 
 const signOut = async (guide: Guide, { token, refreshToken }: Session): Promise<void> => {
@@ -441,7 +445,7 @@ const work = async (guide: Guide, account: Account): Promise<void> => {
   await makeMistakes(guide, laptop)
   guide.title('Paging two by two, by the Link header')
   await turnPages(guide, laptop, account, [list.notes, list.train, list.plants, cake])
-  guide.title('Refreshing the session of the phone: each refresh token works once')
+  guide.title('Refreshing the session of the phone: only a repeat may show a spent token')
   await refresh(guide, phone)
   guide.title('Signing out: the tokens are dead at once')
   await signOut(guide, laptop)

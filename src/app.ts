@@ -240,6 +240,7 @@ export const buildApp = async ({
       credentials,
       attemptKeys,
       secondFactorKeys,
+      refreshKeys: deriveKeys(secrets, 'refresh'),
       isRegistrationOpen: config.registration === 'open',
     }),
     ...sessionHandlers({ db, paging, credentials }),

@@ -112,6 +112,33 @@ t.test('what a secret made is good while it is listed, and no longer', async (t)
   })
 })
 
+t.test(
+  'a refresh that is repeated at an instance with another active secret gets the same pair',
+  async (t) => {
+    const before = await startInstance([oldSecret, newSecret])
+    const after = await startInstance([newSecret, oldSecret])
+    t.teardown(() => Promise.all([before.stop(), after.stop()]))
+    for (const [first, second] of [
+      [before, after],
+      [after, before],
+    ] as const) {
+      const { body } = await first.expect('login', 200, {
+        body: { email: ada.email, password: ada.password },
+      })
+      const refresh = { body: { refresh_token: body.refresh_token } }
+      const pairOf = async ({ expect }: Instance) => {
+        const { access_token, refresh_token } = (await expect('refreshToken', 200, refresh)).body
+        return { access_token, refresh_token }
+      }
+      const pair = await pairOf(first)
+      t.strictSame(await pairOf(second), pair)
+      for (const { expect } of [first, second])
+        await expect('getCurrentUser', 200, { token: pair.access_token })
+      await second.expect('refreshToken', 200, { body: { refresh_token: pair.refresh_token } })
+    }
+  },
+)
+
 t.test('a rotation from instance to instance, under load, is noticed by nobody', async (t) => {
   const instances = [instanceOf(service.app, service.url), await startInstance([oldSecret])]
   t.teardown(() => Promise.all(instances.map((instance) => instance.stop())))

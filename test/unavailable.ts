@@ -30,7 +30,8 @@ t.test('without a database', async (t) => {
   const service = await startService(t, { db })
   t.teardown(() => db.close())
   const tokens = await createAccessTokens(Fastify(), service.deps.secrets)
-  const token = tokens.issue({ userId: newId(), sessionId: newId() })
+  const issuance = { issuedAt: Date.now(), tokenId: newId(), keyIndex: 0 }
+  const token = tokens.issue({ userId: newId(), sessionId: newId() }, issuance)
 
   await Promise.all(
     documenting503.map((operation) =>

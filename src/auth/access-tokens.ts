@@ -1,7 +1,6 @@
 import fastifyJwt, { type FastifyJWTOptions, type JWT } from '@fastify/jwt'
 import type { FastifyInstance } from 'fastify'
 import { LRUCache } from 'lru-cache'
-import { randomUUID } from 'node:crypto'
 import type { Secrets } from './keys.ts'
 
 /** Seconds until an access token expires. */
@@ -24,9 +23,19 @@ export interface AccessClaims {
   readonly sessionId: string
 }
 
+/** Everything else that an access token is made of: the same values make the same token, byte for byte. */
+export interface Issuance {
+  /** Milliseconds since the epoch. */
+  readonly issuedAt: number
+  /** The claim `jti`. */
+  readonly tokenId: string
+  /** The index of the signing key among the secrets; 0 is the active one. */
+  readonly keyIndex: number
+}
+
 /** Issues and verifies access tokens. */
 export interface AccessTokens {
-  issue(claims: AccessClaims): string
+  issue(claims: AccessClaims, issuance: Issuance): string
   /** Null for a token that is malformed, expired, or not exactly one of ours. */
   verify(token: string): AccessClaims | null
 }
@@ -58,8 +67,8 @@ export const createAccessTokens = async (
   app: FastifyInstance,
   [newest, ...earlier]: Secrets,
 ): Promise<AccessTokens> => {
-  const signer = await registerJwt(app, newest)
-  const verifiers = [signer, ...(await Promise.all(earlier.map((secret) => registerJwt(app, secret))))]
+  const activeSigner = await registerJwt(app, newest)
+  const verifiers = [activeSigner, ...(await Promise.all(earlier.map((secret) => registerJwt(app, secret))))]
   const remembered = new LRUCache<string, Verified>({ max: mostRemembered })
   const verifyAnew = (token: string): Verified | null => {
     for (const verifier of verifiers) {
@@ -69,7 +78,10 @@ export const createAccessTokens = async (
     return null
   }
   return {
-    issue: ({ userId, sessionId }) => signer.sign({ sub: userId, sid: sessionId, jti: randomUUID() }),
+    issue({ userId, sessionId }, { issuedAt, tokenId, keyIndex }) {
+      const signer = verifiers[keyIndex] ?? activeSigner
+      return signer.sign({ sub: userId, sid: sessionId, jti: tokenId, iat: Math.floor(issuedAt / 1_000) })
+    },
     verify(token) {
       const known = remembered.get(token)
       if (known !== undefined && Date.now() <= known.expiresAt) return known.claims

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { createHmac, type KeyObject, randomBytes } from 'node:crypto'
 import { sha256 } from './sha256.ts'
 
 /** A token for the client, and the SHA-256 to store. */
@@ -8,22 +8,33 @@ export interface NewToken {
 }
 
 /**
- * A kind of opaque token: a prefix, by which secret scanners and people recognize it, and 256 random bits in base64url.
- * `hashOf` gives null for a string that cannot be a token of the kind.
+ * A kind of opaque token: a prefix that secret scanners and people recognize, and 256 bits in base64url, random unless
+ * given. `hashOf` returns null for a string that cannot be a token of the kind.
  */
 const opaqueTokens = (prefix: string) => {
   const pattern = new RegExp(`^${prefix}[A-Za-z0-9_-]{43}$`)
   return {
-    create: (): NewToken => {
-      const token = prefix + randomBytes(32).toString('base64url')
+    create: (bits: Buffer = randomBytes(32)): NewToken => {
+      const token = prefix + bits.toString('base64url')
       return { token, hash: sha256(token) }
     },
     hashOf: (token: string): Buffer | null => (pattern.test(token) ? sha256(token) : null),
   }
 }
 
-/** Each is swapped for the next one of its session. */
-export const { create: newRefreshToken, hashOf: hashRefreshToken } = opaqueTokens('twr_')
+const refreshTokens = opaqueTokens('twr_')
+
+/** The first refresh token of a session. */
+export const newRefreshToken = (): NewToken => refreshTokens.create()
+
+export const { hashOf: hashRefreshToken } = refreshTokens
+
+/**
+ * The refresh token that follows another one. Derived rather than random, so that a repeated refresh can be answered with
+ * the same token although only hashes are stored. Without the key nobody can derive it, the holder of `token` included.
+ */
+export const nextRefreshToken = (key: KeyObject, token: string): NewToken =>
+  refreshTokens.create(createHmac('sha256', key).update(token).digest())
 
 /** Proves, once, that the password was right, while the second factor is still to come. */
 export const { create: newChallenge, hashOf: hashChallenge } = opaqueTokens('twc_')

@@ -18,7 +18,7 @@ import {
   selectPage,
 } from './list.ts'
 import { allowsOwn, callerOf, callerParameters } from './permissions.ts'
-import { onlyRow, parameter, type Placeholders, statement } from './statement.ts'
+import { onlyRow, parameter, type Placeholders, type Row, statement } from './statement.ts'
 import type { NewUser } from './users.ts'
 
 /** A session that has just been started or refreshed. */
@@ -29,10 +29,15 @@ export interface StartedSession {
   readonly userJson: string
   /** Seconds until the refresh token expires unless it is used. */
   readonly refreshExpiresIn: number
+  /** When its current tokens were issued, in milliseconds since the epoch. */
+  readonly issuedAt: number
 }
 
 /** A refresh token that is not used for this long has expired. */
 const idleLifetime = sql.raw(`interval '7 days'`)
+
+/** For how long a spent refresh token is answered with its successor again. */
+const reuseGrace = sql.raw(`interval '30 seconds'`)
 
 /** A session ends after this long, however often it is refreshed. */
 const longestLifetime = sql.raw(`interval '30 days'`)
@@ -45,8 +50,16 @@ export const parseRole = (text: string): Role => (text === 'admin' ? 'admin' : '
 
 const person = sql.raw('person')
 
-/** Parameters of a statement that starts a session. */
-export const sessionParameters = { session_id: 'uuid', token_hash: 'bytes', ...auditParameters } as const
+/**
+ * Parameters of a statement that starts a session. `issued_at` comes from the clock that access tokens are verified by, not
+ * from the database's.
+ */
+export const sessionParameters = {
+  session_id: 'uuid',
+  token_hash: 'bytes',
+  issued_at: 'instant',
+  ...auditParameters,
+} as const
 
 /** The columns of a statement that starts a session. */
 export const sessionColumns = {
@@ -54,6 +67,7 @@ export const sessionColumns = {
   user_id: 'text',
   user_json: 'text',
   expires_in: 'int',
+  issued_at: 'int8',
   ...auditColumns,
 } as const
 
@@ -61,6 +75,7 @@ export const sessionColumns = {
 export const sessionValues = (client: Client, tokenHash: Buffer) => ({
   session_id: newId(),
   token_hash: tokenHash,
+  issued_at: new Date().toISOString(),
   ...auditValues(client, null),
 })
 
@@ -71,8 +86,8 @@ const startSession = (p: Placeholders<typeof sessionParameters>): SQL => sql`
     select ${p.session_id}, id, now() + ${longestLifetime}, ${p.audit_user_agent}, ${p.audit_address}
     from person returning *
   ), token as (
-    insert into refresh_tokens (hash, session_id, expires_at)
-    select ${p.token_hash}, id, now() + ${idleLifetime} from session returning *
+    insert into refresh_tokens (hash, session_id, created_at, expires_at)
+    select ${p.token_hash}, id, ${p.issued_at}, now() + ${idleLifetime} from session returning *
   )`
 
 /** The event of a session that has started. */
@@ -83,7 +98,8 @@ const signedIn = (p: Placeholders<typeof auditParameters>): SQL =>
 const startedSession = sql`
   session.id::text as session_id, person.id::text as user_id,
   ${userJson(person, { caller: sql`person.id`, is_admin: sql`false`, in_session: sql`true` })} as user_json,
-  floor(extract(epoch from token.expires_at - now()::timestamptz(3)))::int as expires_in`
+  floor(extract(epoch from token.expires_at - now()::timestamptz(3)))::int as expires_in,
+  (extract(epoch from token.created_at) * 1000)::bigint as issued_at`
 
 const started = sql`person, session, token`
 
@@ -92,14 +108,13 @@ export const startAuditedSession = (p: Placeholders<typeof sessionParameters>): 
   ${startSession(p)}, audit as (${audit(p, signedIn(p))})
   select ${startedSession}, ${auditColumn} from ${started}`
 
-export const readStarted = (
-  row: { session_id: string; user_id: string; user_json: string; expires_in: number } | null,
-): StartedSession | null =>
+export const readStarted = (row: Row<typeof sessionColumns> | null): StartedSession | null =>
   row && {
     sessionId: row.session_id,
     userId: row.user_id,
     userJson: row.user_json,
     refreshExpiresIn: row.expires_in,
+    issuedAt: row.issued_at,
   }
 
 const register = statement(
@@ -264,70 +279,95 @@ export const insertChallenge = async (
 }
 
 const rotate = statement(
-  { old_hash: 'bytes', new_hash: 'bytes', ...auditParameters },
-  {
-    ended_session_id: 'text?',
-    session_id: 'text?',
-    user_id: 'text?',
-    user_json: 'text?',
-    expires_in: 'int?',
-    ...auditColumns,
-  },
+  { shown_hash: 'bytes', next_hash: 'bytes', issued_at: 'instant', ...auditParameters },
+  sessionColumns,
   (p) => sql`
     with spent as (
       update refresh_tokens token set spent_at = now() from sessions
-      where token.hash = ${p.old_hash} and token.spent_at is null and token.expires_at > now()
+      where token.hash = ${p.shown_hash} and token.spent_at is null and token.expires_at > now()
         and sessions.id = token.session_id and sessions.expires_at > now()
       returning sessions.id
     ), session as (
       update sessions set last_used_at = now(), user_agent = ${p.audit_user_agent}, address = ${p.audit_address}
       from spent where sessions.id = spent.id returning sessions.*
     ), token as (
-      insert into refresh_tokens (hash, session_id, expires_at)
-      select ${p.new_hash}, id, least(now() + ${idleLifetime}, expires_at) from session returning *
-    ), ended as (
-      delete from sessions using refresh_tokens shown
-      where shown.hash = ${p.old_hash} and sessions.id = shown.session_id and not exists (select from spent)
-      returning sessions.id, sessions.user_id, shown.expires_at > now() and sessions.expires_at > now() as reused
+      insert into refresh_tokens (hash, session_id, created_at, expires_at)
+      select ${p.next_hash}, id, ${p.issued_at}, least(now() + ${idleLifetime}, expires_at) from session returning *
     ), person as (
       select users.* from users join session on users.id = session.user_id
-    ), started as (
-      select ${startedSession} from ${started}
+    )
+    select ${startedSession}, null as audit from ${started}`,
+)
+
+const repeat = statement(
+  { shown_hash: 'bytes', next_hashes: 'text[]' },
+  { ...sessionColumns, next_hash: 'bytes' },
+  (p) => sql`
+    with token as (
+      select next.* from refresh_tokens shown join refresh_tokens next using (session_id)
+      where shown.hash = ${p.shown_hash} and shown.spent_at > now() - ${reuseGrace}
+        and next.hash in (select decode(hash, 'hex') from unnest(${p.next_hashes}) hash)
+        and next.spent_at is null and next.expires_at > now()
+    ), session as (
+      select sessions.* from sessions join token on sessions.id = token.session_id where sessions.expires_at > now()
+    ), person as (
+      select users.* from users join session on users.id = session.user_id
+    )
+    select ${startedSession}, token.hash as next_hash, null as audit from ${started}`,
+)
+
+const endReused = statement(
+  { shown_hash: 'bytes', ...auditParameters },
+  { session_id: 'text', ...auditColumns },
+  (p) => sql`
+    with ended as (
+      delete from sessions using refresh_tokens shown
+      where shown.hash = ${p.shown_hash} and sessions.id = shown.session_id
+      returning sessions.id, sessions.user_id, shown.expires_at > now() and sessions.expires_at > now() as reused
     ), audit as (${audit(
       p,
       sql`${auditEvent(p, 'session.token_reused', { user: sql`user_id`, session: sql`id` })} from ended where reused`,
     )})
-    select ended.id::text as ended_session_id, started.session_id, started.user_id, started.user_json,
-      started.expires_in, ${auditColumn}
-    from (select) one left join ended on true left join started on true`,
+    select id::text as session_id, ${auditColumn} from ended`,
 )
 
-/** What showing a refresh token led to: it was swapped, or it was no good, and then its session (if any) has ended. */
-export type Rotation =
-  | { readonly started: StartedSession; readonly endedSessionId: null }
-  | { readonly started: null; readonly endedSessionId: string | null }
+/** The session of a refreshed pair of tokens, and the hash of its refresh token. */
+export interface RefreshedSession extends StartedSession {
+  readonly tokenHash: Buffer
+}
 
 /**
- * Spends a refresh token and stores its successor. A token works once: a spent or expired one ends its session,
- * whichever of several that race with it comes second included.
+ * Spends a refresh token and stores its successor. Null when the token is not a live one.
+ *
+ * A token that was spent a moment ago and whose successor is unused gets that successor again: two tabs may refresh at
+ * once, and an answer may be lost. `nextHashes` are the hashes of its successor under each key, the active one first.
  */
 export const rotateRefreshToken = async (
   db: Database,
-  oldHash: Buffer,
-  newHash: Buffer,
+  shownHash: Buffer,
+  nextHashes: readonly Buffer[],
   client: Client,
-): Promise<Rotation> => {
-  const values = { old_hash: oldHash, new_hash: newHash, ...auditValues(client, null) }
-  const row = onlyRow(await rotate(db, values))
-  if (row?.session_id == null || row.user_id === null || row.user_json === null || row.expires_in === null) {
-    return { started: null, endedSessionId: row?.ended_session_id ?? null }
-  }
-  const { session_id, user_id, user_json, expires_in } = row
-  return {
-    started: readStarted({ session_id, user_id, user_json, expires_in }) as StartedSession,
-    endedSessionId: null,
-  }
+): Promise<RefreshedSession | null> => {
+  const [nextHash] = nextHashes
+  if (nextHash === undefined) throw new Error('There is a key for the next refresh token')
+  const next = { next_hash: nextHash, issued_at: new Date().toISOString() }
+  const rotated = await rotate(db, { shown_hash: shownHash, ...next, ...auditValues(client, null) })
+  const started = readStarted(onlyRow(rotated))
+  if (started !== null) return { ...started, tokenHash: nextHash }
+  // A statement of its own sees what another request committed while the first one waited for it.
+  const hashes = nextHashes.map((hash) => hash.toString('hex'))
+  const row = onlyRow(await repeat(db, { shown_hash: shownHash, next_hashes: hashes }))
+  const repeated = readStarted(row)
+  return row && repeated && { ...repeated, tokenHash: row.next_hash }
 }
+
+/** Ends the session of a refresh token that is spent or expired. Returns the session's id, if there was one. */
+export const endReusedSession = async (
+  db: Database,
+  shownHash: Buffer,
+  client: Client,
+): Promise<string | null> =>
+  onlyRow(await endReused(db, { shown_hash: shownHash, ...auditValues(client, null) }))?.session_id ?? null
 
 /** What is read by `use`, which notes that it was used; while the database takes no writes, by `read`, which does not. */
 export const notingUse = async <T>(use: () => Promise<T>, read: () => Promise<T>): Promise<T> => {

@@ -2,9 +2,16 @@ import type { components } from '../../generated/openapi.ts'
 import { type AccessTokens, accessTokenLifetime } from '../auth/access-tokens.ts'
 import type { AttemptKeys } from '../auth/attempts.ts'
 import type { Credentials } from '../auth/credentials.ts'
-import { hashChallenge, hashRefreshToken, newChallenge, newRefreshToken } from '../auth/opaque-tokens.ts'
+import {
+  hashChallenge,
+  hashRefreshToken,
+  newChallenge,
+  newRefreshToken,
+  nextRefreshToken,
+} from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
 import { readCode } from '../auth/second-factor.ts'
+import { sha256 } from '../auth/sha256.ts'
 import { insertAttempt } from '../db/attempts.ts'
 import { insertFailure } from '../db/audit.ts'
 import type { Database } from '../db/client.ts'
@@ -13,6 +20,7 @@ import {
   challengeLifetime,
   deleteSession,
   deleteSessions,
+  endReusedSession,
   insertChallenge,
   insertRegistration,
   insertSession,
@@ -35,6 +43,8 @@ interface Deps {
   readonly credentials: Credentials
   readonly attemptKeys: AttemptKeys
   readonly secondFactorKeys: KeyRing
+  /** Derive each refresh token from the one before it. */
+  readonly refreshKeys: KeyRing
   /** Whether anybody may register, and not the first user alone. */
   readonly isRegistrationOpen: boolean
 }
@@ -47,6 +57,7 @@ export const authHandlers = ({
   credentials,
   attemptKeys,
   secondFactorKeys,
+  refreshKeys,
   isRegistrationOpen,
 }: Deps) =>
   ({
@@ -102,13 +113,22 @@ export const authHandlers = ({
     },
 
     async refreshToken({ body, client }) {
-      const shown = hashRefreshToken(body.refresh_token)
-      if (shown === null) throw problems.invalidRefreshToken()
-      const refresh = newRefreshToken()
-      const { started, endedSessionId } = await rotateRefreshToken(db, shown, refresh.hash, client)
-      if (endedSessionId !== null) await credentials.forgetSession(endedSessionId)
-      if (started === null) throw problems.invalidRefreshToken()
-      return { status: 200, body: tokensOf(accessTokens, started, refresh.token) }
+      const shownHash = hashRefreshToken(body.refresh_token)
+      if (shownHash === null) throw problems.invalidRefreshToken()
+      const successors = refreshKeys.all.map((key) => nextRefreshToken(key, body.refresh_token))
+      const nextHashes = successors.map(({ hash }) => hash)
+      const started = await rotateRefreshToken(db, shownHash, nextHashes, client)
+      if (started === null) {
+        const endedSessionId = await endReusedSession(db, shownHash, client)
+        if (endedSessionId !== null) await credentials.forgetSession(endedSessionId)
+        throw problems.invalidRefreshToken()
+      }
+      // The secret that the refresh token was derived from signs the access token too: a repeat then gets the same pair,
+      // also from an instance whose active secret is another.
+      const keyIndex = nextHashes.findIndex((hash) => hash.equals(started.tokenHash))
+      const refresh = successors[keyIndex]
+      if (refresh === undefined) throw new Error('The current refresh token is one of the successors')
+      return { status: 200, body: tokensOf(accessTokens, started, refresh.token, keyIndex) }
     },
 
     async logout({ principal, query, client }) {
@@ -134,13 +154,16 @@ const challenge = async (db: Database, verified: VerifiedPassword, client: Clien
 
 const tokensOf = (
   accessTokens: AccessTokens,
-  { userId, sessionId, userJson, refreshExpiresIn }: StartedSession,
+  { userId, sessionId, userJson, refreshExpiresIn, issuedAt }: StartedSession,
   refreshToken: string,
+  keyIndex = 0,
 ): JsonText<components['schemas']['AuthTokens']> => {
+  const tokenId = sha256(`jti ${refreshToken}`).toString('base64url')
+  const age = Math.floor((Date.now() - issuedAt) / 1_000)
   const tokens = {
-    access_token: accessTokens.issue({ userId, sessionId }),
+    access_token: accessTokens.issue({ userId, sessionId }, { issuedAt, tokenId, keyIndex }),
     token_type: 'Bearer',
-    expires_in: accessTokenLifetime,
+    expires_in: Math.min(Math.max(accessTokenLifetime - age, 0), accessTokenLifetime),
     refresh_token: refreshToken,
     refresh_expires_in: refreshExpiresIn,
   }

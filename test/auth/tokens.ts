@@ -309,30 +309,78 @@ const swap = async (refreshToken: string) => {
   return { token: body.access_token, refreshToken: body.refresh_token }
 }
 
-t.test('of 20 refreshes at once with one token at most one has a live successor', async (t) => {
+t.test('20 refreshes at once with one token get one pair of tokens, which is live', async (t) => {
   for (const round of [1, 2, 3]) {
     const account = await service.register(`racer${round}`)
-    const replies = await Promise.all(Array.from({ length: 20 }, () => refresh(account.refreshToken)))
-    const won = replies.filter(({ status }) => status === 200)
-    t.equal(won.length, 1)
-    t.equal(replies.filter(({ status }) => status === 401).length, 19)
-    t.match(won, [{ body: { refresh_token: String, access_token: String } }])
-    t.equal(await statusOf(account.token), 401, 'the others showed a spent token: the session is over')
-    for (const { body } of won) {
-      const { refresh_token, access_token } = body as { refresh_token: string; access_token: string }
-      t.match(await refresh(refresh_token), { status: 401 })
-      t.equal(await statusOf(access_token), 401)
-    }
+    const pairs = await Promise.all(Array.from({ length: 20 }, () => swap(account.refreshToken)))
+    t.equal(new Set(pairs.map(({ token }) => token)).size, 1, 'one access token, to the byte')
+    t.equal(new Set(pairs.map(({ refreshToken }) => refreshToken)).size, 1, 'and one refresh token')
+    const [pair = account] = pairs
+    t.equal(await statusOf(pair.token), 200)
+    const next = await swap(pair.refreshToken)
+    t.not(next.token, pair.token)
+    t.equal(await statusOf(next.token), 200)
   }
 })
 
-t.test('a spent refresh token ends its session at once', async (t) => {
+/** Lets it be a while ago that the refresh tokens of a user were spent. */
+const age = (account: Account, seconds: number) =>
+  service.deps.db.run(
+    `update refresh_tokens set spent_at = spent_at - $2::int * interval '1 second'
+    from sessions where sessions.id = session_id and user_id = $1`,
+    [account.id, seconds],
+  )
+
+t.test('a refresh that is repeated within 30 seconds gets the same pair again', async (t) => {
+  const account = await service.register('two-tabs')
+  const pair = await swap(account.refreshToken)
+  await age(account, 25)
+  t.strictSame(await swap(account.refreshToken), pair)
+  t.equal(await statusOf(pair.token), 200)
+  t.equal(await statusOf(account.token), 200, 'the session goes on')
+  const [row] = await service.deps.db.run(
+    'select count(*)::int as count from refresh_tokens token join sessions on sessions.id = session_id where user_id = $1',
+    [account.id],
+  )
+  t.equal(row?.count, 2, 'and nothing more is stored')
+  await swap(pair.refreshToken)
+})
+
+t.test('what a repeated refresh tells is how long the tokens still last', async (t) => {
+  const account = await service.register('late-tab')
+  await swap(account.refreshToken)
+  await service.deps.db.run(
+    `update refresh_tokens token set created_at = token.created_at - interval '20 seconds'
+    from sessions where sessions.id = session_id and user_id = $1 and spent_at is null`,
+    [account.id],
+  )
+  const body = { refresh_token: account.refreshToken }
+  const { body: tokens } = await service.expect('refreshToken', 200, { body })
+  const { iat, exp } = decode(tokens.access_token, 1)
+  t.equal(Number(exp) - Number(iat), 900)
+  t.ok(Math.abs(tokens.expires_in - (Number(exp) - now())) <= 2, `${tokens.expires_in} seconds`)
+  t.ok(tokens.expires_in <= 880)
+})
+
+t.test('a database does not hold what refresh tokens are derived from', async (t) => {
+  const account = await service.register('dumped')
+  const pair = await swap(account.refreshToken)
+  const rows = await service.deps.db.run('select token::text as text from refresh_tokens token', [])
+  const dump = rows.map(({ text }) => String(text)).join()
+  for (const { refreshToken } of [account, pair]) {
+    t.notOk(dump.includes(refreshToken.slice(4)))
+    t.notOk(dump.includes(Buffer.from(refreshToken.slice(4), 'base64url').toString('hex')))
+  }
+})
+
+t.test('a refresh token that was spent longer ago ends its session at once', async (t) => {
   const account = await service.register('stolen')
   const { body: other } = await service.expect('login', 200, {
     body: { email: account.email, password: account.password },
   })
   const second = await swap(account.refreshToken)
   t.equal(await statusOf(second.token), 200)
+  await age(account, 31)
   const reused = await refresh(account.refreshToken)
   t.match(reused, { status: 401, body: { code: 'invalid_credentials' } })
   t.equal(await statusOf(second.token), 401)
@@ -342,7 +390,7 @@ t.test('a spent refresh token ends its session at once', async (t) => {
   await swap(other.refresh_token)
 })
 
-t.test('so does the grandparent of the current one', async (t) => {
+t.test('so does the grandparent of the current one, at any time', async (t) => {
   const account = await service.register('ancestor')
   const second = await swap(account.refreshToken)
   const third = await swap(second.refreshToken)

@@ -105,7 +105,8 @@ const deeds: Readonly<Record<AuditAction, () => Promise<Told>>> = {
   async 'session.token_reused'() {
     const { id, token, refreshToken } = await service.register('robbed')
     const body = { refresh_token: refreshToken }
-    await service.expect('refreshToken', 200, { body })
+    const { body: next } = await service.expect('refreshToken', 200, { body })
+    await service.expect('refreshToken', 200, { body: { refresh_token: next.refresh_token } })
     await service.expect('refreshToken', 401, { body, headers: client })
     return { ...nobody, user_id: id, session_id: sessionIdOf(token) }
   },
