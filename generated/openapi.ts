@@ -1695,7 +1695,7 @@ export interface components {
              * @description Bytes that the file needs, or needs at least where it was refused before it was read; beside it.
              */
             size?: number;
-            /** @description What was wrong, place by place; absent where there is nothing to point at. */
+            /** @description What was wrong, place by place, up to 20; absent where there is nothing to point at. */
             errors?: components["schemas"]["ProblemError"][];
         };
         /** @description One thing that was wrong. */

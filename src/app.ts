@@ -53,7 +53,7 @@ import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './htt
 import { withoutBase } from './http/url.ts'
 import { databaseAround, storageAround } from './observe/around.ts'
 import { reportOutages } from './observe/outages.ts'
-import { largestBody, problemOf } from './problems.ts'
+import { maxBodyBytes, problemOf } from './problems.ts'
 import type { Storage } from './storage/storage.ts'
 import { startSweeper, type SweepTimes, uploadTimeout } from './sweeper.ts'
 import type { Thumbnailer } from './thumbnailer.ts'
@@ -143,7 +143,7 @@ export const buildApp = async ({
       ...(peers && { base: logBase(peers.worker) }),
     },
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
-    bodyLimit: largestBody,
+    bodyLimit: maxBodyBytes,
     requestTimeout: uploadTimeout,
     connectionTimeout: timeLimits.stall,
     keepAliveTimeout: timeLimits.keepAlive,
@@ -174,7 +174,9 @@ export const buildApp = async ({
     clientErrorHandler: (error, socket) => refuseUnreadable(error, publicUrl, socket),
   })
 
-  app.setErrorHandler((error, request, reply) => sendProblem(problemOf(error), publicUrl, request, reply))
+  app.setErrorHandler((error, request, reply) =>
+    sendProblem(problemOf(error, request.routeOptions.bodyLimit), publicUrl, request, reply),
+  )
   const outages = reportOutages(app.log)
   const storage = storageAround(silentStorage, outages.aroundStorage)
   const background = databaseAround(backgroundDb, outages.aroundStatements)

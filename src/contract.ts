@@ -24,6 +24,8 @@ export interface ContractOperation {
   /** Media types of its body; none when it takes no body. */
   readonly mediaTypes: readonly string[]
   readonly requiresBody: boolean
+  /** The largest body in bytes, unless it brings a file. */
+  readonly maxBody: number
   readonly takesIfMatch: boolean
   /** Whether it is one of the tus protocol, and what its clients have to say is their version. */
   readonly takesTusVersion: boolean
@@ -92,6 +94,7 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     rateLimit,
     mediaTypes: Object.keys(asObject(asObject(operation.requestBody ?? {}).content ?? {})),
     requiresBody: asObject(operation.requestBody ?? {}).required === true,
+    maxBody: Number(operation['x-max-body'] ?? defaultMaxBody),
     takesIfMatch: parameters.has('If-Match'),
     takesTusVersion: parameters.has('Tus-Resumable'),
     takesIdempotencyKey: parameters.has('Idempotency-Key'),
@@ -101,6 +104,9 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     ),
   }
 }
+
+/** Bytes: several times of what the largest legal body needs that has no description of a task. */
+const defaultMaxBody = 16_384
 
 const networkLimits = ['anonymous', 'sign_in', 'refresh', 'none'] as const
 const userLimits = ['api', 'upload', 'resume', 'none'] as const

@@ -6,10 +6,14 @@ import { FilterError } from './domain/filter-expression.ts'
 import type { Outcome, Refusal } from './domain/outcome.ts'
 import { type Principal, roleRefuses, scopeRefuses } from './domain/permissions.ts'
 import type { Scope } from './domain/scopes.ts'
+import { TextTooCostly } from './domain/text.ts'
 import { leaseSeconds } from './domain/uploads.ts'
 import { type ProblemCode, problemTypes } from './problem-types.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage/storage.ts'
 import { ImageTooLarge, ThumbnailQueueFull, UnsupportedImage } from './thumbnailer.ts'
+
+/** How many faults of a request a problem reports. */
+export const maxErrors = 20
 
 /** One thing that was wrong, and where: a JSON Pointer (RFC 6901) into the body, or `/name` of a parameter. */
 export interface ProblemError {
@@ -66,8 +70,14 @@ const retryAfter = (seconds: number) => ({ headers: { 'retry-after': String(seco
 export const problems = {
   invalidRequest: (detail: string, errors: readonly ProblemError[] = []) =>
     new Problem('invalid_request', detail, errors.length > 0 ? { errors } : {}),
-  invalidField: (pointer: string, detail: string) =>
-    new Problem('invalid_request', `${pointer.slice(1)} ${detail}.`, at(pointer, detail)),
+  invalidField: (pointer: string, detail: string) => problems.invalidFields([{ pointer, detail }]),
+  /** `errors` are in the order of the request; at most `maxErrors` of them are reported. */
+  invalidFields: (errors: readonly ProblemError[]) => {
+    const [{ pointer, detail } = { pointer: '', detail: 'is not valid' }, ...more] = errors
+    const first = `${pointer.slice(1) || 'The body'} ${detail}.`
+    const text = more.length === 0 ? first : `${first} ${more.length} more in errors.`
+    return new Problem('invalid_request', text, { errors: errors.slice(0, maxErrors) })
+  },
   dueBeforeStart: () =>
     new Problem(
       'invalid_request',
@@ -371,11 +381,15 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   refresh_tokens_session_id_sessions_id_fk: problems.invalidRefreshToken,
 }
 
-/** The problem that an error is to a client. One that nobody foresaw is an internal error; it is logged, not shown. */
-export const problemOf = (error: unknown): Problem => {
+/**
+ * The problem that an error is to a client, whose request may have had a body of `maxBytes`. An unexpected error is an internal
+ * error: it is logged, not shown.
+ */
+export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
   if (error instanceof Problem) return error
   if (error instanceof ConstraintViolation)
     return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
+  if (error instanceof TextTooCostly) return problems.invalidRequest(`${error.message}.`)
   if (error instanceof FilterError) return problems.invalidFilter(error)
   if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
@@ -392,11 +406,11 @@ export const problemOf = (error: unknown): Problem => {
   if (error instanceof DatabaseUnavailable) {
     return problems.serviceUnavailable('The database cannot be used. Try again in a few seconds.', error)
   }
-  return problemOfFramework(error)
+  return problemOfFramework(error, maxBytes)
 }
 
 /** Fastify's own errors, by their codes and statuses. */
-const problemOfFramework = (error: unknown): Problem => {
+const problemOfFramework = (error: unknown, maxBytes: number): Problem => {
   if (!(error instanceof Error) || !('statusCode' in error)) return problems.internalError(error)
   switch (error.statusCode) {
     case 400:
@@ -408,7 +422,7 @@ const problemOfFramework = (error: unknown): Problem => {
     case 408:
       return problems.requestTimeout()
     case 413:
-      return problems.contentTooLarge(largestBody)
+      return problems.contentTooLarge(maxBytes)
     case 414:
       return problems.uriTooLong()
     case 503:
@@ -418,5 +432,5 @@ const problemOfFramework = (error: unknown): Problem => {
   }
 }
 
-/** The largest body of a request without a file, in bytes. */
-export const largestBody = 1_048_576
+/** The largest body of a request without a file, in bytes. Most operations take less: `x-max-body` in the contract. */
+export const maxBodyBytes = 1_048_576

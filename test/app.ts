@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { load as parseYaml } from 'js-yaml'
 import { newId } from '../src/db/ids.ts'
 import { problemTypes } from '../src/problem-types.ts'
-import { largestBody } from '../src/problems.ts'
+import { maxBodyBytes } from '../src/problems.ts'
 import type { SeenResponse } from './fixture/contract-check.ts'
 import { eventually } from './fixture/eventually.ts'
 import { head, openRaw, sendRaw } from './fixture/raw.ts'
@@ -196,15 +196,15 @@ t.test('an expectation that nobody can meet is 417', async (t) => {
 t.test('a body over the limit is 413', async (t) => {
   const json = { ...bearer, 'content-type': 'application/json' }
   const bodyOf = (size: number) => `{"title":"${'x'.repeat(size - 12)}"}`
-  const atLimit = await ask(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(largestBody) })
+  const atLimit = await ask(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(maxBodyBytes) })
   t.equal(atLimit.status, 400, 'one at the limit is read')
   t.match(atLimit.body, { errors: [{ pointer: '/title' }] })
 
-  const over = await ask(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(largestBody + 1) })
+  const over = await ask(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(maxBodyBytes + 1) })
   t.equal(over.status, 413)
-  t.match(over.body, { code: 'content_too_large', detail: new RegExp(String(largestBody)) })
+  t.match(over.body, { code: 'content_too_large', detail: new RegExp(String(maxBodyBytes)) })
 
-  const body = ReadableStream.from([bodyOf(largestBody + 1)].map((text) => Buffer.from(text)))
+  const body = ReadableStream.from([bodyOf(maxBodyBytes + 1)].map((text) => Buffer.from(text)))
   const chunked = await ask(t, '/tasks', { method: 'POST', headers: json, body, duplex: 'half' })
   t.equal(chunked.status, 413, 'without a Content-Length too')
 
@@ -432,7 +432,7 @@ t.test('checks have an order', async (t) => {
   })
 
   t.test('413 before 400', async (t) => {
-    t.equal((await patch('x'.repeat(largestBody + 1), bearer, 'not-an-id')).status, 413)
+    t.equal((await patch('x'.repeat(maxBodyBytes + 1), bearer, 'not-an-id')).status, 413)
   })
 
   t.test('400 before 404', async (t) => {

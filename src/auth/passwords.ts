@@ -1,6 +1,7 @@
 import { argon2id, hash, needsRehash, verify } from 'argon2'
 import { randomBytes } from 'node:crypto'
 import { boundedQueue, type InTurn } from '../domain/bounded-queue.ts'
+import { toNfc } from '../domain/text.ts'
 
 /** Argon2id parameters (RFC 9106). */
 export type HashParameters = {
@@ -23,6 +24,7 @@ export type PasswordHasher = {
    * The encoded hash (PHC string) of a password.
    *
    * @throws HashQueueFull
+   * @throws TextTooCostly
    */
   hash(password: string): Promise<string>
 
@@ -31,6 +33,7 @@ export type PasswordHasher = {
    * is never valid. `rehash` is true for a valid password whose hash was made with other parameters.
    *
    * @throws HashQueueFull
+   * @throws TextTooCostly
    */
   verify(encoded: string | null, password: string): Promise<{ valid: boolean; rehash: boolean }>
 }
@@ -70,12 +73,14 @@ export function passwordHasher({
   const unknownUser = unmatchableHash(parameters)
 
   return {
-    hash(password) {
-      return inTurn(() => hash(password.normalize('NFC'), { ...parameters, type: argon2id }))
+    async hash(password) {
+      const normalized = toNfc(password)
+      return inTurn(() => hash(normalized, { ...parameters, type: argon2id }))
     },
 
     async verify(encoded, password) {
-      const matches = await inTurn(() => verify(encoded ?? unknownUser, password.normalize('NFC')))
+      const normalized = toNfc(password)
+      const matches = await inTurn(() => verify(encoded ?? unknownUser, normalized))
       const valid = encoded !== null && matches
       return { valid, rehash: valid && needsRehash(encoded, parameters) }
     },

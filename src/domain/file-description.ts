@@ -1,4 +1,4 @@
-import { isCleanText } from './text.ts'
+import { hasTooManyMarks, isCleanText, maxMarksInRow, toNfc } from './text.ts'
 
 /** How a client describes the file that it sends. */
 export interface FileDescription {
@@ -6,20 +6,23 @@ export interface FileDescription {
   readonly contentType: string
 }
 
-const longestFileName = 255
+const maxFileName = 255
+/** Code units before normalization: NFC makes one character of up to four. */
+const maxRawFileName = 4 * maxFileName
 const mediaType = /^[\w!#$&^.+-]{1,127}\/[\w!#$&^.+-]{1,127}$/
 
 /** What is wrong with the name of a file; null when nothing is. */
-export const faultOfFileName = (name: string): string | null => {
+export const validateFileName = (name: string): string | null => {
+  const wrongLength = `must have a name of 1 to ${maxFileName} characters`
+  if (name.length > maxRawFileName) return wrongLength
   if (!isCleanText(name) || /\p{Cc}/u.test(name)) return 'must have a name without control characters'
-  const length = Array.from(name.normalize('NFC')).length
-  return length === 0 || length > longestFileName
-    ? `must have a name of 1 to ${longestFileName} characters`
-    : null
+  if (hasTooManyMarks(name)) return `must have a name with at most ${maxMarksInRow} combining marks in a row`
+  const length = Array.from(toNfc(name)).length
+  return length === 0 || length > maxFileName ? wrongLength : null
 }
 
-/** A file as it is kept: a claim that is no media type says nothing. */
+/** A file as it is stored. A claimed type that is not a media type is ignored. */
 export const describeFile = (name: string, claimedType: string): FileDescription => ({
-  fileName: name.normalize('NFC'),
+  fileName: toNfc(name),
   contentType: mediaType.test(claimedType) ? claimedType.toLowerCase() : 'application/octet-stream',
 })

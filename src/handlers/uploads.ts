@@ -15,7 +15,7 @@ import {
   type Upload,
 } from '../db/uploads.ts'
 import { parseSha256 } from '../domain/digests.ts'
-import { describeFile, faultOfFileName } from '../domain/file-description.ts'
+import { describeFile, validateFileName } from '../domain/file-description.ts'
 import type { Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { leaseSeconds, parseChecksum, parseUploadMetadata, type PieceChecksum } from '../domain/uploads.ts'
@@ -139,7 +139,7 @@ const readMetadata = ({ 'upload-metadata': header }: RequestHeaders) => {
   if (metadata === null) throw fault('must have each name once, and text as its value')
   const name = metadata.get('filename')
   if (name === undefined) throw fault('must have a filename')
-  const faultOfName = faultOfFileName(name)
+  const faultOfName = validateFileName(name)
   if (faultOfName !== null) throw fault(faultOfName)
   const digest = metadata.get('sha256')
   const sha256 = digest === undefined ? null : parseSha256(digest)

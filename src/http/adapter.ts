@@ -65,6 +65,8 @@ interface PlainAnswer {
 /** The options of an operation's route: its hooks in the order of the checks, and its handler. */
 export const adaptOperation = (operation: ContractOperation, handle: AnyHandler, deps: AdapterDeps) => {
   return {
+    bodyLimit: operation.maxBody,
+
     async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
       if (operation.takesTusVersion) reply.header('tus-resumable', tusVersion)
       const principal = operation.isOpen ? null : await identify(request, reply, deps)
@@ -109,7 +111,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       setHeaders(operation, answer, reply, deps.publicUrl)
       return notModified ? sendNotModified(reply) : send(answer, file, reply)
     },
-  } satisfies { onRequest: unknown; handler: RouteHandlerMethod }
+  } satisfies { bodyLimit: number; onRequest: unknown; handler: RouteHandlerMethod }
 }
 
 /** Who asks. An attempt that fails counts for the network that it came from. */

@@ -6,8 +6,9 @@ import { type Handlers, openOperations, sessionOperations } from '../operation.t
 import { problems } from '../problems.ts'
 import { type AdapterDeps, adaptOperation, type AnyHandler } from './adapter.ts'
 import { pieceType } from './body.ts'
+import { parseJson } from './json-body.ts'
 import { pathOf } from './url.ts'
-import { checkQueryText, compileCheck, type ObjectSchema, parseJson, type Part } from './validation.ts'
+import { checkQueryText, compileValidation, type ObjectSchema } from './validation.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -26,12 +27,11 @@ export const registerOperations = async (
   const isImplemented = (id: string): id is OperationId => Object.hasOwn(handlers, id)
   for (const operation of contract.operations.values()) checkPrincipalType(operation)
   await app.register(async (api) => {
-    api.addHook('onRoute', prepareSchemas)
+    api.addHook('onRoute', validateRequests)
     api.addHook('preValidation', ({ raw }, _reply, done) => {
       checkQueryText(raw.url ?? '')
       done()
     })
-    api.setValidatorCompiler(({ schema, httpPart }) => compileCheck(httpPart as Part, schema as ObjectSchema))
     await api.register(openapiGlue, {
       specification: withoutResponses(contract.document),
       operationResolver(id: string) {
@@ -71,25 +71,30 @@ const withoutResponses = (document: Contract['document']): object => {
 }
 
 interface GlueSchema {
-  readonly body?: { readonly content?: Readonly<Record<string, { readonly schema?: unknown }>> }
+  readonly params?: ObjectSchema
+  readonly body?: { readonly content?: Readonly<Record<string, { readonly schema?: ObjectSchema }>> }
   readonly querystring?: ObjectSchema
   readonly headers?: ObjectSchema
 }
 
 /**
- * Makes of the glue's schemas what is to be checked: bodies whatever their media type (the adapter checks that first),
- * unknown query parameters, headers under their names as Node gives them. Forms are read by hand.
+ * Validates requests in place of Fastify, which stops at the first part with an error: bodies whatever their media type (the
+ * adapter checks that first), unknown query parameters, headers under their names as Node gives them. Forms are read by hand.
  */
-const prepareSchemas = (route: RouteOptions): void => {
-  const { body, querystring, headers, ...rest } = (route.schema ?? {}) as GlueSchema
-  const json = body?.content?.['application/json']?.schema
+const validateRequests = (route: RouteOptions): void => {
+  const { params, body, querystring, headers } = (route.schema ?? {}) as GlueSchema
   const checked = headers && headersOf(headers)
-  route.schema = {
-    ...rest,
-    ...(json !== undefined && { body: json }),
+  const validate = compileValidation({
+    params,
+    body: body?.content?.['application/json']?.schema,
     querystring: { type: 'object', properties: {}, ...querystring, additionalProperties: false },
     // All of a request's headers are read for it.
-    ...(checked && Object.keys(checked.properties ?? {}).length > 0 && { headers: checked }),
+    headers: Object.keys(checked?.properties ?? {}).length > 0 ? checked : undefined,
+  })
+  delete route.schema
+  route.preValidation = (request, _reply, done) => {
+    validate(request)
+    done()
   }
 }
 

@@ -5,7 +5,7 @@ import { finished as eos, type Readable } from 'node:stream'
 import { finished } from 'node:stream/promises'
 import { freeWithParts } from '../domain/chunk-memory.ts'
 import { type Digest, parseContentDigest, parseSha256 } from '../domain/digests.ts'
-import { describeFile, faultOfFileName, type FileDescription } from '../domain/file-description.ts'
+import { describeFile, validateFileName, type FileDescription } from '../domain/file-description.ts'
 import { Problem, problems } from '../problems.ts'
 import { FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import { hasBody } from './body.ts'
@@ -174,7 +174,7 @@ const expectFile = (part: FormPart): MultipartFile => {
 }
 
 const describePart = ({ filename, mimetype }: MultipartFile): FileDescription => {
-  const fault = faultOfFileName(filename)
+  const fault = validateFileName(filename)
   if (fault !== null) throw problems.invalidField('/file', fault)
   return describeFile(filename, mimetype)
 }

@@ -1,9 +1,8 @@
-import { Ajv, type ErrorObject, type KeywordDefinition, type ValidateFunction } from 'ajv'
-import { isUtf8 } from 'node:buffer'
-import secureJson from 'secure-json-parse'
+import { Ajv, type ErrorObject, type SchemaValidateFunction, type ValidateFunction } from 'ajv'
 import { isInstant } from '../domain/dates.ts'
-import { isCleanText } from '../domain/text.ts'
-import { type Problem, problems } from '../problems.ts'
+import { canonicalEmail, isVisible, toNfc } from '../domain/text.ts'
+import { type Problem, type ProblemError, problems } from '../problems.ts'
+import { escapePointer, validateText } from './json-body.ts'
 
 /**
  * Validation of requests by the schemas of the contract. Bodies are never coerced, since that would turn a null of a
@@ -11,44 +10,59 @@ import { type Problem, problems } from '../problems.ts'
  */
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
-/** One @, something on both sides, no white space, no control and no invisible formatting characters. */
-const email = /^[^\s@\p{C}\p{Z}]+@[^\s@\p{C}\p{Z}]+$/u
+/** One @, something on both sides, no white space, no control, no invisible character. */
+const email =
+  /^[^\s@\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]+@[^\s@\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]+$/u
 
 /** What `x-normalize` does to a string before it is measured and matched. */
 const normalizers: Readonly<Record<string, (text: string) => string>> = {
-  line: (text) => text.normalize('NFC').trim(),
-  nfc: (text) => text.normalize('NFC'),
-  email: (text) => text.normalize('NFC').trim().toLowerCase().normalize('NFC'),
+  line: (text) => toNfc(text).trim(),
+  nfc: toNfc,
+  email: canonicalEmail,
   lower: (text) => text.toLowerCase(),
   instant: (text) => (isInstant(text) ? new Date(text.toUpperCase()).toISOString() : text),
 }
 
-const normalize: KeywordDefinition = {
-  keyword: 'x-normalize',
-  type: 'string',
-  schemaType: 'string',
-  modifying: true,
-  before: 'maxLength',
-  validate: (
-    name: string,
-    text: string,
-    _schema?: unknown,
-    at?: { parentData: unknown; parentDataProperty: string | number },
-  ) => {
-    const normalizer = normalizers[name]
-    if (normalizer === undefined) throw new Error(`There is no x-normalize ${name}`)
-    const parent = at?.parentData as Record<string | number, unknown> | undefined
-    if (at !== undefined && parent !== undefined) parent[at.parentDataProperty] = normalizer(text)
-    return true
-  },
+/** Normalization makes at most one character of four code units: a letter and three marks. */
+const maxShrinkage = 4
+
+const normalize: SchemaValidateFunction = (
+  name: string,
+  text: string,
+  schema?: Readonly<Record<string, unknown>>,
+  at?: { parentData: unknown; parentDataProperty: string | number },
+) => {
+  const normalizer = normalizers[name]
+  if (normalizer === undefined) throw new Error(`There is no x-normalize ${name}`)
+  // It stays too long for maxLength, which comes next.
+  if (text.length > maxShrinkage * Number(schema?.maxLength ?? Infinity)) return true
+  const normalized = normalizer(text)
+  const parent = at?.parentData as Record<string | number, unknown> | undefined
+  if (at !== undefined && parent !== undefined) parent[at.parentDataProperty] = normalized
+  if (name !== 'line' || normalized === '' || isVisible(normalized)) return true
+  normalize.errors = [{ keyword: 'x-normalize', message: 'must have a visible character', params: {} }]
+  return false
 }
 
-const createAjv = (useDefaults: boolean): Ajv => {
+/** Compiles schemas; with `allErrors`, for validators that do not stop at the first error. */
+const createAjv = (options: { readonly useDefaults: boolean; readonly allErrors: boolean }): Ajv => {
   // Extensions and examples in the contract's schemas are not keywords of a stricter Ajv.
   // An error with the schema that it broke tells what would be right there.
-  const verbose = true
-  const ajv = new Ajv({ strict: false, coerceTypes: false, removeAdditional: false, useDefaults, verbose })
-  ajv.addKeyword(normalize)
+  const ajv = new Ajv({
+    ...options,
+    strict: false,
+    coerceTypes: false,
+    removeAdditional: false,
+    verbose: true,
+  })
+  ajv.addKeyword({
+    keyword: 'x-normalize',
+    type: 'string',
+    schemaType: 'string',
+    modifying: true,
+    before: 'maxLength',
+    validate: normalize,
+  })
   ajv.addFormat('uuid', uuid)
   ajv.addFormat('date-time', isInstant)
   ajv.addFormat('email', email)
@@ -56,8 +70,13 @@ const createAjv = (useDefaults: boolean): Ajv => {
   return ajv
 }
 
-const bodies = createAjv(true)
-const parameters = createAjv(false)
+/** Two for each kind of input: most requests are valid, and for the others the first error is cheap to find. */
+const compilers = (useDefaults: boolean) => ({
+  first: createAjv({ useDefaults, allErrors: false }),
+  all: createAjv({ useDefaults, allErrors: true }),
+})
+const bodies = compilers(true)
+const parameters = compilers(false)
 
 interface PropertySchema {
   readonly type?: string
@@ -73,34 +92,122 @@ export interface ObjectSchema {
   readonly properties?: Readonly<Record<string, PropertySchema>>
 }
 
-export type Part = 'body' | 'params' | 'querystring' | 'headers'
-type Checked = { readonly value: unknown } | { readonly error: Problem }
+/** The parts of a request in the order in which their errors are reported. */
+const parts = ['params', 'body', 'querystring', 'headers'] as const
+type Part = (typeof parts)[number]
+
+/** The schemas of an operation's request; absent for a part that it does not have. */
+export type RequestSchemas = { readonly [part in Part]?: ObjectSchema | undefined }
+
+/** The parts of a request; those that are valid are replaced by what their schemas make of them. */
+export interface RequestParts {
+  params: unknown
+  body: unknown
+  query: unknown
+  readonly headers: unknown
+}
 
 /**
- * The check of one part of a request, in the form that Fastify asks of a validator compiler. It is compiled by the first
+ * The validation of an operation's requests, which reports the errors of all parts together. It is compiled by the first
  * request, which takes some milliseconds: all of them together would take as long as the rest of the start.
  */
-export const compileCheck = (part: Part, schema: ObjectSchema): ((value: unknown) => Checked) => {
-  let compiled: ValidateFunction | undefined
-  const read = part === 'querystring' || part === 'headers' ? textReader(schema) : (value: unknown) => value
-  return (input) => {
-    const validate = (compiled ??= (part === 'body' ? bodies : parameters).compile(schema))
-    const value = read(input ?? null)
-    // Headers stay as they came, which is what everybody else takes them for.
-    if (validate(value)) return { value: part === 'headers' ? input : value }
-    return { error: problemOf(part, validate.errors?.[0], schema) }
+export const compileValidation = (schemas: RequestSchemas): ((request: RequestParts) => void) => {
+  const compiled = parts.flatMap((part) => {
+    const schema = schemas[part]
+    return schema === undefined ? [] : [{ part, validate: compilePart(part, schema) }]
+  })
+  /** @throws Problem */
+  return (request) => {
+    const errors = compiled.flatMap(({ part, validate }) => {
+      const name = part === 'querystring' ? 'query' : part
+      const result = validate(request[name])
+      // Headers stay as they came, which is what everybody else takes them for.
+      if (result.errors === null && name !== 'headers') request[name] = result.value
+      return result.errors ?? []
+    })
+    if (errors.length > 0) throw problemOf(errors)
   }
 }
 
-const problemOf = (part: Part, error: ErrorObject | undefined, schema: ObjectSchema): Problem => {
-  if (error === undefined) return problems.invalidRequest('The request is not valid.')
-  if (part === 'body' && error.instancePath === '' && error.keyword === 'type') {
-    return problems.invalidRequest('The body must be a JSON object.', [
-      { pointer: '', detail: 'must be an object' },
-    ])
+const problemOf = (errors: readonly ProblemError[]): Problem =>
+  errors.length === 1 && errors[0]?.pointer === ''
+    ? problems.invalidRequest('The body must be a JSON object.', errors)
+    : problems.invalidFields(errors)
+
+interface Validated {
+  readonly value: unknown
+  readonly errors: readonly ProblemError[] | null
+}
+
+const compilePart = (part: Part, schema: ObjectSchema): ((input: unknown) => Validated) => {
+  const { first, all } = part === 'body' ? bodies : parameters
+  const read = part === 'querystring' || part === 'headers' ? textReader(schema) : (value: unknown) => value
+  const toCompile = withLowerCaseIds(schema) as ObjectSchema
+  let findFirst: ValidateFunction | undefined
+  let findAll: ValidateFunction | undefined
+  return (input) => {
+    findFirst ??= first.compile(toCompile)
+    const value = read(input ?? null)
+    const textErrors = part === 'querystring' ? validateTexts(value) : []
+    if (textErrors.length > 0) return { value, errors: textErrors }
+    if (findFirst(value)) return { value, errors: null }
+    let { errors } = findFirst
+    if (isSmall(value)) {
+      findAll ??= all.compile(toCompile)
+      if (!findAll(value)) ({ errors } = findAll)
+    }
+    return { value, errors: describeAll(part, schema, errors ?? []) }
   }
-  const { pointer, detail } = describe(error)
-  return problems.invalidField(part === 'headers' ? headerPointer(pointer, schema) : pointer, detail)
+}
+
+/** UUIDs are the same in either case (RFC 9562, section 4), and are stored and compared in lower case. */
+const withLowerCaseIds = (schema: unknown): unknown => {
+  if (Array.isArray(schema)) return schema.map(withLowerCaseIds)
+  if (typeof schema !== 'object' || schema === null) return schema
+  const copy = Object.fromEntries(
+    Object.entries(schema).map(([keyword, value]) => [keyword, withLowerCaseIds(value)]),
+  )
+  return copy.format === 'uuid' ? { ...copy, 'x-normalize': 'lower' } : copy
+}
+
+/** Before anything is normalized. A body is checked while it is parsed, and headers are ASCII or refused by their patterns. */
+const validateTexts = (query: unknown): readonly ProblemError[] =>
+  Object.entries(query ?? {}).flatMap(([name, value]) => {
+    const fault = [value].flat().map((one) => (typeof one === 'string' ? validateText(one) : null))
+    const detail = fault.find((one) => one !== null)
+    return detail == null ? [] : [{ pointer: `/${escapePointer(name)}`, detail }]
+  })
+
+/** The values in a body of which all errors are searched for; of a larger one only the first is reported. */
+const maxValues = 10_000
+
+/** Whether a value holds few values. A list instead of the call stack, so that depth cannot exhaust it. */
+const isSmall = (root: unknown): boolean => {
+  const open = [root]
+  let count = 0
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    if (typeof next !== 'object' || next === null) continue
+    const values = Array.isArray(next) ? (next as unknown[]) : Object.values(next)
+    count += values.length
+    if (count > maxValues) return false
+    for (const value of values) open.push(value)
+  }
+  return true
+}
+
+/** One error for each place, the first. */
+const describeAll = (
+  part: Part,
+  schema: ObjectSchema,
+  errors: readonly ErrorObject[],
+): readonly ProblemError[] => {
+  const byPointer = new Map<string, ProblemError>()
+  for (const error of errors) {
+    const { pointer, detail } = describe(part, error)
+    const named = part === 'headers' ? headerPointer(pointer, schema) : pointer
+    if (!byPointer.has(named)) byPointer.set(named, { pointer: named, detail })
+  }
+  return [...byPointer.values()]
 }
 
 /** Node gives header names in lower case; the contract has them as people write them. */
@@ -108,7 +215,7 @@ const headerPointer = (pointer: string, { properties = {} }: ObjectSchema): stri
   `/${properties[pointer.slice(1)]?.['x-name'] ?? pointer.slice(1)}`
 
 /** Where an error of Ajv is, and what would be right there. */
-const describe = (error: ErrorObject): { pointer: string; detail: string } => {
+const describe = (part: Part, error: ErrorObject): ProblemError => {
   const params: Readonly<Record<string, unknown>> = error.params
   const inside = (name: unknown) => `${error.instancePath}/${escapePointer(String(name))}`
   switch (error.keyword) {
@@ -117,7 +224,7 @@ const describe = (error: ErrorObject): { pointer: string; detail: string } => {
     case 'additionalProperties':
       return {
         pointer: inside(params.additionalProperty),
-        detail: `is not known here; ${knownNames(error.parentSchema)}`,
+        detail: `is not a known ${part === 'body' ? 'field' : 'parameter'}. ${expectedNames(error.parentSchema)}`,
       }
     case 'enum':
       return { pointer: error.instancePath, detail: `must be one of ${asList(params.allowedValues)}` }
@@ -153,7 +260,7 @@ const describeRule = (
     case 'maxItems':
       return `must have at most ${count(limit, keyword)}`
     case 'uniqueItems':
-      return 'must not have the same item twice'
+      return 'must not contain duplicates'
     default:
       return undefined
   }
@@ -164,9 +271,9 @@ const count = (limit: unknown, keyword: string): string =>
 
 const typeNames: Readonly<Record<string, string>> = {
   string: 'a string',
-  integer: 'a whole number in decimal digits',
+  integer: 'an integer',
   boolean: 'true or false',
-  array: 'a list',
+  array: 'an array',
   object: 'an object',
 }
 
@@ -177,12 +284,11 @@ const hints: Readonly<Record<string, string>> = {
   'maximum /offset': '; read on with cursor instead',
   'pattern /username':
     ': lower-case letters, digits, dots, underscores and hyphens, with a letter or digit at both ends',
-  'pattern /sort':
-    ': up to three fields that the contract names, parted by commas, each with a minus in front to turn it round',
+  'pattern /sort': ': up to three sort fields, comma-separated; prefix with - for descending',
   'pattern /color': ', such as #d92d20',
   'pattern /idempotency-key': ': visible ASCII characters without spaces',
   'pattern /upload-checksum': ': an algorithm, a space and Base64',
-  'pattern /upload-metadata': ': names, each with a space and its value in Base64, and commas between them',
+  'pattern /upload-metadata': ': comma-separated pairs of a key, a space and a value in Base64',
 }
 
 const formatNames: Readonly<Record<string, string>> = {
@@ -191,15 +297,13 @@ const formatNames: Readonly<Record<string, string>> = {
   email: 'an email address',
 }
 
-const knownNames = ({ properties = {} }: ObjectSchema = {}): string => {
+const expectedNames = ({ properties = {} }: ObjectSchema = {}): string => {
   const names = Object.keys(properties)
-  return names.length === 0 ? 'there are none' : `known are ${names.join(', ')}`
+  return names.length === 0 ? 'None is expected' : `Expected one of: ${names.join(', ')}`
 }
 
 const asList = (values: unknown): string =>
   Array.isArray(values) ? values.map(String).join(', ') : String(values)
-
-const escapePointer = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1')
 
 /**
  * Reads a query or headers by their schema: integers from decimal digits, booleans from true and false, and a list from one value
@@ -241,53 +345,5 @@ const isDecodable = (text: string): boolean => {
     return true
   } catch {
     return false
-  }
-}
-
-/**
- * Parses a JSON body: UTF-8, no U+0000 or lone surrogate in any string, no key that would reach a prototype.
- *
- * @throws Problem
- */
-export const parseJson = (bytes: Buffer): unknown => {
-  if (bytes.length === 0) throw problems.invalidRequest('The body is empty; it must be a JSON object.')
-  if (!isUtf8(bytes)) throw problems.invalidRequest('The body is not valid UTF-8.')
-  const text = bytes.toString()
-  const value = parseSafely(text)
-  // In valid UTF-8 only an escape can bring such a character in.
-  if (text.includes('\\u')) checkStrings(value)
-  return value
-}
-
-const parseSafely = (text: string): unknown => {
-  try {
-    return secureJson.parse(text) as unknown
-  } catch (error) {
-    if (!(error instanceof SyntaxError) && !(error instanceof RangeError)) throw error
-    const isPrototype = error.message.includes('forbidden prototype property')
-    throw problems.invalidRequest(
-      isPrototype
-        ? 'The body has a key __proto__ or constructor.prototype, which is never taken.'
-        : 'The body is not valid JSON.',
-    )
-  }
-}
-
-/** Walks a value with a list of its own instead of the call stack, so that depth cannot exhaust it. */
-const checkStrings = (root: unknown): void => {
-  const open: { readonly value: unknown; readonly pointer: string }[] = [{ value: root, pointer: '' }]
-  for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    const { value, pointer } = next
-    if (typeof value === 'string' && !isCleanText(value)) {
-      throw problems.invalidRequest('A text in the body has U+0000 or half of a surrogate pair in it.', [
-        { pointer, detail: 'must be text without U+0000 and without halves of surrogate pairs' },
-      ])
-    }
-    if (typeof value === 'object' && value !== null) {
-      for (const [key, item] of Object.entries(value)) {
-        // The key is looked at first, so that no pointer goes through one that is refused.
-        open.push({ value: item, pointer: `${pointer}/${escapePointer(key)}` }, { value: key, pointer })
-      }
-    }
   }
 }

@@ -1,0 +1,105 @@
+import t from 'tap'
+import {
+  canonicalEmail,
+  foldSearch,
+  hasTooManyMarks,
+  isVisible,
+  maxNormalizedLength,
+  TextTooCostly,
+  toNfc,
+} from '../../src/domain/text.ts'
+
+const acute = '\u0301'
+/** Of several canonical classes, so that normalization has to sort them. */
+const mixed = '\u0301\u0316\u0345\u05b0\u3099'
+/** Letters by their category; NFKC makes marks of them. */
+const halfwidth = '\uff9e\uff9f'
+const astral = '\u{1d165}'
+
+t.test('thirty combining marks in a row are allowed, one more is not', async (t) => {
+  for (const mark of [acute, '\u0591', '\u20dd', '\uff9e', astral]) {
+    t.notOk(hasTooManyMarks(`a${mark.repeat(30)}a${mark.repeat(30)}`), mark)
+    t.ok(hasTooManyMarks(`a${mark.repeat(30)}a${mark.repeat(31)}`), mark)
+    t.ok(hasTooManyMarks(mark.repeat(1_000)), mark)
+  }
+  for (const marks of [mixed, `${halfwidth}${acute}`, `${astral}${acute}`]) {
+    t.notOk(hasTooManyMarks(`${marks.repeat(6)} ${marks.repeat(6)}`))
+    t.ok(hasTooManyMarks(marks.repeat(31)))
+  }
+  t.notOk(hasTooManyMarks('हिन्दी भाषा में लिखा हुआ'.repeat(1_000)))
+})
+
+t.test('every character that normalization turns into leading marks counts as one', async (t) => {
+  const mark = /^\p{M}/u
+  const missed: string[] = []
+  for (let code = 0; code <= 0x10ffff; code += 1) {
+    if (code >= 0xd800 && code <= 0xdfff) continue
+    const text = String.fromCodePoint(code)
+    // A vowel sign is a mark and a letter, which ends the row.
+    if (mark.test(text.normalize('NFKD')) && !hasTooManyMarks(text.repeat(31))) missed.push(code.toString(16))
+  }
+  t.same(missed, ['e33', 'eb3'])
+})
+
+t.test('what is too costly to normalize is not normalized', async (t) => {
+  for (const text of [
+    mixed.repeat(20_000),
+    'a'.repeat(maxNormalizedLength + 1),
+    `${halfwidth}${acute}`.repeat(40),
+  ]) {
+    for (const fold of [toNfc, foldSearch, canonicalEmail]) t.throws(() => fold(text), TextTooCostly)
+  }
+  t.equal(toNfc(`e${acute}`), 'é')
+})
+
+t.test(
+  'email addresses that differ in case or compatibility form only have one canonical form',
+  async (t) => {
+    for (const [text, canonical] of [
+      ['Ada@Example.COM', 'ada@example.com'],
+      [' ada@example.com ', 'ada@example.com'],
+      ['ΣΟΦΟΣ@example.com', 'σοφοσ@example.com'],
+      ['σοφος@example.com', 'σοφοσ@example.com'],
+      ['straße@example.com', 'strasse@example.com'],
+      ['STRAẞE@example.com', 'strasse@example.com'],
+      [`e${acute}@example.com`, 'é@example.com'],
+      ['ａｄａ@example.com', 'ada@example.com'],
+      // Another letter in Turkish, and another person.
+      ['ışık@example.com', 'ışık@example.com'],
+      // Domains of different owners.
+      ['ada@straße.example', 'ada@straße.example'],
+      ['ada@ΣΟΦΟΣ.example', 'ada@σοφοσ.example'],
+      ['ada@σοφος.example', 'ada@σοφος.example'],
+      ['no address', 'no address'],
+    ] as const) {
+      t.equal(canonicalEmail(text), canonical)
+    }
+  },
+)
+
+t.test('a canonical address is its own canonical form', async (t) => {
+  for (let code = 0; code <= 0x10ffff; code += 1) {
+    if (code >= 0xd800 && code <= 0xdfff) continue
+    const text = String.fromCodePoint(code)
+    if (text.toUpperCase() === text.toLowerCase() && text.normalize('NFKC') === text) continue
+    const canonical = canonicalEmail(`a${text}b@x${text}y.example`)
+    if (canonicalEmail(canonical) !== canonical) t.fail(code.toString(16))
+  }
+})
+
+t.test('spaces, controls and fillers cannot be seen', async (t) => {
+  for (const text of [
+    '',
+    ' ',
+    '\u00a0',
+    '\u115f',
+    '\u1160',
+    '\u3164',
+    '\uffa0',
+    '\u200b\u2060',
+    '\u2800',
+    '\ufe0f',
+  ])
+    t.notOk(isVisible(text), JSON.stringify(text))
+  for (const text of ['a', '\u3164a', '.', '😀', 'ᄀ']) t.ok(isVisible(text), text)
+})

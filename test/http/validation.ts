@@ -1,0 +1,413 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import t, { type Test } from 'tap'
+import { newId } from '../../src/db/ids.ts'
+import { head, sendRaw } from '../fixture/raw.ts'
+import { operations, validRequest } from '../fixture/requests.ts'
+import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
+import { tusHeaders } from '../fixture/uploads.ts'
+
+/** How requests are validated, whatever their operation. */
+
+const service = await startService(t)
+const ada = await service.register('ada')
+const { token } = ada
+const json = { 'content-type': 'application/json' }
+
+const newTask = async ({ token }: Account) =>
+  (await service.expect('createTask', 201, { token, body: { title: 'A task' } })).body
+
+const pointersOf = ({ body }: Pick<Reply, 'body'>): readonly string[] =>
+  ((body as { errors?: readonly { pointer: string }[] } | null)?.errors ?? []).map(({ pointer }) => pointer)
+
+t.test('all errors of a request are reported together', async (t) => {
+  const body = { title: '', status: 'lost', priority: 1, tag_ids: ['x', newId()], colour: 'red' }
+  const many = await service.expect('createTask', 400, {
+    token,
+    body,
+    headers: { 'idempotency-key': 'a key' },
+  })
+  t.same(pointersOf(many), ['/colour', '/title', '/status', '/priority', '/tag_ids/0', '/Idempotency-Key'])
+  t.match(many.body, {
+    detail:
+      'colour is not a known field. Expected one of: title, description, status, priority, start_at, due_at, owner_id, assignee_id, tag_ids. 5 more in errors.',
+    errors: [
+      { pointer: '/colour', detail: /^is not a known field\. Expected one of: title, / },
+      { pointer: '/title', detail: 'must have at least 1 character' },
+      { pointer: '/status', detail: 'must be one of todo, in_progress, done, cancelled' },
+      { pointer: '/priority', detail: 'must be a string' },
+      { pointer: '/tag_ids/0', detail: 'must be a UUID' },
+      {
+        pointer: '/Idempotency-Key',
+        detail: /^must match pattern .*: visible ASCII characters without spaces$/,
+      },
+    ],
+  })
+
+  const request = {
+    token,
+    params: { task_id: 'x' },
+    query: { limit: 'many', page: 2 },
+    body: { title: null },
+  }
+  const parts = await service.expect('updateTask', 400, request)
+  t.same(pointersOf(parts), ['/task_id', '/title', '/limit', '/page'], 'of the path, the body and the query')
+  t.match(parts.body.errors?.[2], { detail: /^is not a known parameter\. None is expected$/ })
+
+  const missing = await service.call('register', { body: {} })
+  t.same(pointersOf(missing), ['/username', '/email', '/password'])
+  const query = { limit: 'many', status: 'lost', q: '', sort: 'size', nope: 1 }
+  const list = await service.expect('listTasks', 400, { token, query })
+  t.same(pointersOf(list).toSorted(), ['/limit', '/nope', '/q', '/sort', '/status/0'])
+  t.match(
+    list.body.errors?.find(({ pointer }) => pointer === '/sort'),
+    { detail: /prefix with - for descending/ },
+  )
+})
+
+t.test('at most twenty errors are reported, and a field has one', async (t) => {
+  const items = Array.from({ length: 200 }, () => ({ title: '', status: 'lost' }))
+  const { body } = await service.expect('batchTasks', 400, { token, body: { create: items } })
+  t.equal(body.errors?.length, 20)
+  t.equal(new Set(pointersOf({ body })).size, 20)
+  t.match(body, { detail: / 380 more in errors\.$|\. 399 more in errors\.$/ })
+})
+
+t.test('only the first error of a very large body is searched for', async (t) => {
+  const delay = monitorEventLoopDelay({ resolution: 10 })
+  delay.enable()
+  const unknown = Object.fromEntries(Array.from({ length: 60_000 }, (_, index) => [`k${index}`, 0]))
+  const numbers = Array.from({ length: 300_000 }, () => 0)
+  for (const [body, pointers] of [
+    [{ create: numbers }, ['/create']],
+    [{ create: [{ title: 'a', tag_ids: numbers }] }, ['/create/0/tag_ids']],
+    [unknown, ['/k0']],
+    [{ create: [unknown] }, ['/create/0/title']],
+  ] as const) {
+    const refused = await service.expect('batchTasks', 400, { token, body })
+    t.same(pointersOf(refused), pointers)
+  }
+  t.ok(delay.max < 2e9, `the event loop was held for ${delay.max / 1e6} ms`)
+})
+
+t.test('keys that appear twice are refused', async (t) => {
+  for (const [body, pointers] of [
+    ['{"title":"a","title":"b"}', ['/title']],
+    ['{"title":"a","t\\u0069tle":"b"}', ['/title']],
+    ['{"title":"a","description":"x","description":"y","title":"b"}', ['/description', '/title']],
+    ['{"title":{"a":[1,{"b/c":1,"b/c":2}]}}', ['/title/a/1/b~1c']],
+    ['{"":1,"":2}', ['/']],
+  ] as const) {
+    const refused = await service.expect('createTask', 400, { token, body, headers: json })
+    t.same(pointersOf(refused), pointers, body)
+    t.match(refused.body.errors?.[0], { detail: 'must not appear more than once' })
+  }
+  const many = `{${Array.from({ length: 100 }, (_, index) => `"k${index}":1,"k${index}":2`).join()}}`
+  t.equal(
+    pointersOf(await service.expect('createTask', 400, { token, body: many, headers: json })).length,
+    20,
+  )
+  const batch = '{"create":[{"title":"title"},{"title":"title"}],"delete":[]}'
+  await service.expect('batchTasks', 200, { token, body: batch, headers: json })
+})
+
+t.test('a body has at most a hundred levels', async (t) => {
+  const nested = (levels: number) => `{"title":${'['.repeat(levels)}${']'.repeat(levels)}}`
+  const { body } = await service.expect('createTask', 400, { token, body: nested(99), headers: json })
+  t.same(pointersOf({ body }), ['/title'])
+  const deep = await service.expect('createTask', 400, { token, body: nested(100), headers: json })
+  t.match(deep.body, { detail: 'The body has more than 100 levels of objects and arrays.' })
+})
+
+t.test('ids are the same in either case', async (t) => {
+  const upper = ({ id }: { readonly id: string }) => id.toUpperCase()
+  const task = await newTask(ada)
+  const tag = (await service.expect('createTag', 201, { token, body: { name: 'release' } })).body
+  const got = await service.expect('getTask', 200, { token, params: { task_id: upper(task) } })
+  t.equal(got.body.id, task.id)
+  const created = await service.expect('createTask', 201, {
+    token,
+    body: { title: 'Another', assignee_id: upper(ada.user), tag_ids: [upper(tag)] },
+  })
+  t.match(created.body, { assignee_id: ada.id, tags: [{ id: tag.id }] })
+  const query = { tag_id: [upper(tag), tag.id], tag_match: 'all', owner_id: upper(ada.user) }
+  const { body: list } = await service.expect('listTasks', 200, { token, query })
+  t.same(
+    list.items.map(({ id }) => id),
+    [created.body.id],
+  )
+  const filter = `id = "${upper(task)}" AND owner_id = ${upper(ada.user)}`
+  const { body: found } = await service.expect('listTasks', 200, { token, query: { filter } })
+  t.same(
+    found.items.map(({ id }) => id),
+    [task.id],
+  )
+  const { body: results } = await service.expect('batchTasks', 200, {
+    token,
+    body: { delete: [{ task_id: upper(task) }] },
+  })
+  t.match(results.delete, [{ status: 204, task_id: task.id }])
+  const tagETag = (await service.expect('getTag', 200, { token, params: { tag_id: upper(tag) } })).headers
+  t.equal(tagETag.get('etag'), `"${tag.id}"`)
+  const twice = { delete: [{ task_id: task.id }, { task_id: upper(task) }] }
+  const refused = await service.expect('batchTasks', 400, { token, body: twice })
+  t.same(pointersOf(refused), ['/delete/1'])
+})
+
+t.test('413 for a body over the limit of its operation', async (t) => {
+  const withJson = operations.filter(({ mediaTypes }) => mediaTypes.includes('application/json'))
+  t.equal(withJson.filter(({ maxBody }) => maxBody === 1_048_576).length, 4, 'few take much')
+  for (const operation of withJson) {
+    const { maxBody } = operation
+    t.ok(maxBody === 16_384 || maxBody === 1_048_576, operation.id)
+    const request = validRequest(operation, token)
+    const padded = (size: number) => JSON.stringify(request.body).padEnd(size)
+    const send = (size: number) =>
+      service.call(operation.id, { ...request, body: padded(size), headers: { ...request.headers, ...json } })
+    const { status, body } = await send(maxBody + 1)
+    t.equal(status, 413, operation.id)
+    t.match(body, { code: 'content_too_large', detail: `At most ${maxBody} bytes are taken here.` })
+  }
+  const login = { email: 'nobody@example.com', password: 'x' }
+  const atLimit = await service.call('login', { body: JSON.stringify(login).padEnd(16_384), headers: json })
+  t.equal(atLimit.status, 401, 'one at the limit is read')
+
+  const body = ReadableStream.from([Buffer.from(JSON.stringify(login).padEnd(16_385))])
+  const init = { method: 'POST', headers: json, body, duplex: 'half' } as const
+  t.equal((await fetch(`${service.url}/auth/login`, init)).status, 413, 'without a Content-Length too')
+  const announced = head(
+    'POST /auth/login HTTP/1.1',
+    'Host: x',
+    'Content-Type: application/json',
+    'Content-Length: 16385',
+  )
+  t.equal((await sendRaw(t, service.url, announced)).status, 413, 'before it is sent')
+})
+
+/** Marks of several classes, which normalization sorts in quadratic time. */
+const marks = (count: number): string => '\u0316\u0301'.repeat(count / 2)
+
+/** An operation with a text in one place, and the pointer to that place. */
+interface Attack {
+  readonly pointer: string
+  readonly send: (text: string) => Promise<Reply>
+  /** Code units that fit in. */
+  readonly room: number
+}
+
+const attacks = async (): Promise<Readonly<Record<string, Attack>>> => {
+  const task = await newTask(ada)
+  const params = { task_id: task.id }
+  const inBody = (
+    operation: Parameters<typeof service.call>[0],
+    pointer: string,
+    body: (text: string) => object,
+    room: number,
+    request: Call = {},
+  ) => ({
+    pointer,
+    room,
+    send: (text: string) => service.call(operation, { token, ...request, body: body(text) }),
+  })
+  const small = 7_000
+  const large = 500_000
+  const account = { username: 'mallory', email: 'mallory@example.com', password: 'a long password' }
+  return {
+    'login password': inBody('login', '/password', (password) => ({ email: account.email, password }), small),
+    'login email': inBody(
+      'login',
+      '/email',
+      (text) => ({ email: `a${text}@example.com`, password: 'x' }),
+      small,
+    ),
+    'register password': inBody('register', '/password', (password) => ({ ...account, password }), small),
+    'register email': inBody(
+      'register',
+      '/email',
+      (text) => ({ ...account, email: `${text}@example.com` }),
+      small,
+    ),
+    'display name': inBody(
+      'register',
+      '/display_name',
+      (text) => ({ ...account, display_name: `a${text}` }),
+      small,
+    ),
+    'forgotten password': inBody(
+      'forgotPassword',
+      '/email',
+      (text) => ({ email: `a${text}@example.com` }),
+      small,
+    ),
+    'tag name': inBody('createTag', '/name', (name) => ({ name }), small),
+    'token name': inBody('createApiToken', '/name', (name) => ({ name, scopes: ['tasks:read'] }), small),
+    title: inBody('createTask', '/title', (title) => ({ title }), large),
+    'changed title': inBody('updateTask', '/title', (title) => ({ title }), large, { params }),
+    description: inBody('createTask', '/description', (description) => ({ title: 'a', description }), large),
+    'title in a batch': inBody(
+      'batchTasks',
+      '/create/1/title',
+      (title) => ({ create: [{ title: 'a' }, { title }] }),
+      large,
+    ),
+    'escaped title': {
+      pointer: '/title',
+      room: 160_000,
+      send: (text) => {
+        const escaped = text.replaceAll(
+          /[^ -~]/g,
+          (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`,
+        )
+        return service.call('createTask', { token, body: `{"title":"${escaped}"}`, headers: json })
+      },
+    },
+    q: { pointer: '/q', room: 9_000, send: (q) => service.call('listTasks', { token, query: { q } }) },
+    filter: {
+      pointer: '/filter',
+      room: 9_000,
+      send: (filter) => service.call('listTasks', { token, query: { filter } }),
+    },
+    'q of tags': {
+      pointer: '/q',
+      room: 9_000,
+      send: (q) => service.call('listTags', { token, query: { q } }),
+    },
+    'q of users': {
+      pointer: '/q',
+      room: 9_000,
+      send: (q) => service.call('listUsers', { token, query: { q } }),
+    },
+    'file name': {
+      pointer: '/file',
+      room: 7_000,
+      send: (name) => service.call('addTaskAttachment', { token, params, body: fileForm('x', name) }),
+    },
+    'file name of an upload': {
+      pointer: '/Upload-Metadata',
+      room: 1_400,
+      send: (filename) =>
+        service.call('createUpload', { token, params, headers: tusHeaders(1, { filename }) }),
+    },
+  }
+}
+
+t.test('no text takes long to normalize', async (t) => {
+  const delay = monitorEventLoopDelay({ resolution: 10 })
+  for (const [place, { pointer, send, room }] of Object.entries(await attacks())) {
+    await t.test(place, async (t) => {
+      delay.reset()
+      delay.enable()
+      for (const length of [32, 160, room]) {
+        const { status, body } = await send(marks(length))
+        t.equal(status, 400, `${length} marks`)
+        t.same(pointersOf({ body }), [pointer])
+        // The length may be what is wrong with a file's name.
+        if (length === 32)
+          t.match(body, { errors: [{ detail: /at most 30 combining marks in a row/ }] }, 'says what is wrong')
+      }
+      // Legal runs, but far too much: refused by its length before it is normalized.
+      const long = await send(`a${marks(30)}`.repeat(Math.floor(room / 31)))
+      if (pointer !== '/description') t.equal(long.status, 400)
+      t.ok(delay.max < 1.5e9, `the event loop was held for ${delay.max / 1e6} ms`)
+    })
+  }
+  delay.disable()
+})
+
+t.test('a larger body of marks is not read where text is short', async (t) => {
+  for (const bytes of [160_000, 900_000]) {
+    const password = marks(bytes / 2)
+    for (const operation of ['login', 'register'] as const) {
+      const { status } = await service.call(operation, { body: { email: 'ada@example.com', password } })
+      t.equal(status, 413)
+    }
+  }
+})
+
+t.test('thirty marks in a row are taken', async (t) => {
+  const title = `a${marks(30)} b${marks(30)}`
+  const { body } = await service.expect('createTask', 201, { token, body: { title, description: title } })
+  t.equal(body.title, title.normalize('NFC'))
+  t.equal(body.description, title)
+})
+
+/** Asks in a row, so that none waits for another. */
+const sendMetadata = async (t: Test, value: string): Promise<void> => {
+  const headers = { ...tusHeaders(1), 'upload-metadata': value }
+  const { status } = await service.call('createUpload', { token, params: { task_id: newId() }, headers })
+  t.equal(status, 400, value.slice(0, 40))
+}
+
+t.test('no header takes long to match', async (t) => {
+  const delay = monitorEventLoopDelay({ resolution: 10 })
+  delay.enable()
+  for (const value of [
+    'a ,'.repeat(60),
+    'a , '.repeat(1_000),
+    `a ${'='.repeat(4_000)},`,
+    'a  '.repeat(1_300),
+    `a${' '.repeat(4_000)},,`,
+  ])
+    await sendMetadata(t, `${value}\u00e9`)
+  t.ok(delay.max < 1.5e9, `the event loop was held for ${delay.max / 1e6} ms`)
+  const { 'upload-metadata': metadata = '', ...headers } = tusHeaders(1)
+  const params = { task_id: (await newTask(ada)).id }
+  await service.expect('createUpload', 201, {
+    token,
+    params,
+    headers: { ...headers, 'upload-metadata': `${metadata} , a ,b  , c  YQ==,d` },
+  })
+})
+
+t.test('email addresses that look alike are one', async (t) => {
+  const password = 'a long password'
+  const pairs = [
+    ['σοφος', 'σοφοσ'],
+    ['straße', 'STRASSE'],
+    ['ｗｉｄｅ', 'wide'],
+    ['ﬁne', 'fine'],
+  ] as const
+  for (const [index, names] of pairs.entries()) {
+    const emails = names.map((name) => `${name}@example.com`)
+    const replies = await Promise.all(
+      emails.map((email, at) =>
+        service.call('register', { body: { username: `twin${index}${at}`, email, password } }),
+      ),
+    )
+    t.same(new Set(replies.map(({ status }) => status)), new Set([201, 409]), emails.join())
+    t.match(replies.find(({ status }) => status === 409)?.body, { code: 'email_taken' })
+    for (const email of emails) await service.expect('login', 200, { body: { email, password } })
+  }
+})
+
+t.test('invisible characters are refused where they could hide', async (t) => {
+  const account = { username: 'ghost', email: 'ghost@example.com', password: 'a long password' }
+  for (const filler of [
+    '\u115f',
+    '\u1160',
+    '\u3164',
+    '\uffa0',
+    '\u200b',
+    '\u00ad',
+    '\u034f',
+    '\ufe0f',
+    '\u2800',
+    '\u{e0061}',
+  ]) {
+    const code = (filler.codePointAt(0) ?? 0).toString(16)
+    const inEmail = await service.expect('register', 400, {
+      body: { ...account, email: `gho${filler}st@example.com` },
+    })
+    t.same(pointersOf(inEmail), ['/email'], code)
+    const inUsername = await service.expect('register', 400, {
+      body: { ...account, username: `gho${filler}st` },
+    })
+    t.same(pointersOf(inUsername), ['/username'], code)
+    const name = await service.expect('register', 400, {
+      body: { ...account, display_name: ` ${filler}${filler} ` },
+    })
+    t.match(name.body.errors, [{ pointer: '/display_name', detail: 'must have a visible character' }], code)
+    const title = await service.expect('createTask', 400, { token, body: { title: filler } })
+    t.same(pointersOf(title), ['/title'], code)
+  }
+  await service.expect('register', 201, { body: { ...account, display_name: '👩\u200d🚀' } })
+})
