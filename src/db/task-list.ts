@@ -177,7 +177,7 @@ const relationAskedFor = (
   { owner_id: owners, assignee_id: assignees, condition }: TaskFilter,
   userId: string,
 ): 'owner' | 'assignee' | null => {
-  const isUser = (id: string): boolean => id.toLowerCase() === userId
+  const isUser = (id: string): boolean => id === userId
   const equals = (field: 'owner_id' | 'assignee_id'): boolean =>
     condition !== undefined &&
     conjunctsOf(condition).some(

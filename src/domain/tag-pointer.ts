@@ -1,5 +1,5 @@
-/** Where a tag is among those of a new task, as a JSON Pointer into it; ids are compared in lower case. */
+/** The JSON Pointer to a tag in a new task. */
 export const tagPointer = (
   { tag_ids = [] }: { readonly tag_ids?: readonly string[] },
   tagId: string,
-): string => `/tag_ids/${tag_ids.findIndex((id) => id.toLowerCase() === tagId.toLowerCase())}`
+): string => `/tag_ids/${tag_ids.indexOf(tagId)}`

@@ -80,8 +80,8 @@ export const findRepeated = (batch: TaskBatch<unknown, unknown>): BatchPlace | n
   const links = new Set<string>()
   for (const kind of ['update', 'delete', 'tag', 'untag'] as const) {
     for (const [index, item] of (batch[kind] ?? []).entries()) {
-      const id = item.task_id.toLowerCase()
-      const link = 'tag_id' in item ? `${id} ${item.tag_id.toLowerCase()}` : null
+      const id = item.task_id
+      const link = 'tag_id' in item ? `${id} ${item.tag_id}` : null
       const before = named.get(id)
       if (before !== undefined && (before !== kind || link === null || links.has(link)))
         return { kind, index }

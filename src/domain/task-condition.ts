@@ -189,7 +189,7 @@ const readId = (word: Word, { me }: { readonly me?: string }): string => {
   const expected = me === undefined ? 'a UUID' : 'a UUID or me'
   const { text } = plain(word, expected)
   if (text === 'me' && me !== undefined) return me
-  if (uuid.test(text)) return text
+  if (uuid.test(text)) return text.toLowerCase()
   throw unexpected(word, expected)
 }
 

@@ -100,14 +100,14 @@ export const taskList = (query: TaskListQuery, context: FilterContext, userId?: 
   const order = sort === undefined ? undefined : parseSort(sort, isTaskSortField)
   if (order === null) return null
   const condition = readTaskCondition(filter, context)
-  const tags = tag_id && [...new Set(tag_id.map((id) => id.toLowerCase()))]
+  const tags = tag_id && [...new Set(tag_id)]
   return {
     order: order ?? null,
     expand,
     all,
     filter: {
       ...rest,
-      ...(userId !== undefined && { user_id: userId.toLowerCase() }),
+      ...(userId !== undefined && { user_id: userId }),
       ...(tags && (tag_match === 'all' && tags.length > 1 ? { all_tags: tags } : { any_tag: tags })),
       ...(untagged !== undefined && { tagged: !untagged }),
       ...(has_attachments !== undefined && { attached: has_attachments }),

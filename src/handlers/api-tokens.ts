@@ -37,9 +37,8 @@ export const apiTokenHandlers = ({ db, paging, credentials }: Deps) =>
     },
 
     async revokeApiToken({ params, principal, client }) {
-      const tokenId = params.token_id.toLowerCase()
-      expectDone(await deleteApiToken(db, principal, client, tokenId))
-      await credentials.forgetApiToken(tokenId)
+      expectDone(await deleteApiToken(db, principal, client, params.token_id))
+      await credentials.forgetApiToken(params.token_id)
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

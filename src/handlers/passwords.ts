@@ -56,7 +56,7 @@ export const passwordHandlers = ({ db, passwords, checkPassword, credentials, ma
       const newHash = await passwords.hash(body.password)
       const change = { newHash, resetsSecondFactor: body.reset_second_factor ?? false }
       expectDone(await setPassword(db, principal, client, params.user_id, change))
-      await credentials.forgetUser(params.user_id.toLowerCase())
+      await credentials.forgetUser(params.user_id)
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

@@ -20,9 +20,8 @@ export const sessionHandlers = ({ db, paging, credentials }: Deps) =>
     },
 
     async revokeSession({ params, principal, client }) {
-      const sessionId = params.session_id.toLowerCase()
-      expectDone(await deleteSession(db, principal, client, sessionId))
-      await credentials.forgetSession(sessionId)
+      expectDone(await deleteSession(db, principal, client, params.session_id))
+      await credentials.forgetSession(params.session_id)
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

@@ -26,7 +26,7 @@ export const tagHandlers = ({ db, paging }: Deps) =>
 
     async getTag({ params, principal }) {
       const { json } = expectDone(await selectTag(db, principal, params.tag_id))
-      return { status: 200, headers: { etag: quoteETag(params.tag_id.toLowerCase()) }, body: jsonText(json) }
+      return { status: 200, headers: { etag: quoteETag(params.tag_id) }, body: jsonText(json) }
     },
 
     async deleteTag({ params, principal, ifMatch }) {

@@ -80,7 +80,7 @@ const inOrder = (results: readonly BatchResult[]): readonly BatchResult[] =>
   batchKinds.flatMap((kind) => results.filter((result) => result.kind === kind))
 
 const taskIdOf = (batch: Batch, { kind, index }: BatchResult): string | null =>
-  kind === 'create' ? null : (batch[kind]?.[index]?.task_id.toLowerCase() ?? null)
+  kind === 'create' ? null : (batch[kind]?.[index]?.task_id ?? null)
 
 /** The problem that an item ended with; null when it was done. */
 const failureOf = (batch: Batch, { kind, index, outcome, unknownTag }: BatchResult): Problem | null => {

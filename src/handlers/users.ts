@@ -49,19 +49,19 @@ export const userHandlers = ({ db, paging, passwords, credentials, sweeper }: De
 
     async replaceUser({ params, body, principal, client, ifMatch }) {
       const user = expectDone(await updateUser(db, principal, params.user_id, body, client, ifMatch))
-      await credentials.forgetUser(params.user_id.toLowerCase())
+      await credentials.forgetUser(params.user_id)
       return userAnswer(user)
     },
 
     async updateUser({ params, body, principal, client, ifMatch }) {
       const user = expectDone(await updateUser(db, principal, params.user_id, body, client, ifMatch))
-      await credentials.forgetUser(params.user_id.toLowerCase())
+      await credentials.forgetUser(params.user_id)
       return userAnswer(user)
     },
 
     async deleteUser({ params, principal, client, ifMatch }) {
       expectDone(await deleteUser(db, principal, params.user_id, client, ifMatch))
-      await credentials.forgetUser(params.user_id.toLowerCase())
+      await credentials.forgetUser(params.user_id)
       sweeper.wake()
       return { status: 204 }
     },
