@@ -68,7 +68,7 @@ const text = createToken({ name: 'Text', label: 'a word', pattern: /[^\s()<>=!:,
 const quoted = createToken({
   name: 'String',
   label: 'a text in quotes',
-  pattern: /"(?:[^"\\]|\\[^])*"|'(?:[^'\\]|\\[^])*'/,
+  pattern: /"(?:[^"\\]|\\[^])*"|'(?:[^'\\]|\\[^])*'/y,
   line_breaks: true,
 })
 // The only word with colons in it. What it says exactly is checked where it is used.
@@ -90,7 +90,8 @@ const space = createToken({ name: 'Space', pattern: /\s+/, group: Lexer.SKIPPED,
 
 const tokens = [space, timestamp, and, or, not, quoted, operator, minus, open, close, text]
 
-const lexer = new Lexer(tokens, { positionTracking: 'onlyOffset' })
+// Without recovery, which looks for the end of an open text again from each character.
+const lexer = new Lexer(tokens, { positionTracking: 'onlyOffset', recoveryEnabled: false })
 
 const aTerm = 'a comparison such as status = todo, a word to search for, or ('
 const aValue = 'a value: a word, a number, a time, or a text in quotes'
