@@ -4,7 +4,7 @@ import { type AppDeps, buildApp } from './app.ts'
 import { type PasswordHasher, passwordHasher } from './auth/passwords.ts'
 import { startWorkers } from './cluster/primary.ts'
 import { connectToPrimary, isWorker } from './cluster/worker.ts'
-import type { Config, MailConfig } from './config.ts'
+import { type Config, type MailConfig, readLogFormat } from './config.ts'
 import { makeDataDir } from './data-dir.ts'
 import { type Database, openDatabase } from './db/client.ts'
 import type { ConnectionOptions } from './db/connection.ts'
@@ -23,6 +23,7 @@ import { loadSecrets } from './secret.ts'
 import { openStorage } from './storage/open.ts'
 import type { Storage } from './storage/storage.ts'
 import { createThumbnailer } from './thumbnailer.ts'
+import { startWatchdog } from './watchdog.ts'
 
 /** What the parts of the service need of the process that they are started in. */
 export interface ServiceProcess {
@@ -128,7 +129,8 @@ const serve = async (
   process: ServiceProcess,
   { connection, migrated, offerMetrics, passwords: unobserved, thumbnailer, peers }: Parts,
 ): Promise<{ readonly database: Database; readonly url: string } | null> => {
-  const { atEnd, stopping } = process
+  const { atEnd, fail, stopping } = process
+  startWatchdog({ format: readLogFormat(), worker: peers?.worker ?? null, onError: fail })
   const logStream = openLog({ isShared: isWorker(config) })
   atEnd(() => logStream.flush())
   // It is awaited below; until then a failure is not overlooked.

@@ -1,0 +1,49 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+
+/** What ends a process whose event loop stands still: the fixture's after a second. */
+
+const program = fileURLToPath(new URL('fixture/standing-still.ts', import.meta.url))
+
+const start = async (t: Test) => {
+  const child = spawn(process.execPath, [program], { stdio: ['pipe', 'pipe', 'inherit'] })
+  const lines: string[] = []
+  const output = createInterface({ input: child.stdout }).on('line', (line) => lines.push(line))
+  const closed = once(child, 'close')
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    await closed
+  })
+  await once(output, 'line')
+  return { child, lines, closed }
+}
+
+t.test('a process that stands still is ended, and says so', async (t) => {
+  const { child, lines, closed } = await start(t)
+  child.stdin.write('x')
+  t.same(await closed, [null, 'SIGKILL'])
+  t.equal(lines.length, 3)
+  t.match(JSON.parse(lines[2] ?? ''), {
+    level: 60,
+    time: Number,
+    pid: child.pid,
+    msg: 'The event loop has stood still for 1 s; ending the process',
+  })
+})
+
+t.test('a process that was stopped for longer goes on', async (t) => {
+  const { child, lines } = await start(t)
+  child.kill('SIGSTOP')
+  // Longer than its limit is what this is about.
+  await pause(2_500)
+  child.kill('SIGCONT')
+  await pause(500)
+  t.equal(child.signalCode, null, 'it runs')
+  child.stdin.write('x')
+  t.same(await once(child, 'close'), [null, 'SIGKILL'], 'and is watched')
+  t.same(lines.slice(0, 2), ['started', 'standing still'])
+})
