@@ -1,19 +1,20 @@
 import { Redis } from 'ioredis'
 import { randomBytes } from 'node:crypto'
-import { rm, stat, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { constants, existsSync } from 'node:fs'
+import { access, stat, statfs } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { type Config, ConfigError, mistypedVariables, readConfig } from '../src/config.ts'
-import { makeDataDir } from '../src/data-dir.ts'
 import { openDatabase } from '../src/db/client.ts'
 import type { ConnectionOptions } from '../src/db/connection.ts'
 import { diagnose } from '../src/db/diagnosis.ts'
-import { FolderInUse } from '../src/db/embedded.ts'
+import { DiskFull, FolderInUse, minFreeBytes } from '../src/db/embedded.ts'
 import { readMigrationState } from '../src/db/migrate.ts'
 import { verifySmtp } from '../src/mail/smtp.ts'
+import { expectOwnHost } from '../src/own-host.ts'
 import { type Ownership, ownershipOf, whyNotOurs } from '../src/ownership.ts'
-import { openStorage } from '../src/storage/open.ts'
+import { filesFolder, openStorage } from '../src/storage/open.ts'
 import { hasEmbedded, openConfigured } from './configured-database.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
@@ -22,7 +23,7 @@ import { runToEnd, type Teardown } from './run-to-end.ts'
  *
  *     npm run doctor
  *
- * It leaves everything as it was. Exits with 0 when the service could start and work, else with 1.
+ * It creates nothing but, for a moment, an object in the bucket of STORAGE_URL, and leaves everything as it was. Exits with 0 when the service could start and work, else with 1.
  */
 
 const deadline = 120_000
@@ -39,20 +40,42 @@ class Fault extends Error {}
 /** What is to be said about something that is all right, or null when it is not used. */
 type Check = (config: Config, t: Teardown) => Promise<string | null>
 
-const checkFolder: Check = async ({ dataDir, jwtSecrets }) => {
-  const probe = join(dataDir, `doctor-${randomBytes(8).toString('hex')}`)
+const checkHosts: Check = async ({ host, metricsHost, metricsPort }) => {
+  await expectOwnHost('HOST', host)
+  if (metricsPort !== null) await expectOwnHost('METRICS_HOST', metricsHost)
+  return `${host} is an address of this machine`
+}
+
+/** The folder itself, or the one that it would be made in. */
+const nearestFolder = (path: string): string => (existsSync(path) ? path : nearestFolder(dirname(path)))
+
+const mebibyte = 1_048_576
+
+const freeBytesOf = async (folder: string): Promise<number> => {
+  const { bavail, bsize } = await statfs(folder)
+  return bavail * bsize
+}
+
+const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
+  const folder = nearestFolder(dataDir)
   try {
-    await makeDataDir(dataDir)
-    await writeFile(probe, 'x', { mode: 0o600 })
+    await access(folder, constants.R_OK | constants.W_OK | constants.X_OK)
   } catch (error) {
-    throw new Fault(`${messageOf(error)}. Give the user of the service DATA_DIR, or name another folder.`)
-  } finally {
-    await rm(probe, { force: true })
+    throw new Fault(
+      `DATA_DIR ${dataDir} cannot be written to: ${messageOf(error)}. Give the user of the service the folder, or name another one.`,
+    )
   }
+  const freeBytes = await freeBytesOf(folder)
+  if (freeBytes < (databaseUrl === null ? minFreeBytes : 1))
+    throw new Fault(
+      `The disk of DATA_DIR ${dataDir} is full: it has ${Math.floor(freeBytes / mebibyte)} MiB left. Make room on it, or name another folder.`,
+    )
   const secret = jwtSecrets === null ? await stat(join(dataDir, 'jwt-secret')).catch(() => null) : null
   if (secret !== null && process.platform !== 'win32' && (secret.mode & 0o077) !== 0)
     throw new Fault(`Others may read ${join(dataDir, 'jwt-secret')}. Take it from them: chmod 600.`)
-  return `${dataDir} can be written to`
+  return folder === dataDir
+    ? `${dataDir} can be written to`
+    : `${dataDir} is not there yet; the first start makes it in ${folder}`
 }
 
 let connecting: Promise<ConnectionOptions> | null = null
@@ -95,6 +118,7 @@ const checkDatabase: Check = async (config, t) => {
     return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${todo}${newer}`
   } catch (error) {
     if (error instanceof FolderInUse) return 'the service runs on it; ask GET /health/ready'
+    if (error instanceof DiskFull) throw new Fault(error.message)
     if (error instanceof Fault || isEmbedded) throw error
     throw new Fault(
       `${messageOf(error)}. Check DATABASE_URL, and that the server runs and lets this user in.`,
@@ -102,7 +126,23 @@ const checkDatabase: Check = async (config, t) => {
   }
 }
 
-const checkStorage: Check = async (config, t) => {
+const checkStorage: Check = (config, t) =>
+  config.storageUrl === null ? checkFilesFolder(config) : checkBucket(config, config.storageUrl.bucket, t)
+
+const checkFilesFolder = async (config: Config): Promise<string> => {
+  const folder = filesFolder(config)
+  if (!existsSync(folder)) return 'there is none yet; the first start makes one in DATA_DIR'
+  try {
+    await access(folder, constants.R_OK | constants.W_OK | constants.X_OK)
+  } catch (error) {
+    throw new Fault(`${messageOf(error)}. Give the user of the service the folder.`)
+  }
+  if ((await freeBytesOf(folder)) === 0) throw new Fault(`The disk of ${folder} is full. Make room on it.`)
+  return `${folder} can be written to`
+}
+
+/** Nothing but writing shows whether the credentials suffice. */
+const checkBucket = async (config: Config, bucket: string, t: Teardown): Promise<string> => {
   const content = randomBytes(1_024)
   try {
     const storage = await openStorage(config)
@@ -115,15 +155,11 @@ const checkStorage: Check = async (config, t) => {
       await storage.remove(key)
     }
   } catch (error) {
-    const advice =
-      config.storageUrl === null
-        ? 'Give the user of the service the folder, and make room on its disk.'
-        : 'Check STORAGE_URL, the credentials, and that they have the permissions that README lists.'
-    throw new Fault(`${messageOf(error)}. ${advice}`)
+    throw new Fault(
+      `${messageOf(error)}. Check STORAGE_URL, the credentials, and that they have the permissions that README lists.`,
+    )
   }
-  return config.storageUrl === null
-    ? 'a file was written, read and removed in DATA_DIR'
-    : `a file was written, read and removed in the bucket ${config.storageUrl.bucket}`
+  return `an object was written, read and removed in the bucket ${bucket}`
 }
 
 /** Whether the sweeper may remove what is left over. That it cannot be asked is told by the checks before. */
@@ -137,7 +173,9 @@ const checkOwner: Check = async (config, t) => {
   )
 }
 
-const askOwnership = async (config: Config, t: Teardown): Promise<Ownership> => {
+const askOwnership = async (config: Config, t: Teardown): Promise<Ownership | null> => {
+  // Opening it would make the folder.
+  if (config.storageUrl === null && !existsSync(filesFolder(config))) return null
   const db = openDatabase(await connect(config, t))
   t.teardown(() => db.close())
   const storage = await openStorage(config)
@@ -178,6 +216,7 @@ const checkMail: Check = async ({ mail }) => {
 }
 
 const checks: Readonly<Record<string, Check>> = {
+  host: checkHosts,
   folder: checkFolder,
   database: checkDatabase,
   storage: checkStorage,

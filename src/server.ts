@@ -3,7 +3,7 @@ import { inspect } from 'node:util'
 import { WorkerFailed } from './cluster/primary.ts'
 import { isWorker } from './cluster/worker.ts'
 import { ConfigError, mistypedVariables, readConfig, readLogFormat } from './config.ts'
-import { FolderInUse } from './db/embedded.ts'
+import { DiskFull, FolderInUse } from './db/embedded.ts'
 import { SchemaUnknown } from './db/errors.ts'
 import { createProcessLog } from './process-log.ts'
 
@@ -38,11 +38,12 @@ process.on('uncaughtException', fail)
 process.removeAllListeners('warning')
 process.on('warning', ({ name, message }) => log.warn(`${name}: ${message}`))
 
-/** Bad configuration, a folder in use, foreign tables, what a worker has reported already, and errors of the system. */
+/** Bad configuration, a folder in use, foreign tables, a full disk, what a worker has reported already, and errors of the system. */
 const isOperational = (error: unknown): boolean =>
   error instanceof ConfigError ||
   error instanceof FolderInUse ||
   error instanceof SchemaUnknown ||
+  error instanceof DiskFull ||
   error instanceof WorkerFailed ||
   (error instanceof Error && 'syscall' in error)
 

@@ -19,6 +19,7 @@ import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
 import { databaseAround, hasherAround, storageAround } from './observe/around.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { MetricsSource } from './observe/metrics-server.ts'
+import { expectOwnHost } from './own-host.ts'
 import { loadSecrets } from './secret.ts'
 import { openStorage } from './storage/open.ts'
 import type { Storage } from './storage/storage.ts'
@@ -171,9 +172,11 @@ const serve = async (
 }
 
 const prepare = async (
-  { dataDir, storageUrl }: Config,
+  { host, metricsHost, metricsPort, dataDir, storageUrl }: Config,
   { say }: Pick<ServiceProcess, 'say'>,
 ): Promise<void> => {
+  await expectOwnHost('HOST', host)
+  if (metricsPort !== null) await expectOwnHost('METRICS_HOST', metricsHost)
   await makeDataDir(dataDir)
   if (storageUrl !== null) say(`keeping attachments in the bucket ${storageUrl.bucket} of STORAGE_URL`)
 }

@@ -1,3 +1,5 @@
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { createClient } from '../src/db/connection.ts'
@@ -44,12 +46,28 @@ t.test('what is wrong is said, with what to do, and no secret', async (t) => {
     },
     doctor,
   )
-  t.match(output, /WRONG +folder: DATA_DIR .proc.nope cannot be made: ENOENT.*name another folder/)
+  t.match(output, /WRONG +folder: .*DATA_DIR .proc.nope .*name another folder/)
   t.match(output, /WRONG +database: .*ECONNREFUSED.*Check DATABASE_URL/)
   t.match(output, /WRONG +redis: .*ECONNREFUSED.*Check REDIS_URL/)
   t.match(output, /WRONG +mail: .*ECONNREFUSED.*Check SMTP_URL/)
   t.match(output, /WRONG +storage: .*Check STORAGE_URL/)
   t.notMatch(output, 'hunter2')
+  t.equal(code, 1)
+})
+
+t.test('it creates nothing', async (t) => {
+  const parent = await temporaryFolder(t)
+  const fresh = await runProcess({ DATA_DIR: join(parent, 'data') }, doctor)
+  t.match(fresh.output, /ok +folder: .* is not there yet/)
+  t.match(fresh.output, /ok +storage: there is none yet/)
+  t.match(fresh.output, /All is well\.$/)
+  t.strictSame(await readdir(parent), [])
+  t.equal(fresh.code, 0)
+})
+
+t.test('a host that is not this machine is named', async (t) => {
+  const { code, output } = await runProcess({ DATA_DIR: await temporaryFolder(t), HOST: '192.0.2.1' }, doctor)
+  t.match(output, /WRONG +host: HOST 192\.0\.2\.1 is not an address of this machine/)
   t.equal(code, 1)
 })
 

@@ -1,5 +1,6 @@
 import { request } from 'node:http'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { readFile, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
@@ -104,6 +105,24 @@ t.test('bad configuration stops the start and says what would be right', async (
   t.match(output, /PORT/)
   t.match(output, /JWT_SECRET/)
   t.notMatch(output, /short-secret/, 'a secret is not printed')
+})
+
+t.test('a host that is not this machine is named before anything is made', async (t) => {
+  for (const [environment, message] of [
+    [{ HOST: 'nowhere.invalid' }, /HOST nowhere\.invalid cannot be resolved/],
+    [{ HOST: '192.0.2.1' }, /HOST 192\.0\.2\.1 is not an address of this machine/],
+    [
+      { METRICS_HOST: '192.0.2.1', METRICS_PORT: '0' },
+      /METRICS_HOST 192\.0\.2\.1 is not an address of this machine/,
+    ],
+  ] as const) {
+    const DATA_DIR = await temporaryFolder(t)
+    const { code, output } = await runProcess({ DATA_DIR, ...environment })
+    t.equal(code, 1)
+    t.match(output, message)
+    t.equal(output.split('\n').length, 1, 'in one line')
+    t.notOk(existsSync(join(DATA_DIR, 'postgres')))
+  }
 })
 
 t.test(

@@ -1,8 +1,9 @@
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { inspect } from 'node:util'
 import { Worker } from 'node:worker_threads'
 import lockfile from 'proper-lockfile'
 import type { EmbeddedConnection } from './connection.ts'
@@ -34,12 +35,30 @@ export class FolderInUse extends Error {
   }
 }
 
+/** The disk has no room for the embedded database. */
+export class DiskFull extends Error {
+  override readonly name = 'DiskFull'
+
+  constructor(dataDir: string, freeBytes: number, options?: ErrorOptions) {
+    super(
+      `The disk of DATA_DIR ${dataDir} is full: it has ${Math.floor(freeBytes / 1_048_576)} MiB left, too little for the embedded database. Make room on it, and start again`,
+      options,
+    )
+  }
+}
+
 // All in milliseconds. A killed process's lock expires after lockStale, and a start waits a little longer
 // than that.
 const lockStale = 5_000
 const lockUpdate = 1_000
 const lockPoll = 500
 const closeDeadline = 20_000
+
+/** Bytes. With less free space, a failed start is blamed on it: PostgreSQL's log alone grows in files of 16 MiB. */
+export const minFreeBytes = 32 * 1_048_576
+
+/** ENOSPC as the C library of Emscripten numbers it. */
+const emscriptenNoSpace = 51
 
 // In bytes; systems allow 104 to 108.
 const longestSocketPath = 100
@@ -76,8 +95,20 @@ export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions
     }
   } catch (error) {
     await cleanUp()
-    throw error
+    throw await explainStart(error, dataDir)
   }
+}
+
+/** PGlite throws objects that are no errors, and says nothing of the disk. */
+async function explainStart(cause: unknown, dataDir: string): Promise<Error> {
+  const { bavail, bsize } = await statfs(dataDir)
+  const isFull =
+    hasCode(cause, 'ENOSPC') ||
+    (typeof cause === 'object' && cause !== null && 'errno' in cause && cause.errno === emscriptenNoSpace)
+  if (isFull || bavail * bsize < minFreeBytes) return new DiskFull(dataDir, bavail * bsize, { cause })
+  return cause instanceof Error
+    ? cause
+    : new Error(`The embedded database cannot start: ${inspect(cause)}`, { cause })
 }
 
 interface Failure {

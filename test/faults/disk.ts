@@ -8,7 +8,7 @@ import { withFragilePostgres, withPostgres } from '../../scripts/postgres.ts'
 import { copyTemplate } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { blackPng } from '../fixture/images.ts'
-import { startProcess, temporaryFolder } from '../fixture/process.ts'
+import { runProcess, startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient, fileForm } from '../fixture/service.ts'
 import { filesBelow } from '../fixture/storage.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
@@ -189,6 +189,38 @@ t.test('the disk of the embedded database is full', { skip }, async (t) => {
     for (const task_id of acknowledged) await expect('getTask', 200, { token, params: { task_id } })
     await expect('createTask', 201, { token, body: { title: 'Afterwards' } })
     t.equal(await service.end('SIGTERM'), 0)
+  })
+})
+
+t.test('a full disk keeps the embedded database from starting, in one line', { skip }, async (t) => {
+  const disk = await mountDisk(t, 128)
+  const DATA_DIR = join(disk.folder, 'data')
+  const refused =
+    /DATA_DIR \S+ is full: it has \d+ MiB left, too little for the embedded database\. Make room on it/
+  const expectRefused = async (t: Test): Promise<void> => {
+    const { code, output } = await runProcess({ DATA_DIR })
+    t.equal(code, 1)
+    t.match(output.split('\n'), [/^taskwright: starting the embedded database/, refused])
+    const doctor = fileURLToPath(new URL('../../scripts/doctor.ts', import.meta.url))
+    const diagnosis = await runProcess({ DATA_DIR }, doctor)
+    t.equal(diagnosis.code, 1)
+    t.match(diagnosis.output, /^WRONG +folder: The disk of DATA_DIR \S+ is full/m)
+    t.notMatch(diagnosis.output, /^ +at /m, 'without a stack')
+  }
+
+  await t.test('the first time', async (t) => {
+    await disk.fill(0)
+    await expectRefused(t)
+    await disk.free()
+  })
+
+  await t.test('and later', async (t) => {
+    const service = await startProcess(t, { DATA_DIR })
+    t.equal(await service.end('SIGTERM'), 0)
+    await disk.fill(0)
+    await expectRefused(t)
+    await disk.free()
+    t.equal(await (await startProcess(t, { DATA_DIR })).end('SIGTERM'), 0)
   })
 })
 
