@@ -2114,10 +2114,7 @@ export interface components {
          * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
         AttachmentId: string;
-        /**
-         * @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this.
-         * @example 256
-         */
+        /** @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this. */
         ThumbnailWidth: number;
         /**
          * @description The upload's id.
@@ -2162,20 +2159,11 @@ export interface components {
         AuditUserFilter: string[];
         /** @description Only events of one of these kinds; repeat it for several. */
         ActionFilter: components["schemas"]["AuditAction"][];
-        /**
-         * @description Only what was created after this time.
-         * @example 2026-11-02T00:00:00.000Z
-         */
+        /** @description Only what was created after this time. */
         CreatedAfter: string;
-        /**
-         * @description Only what was created before this time.
-         * @example 2099-11-03T00:00:00.000Z
-         */
+        /** @description Only what was created before this time. */
         CreatedBefore: string;
-        /**
-         * @description How many items to answer with. More than 200 is refused, not clamped.
-         * @example 20
-         */
+        /** @description How many items to answer with. More than 200 is refused, not clamped. */
         Limit: number;
         /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
         Offset: number;
@@ -2185,10 +2173,7 @@ export interface components {
         Since: string;
         /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
         All: boolean;
-        /**
-         * @description Count everything that matches, in `total`.
-         * @example true
-         */
+        /** @description Count everything that matches, in `total`. */
         IncludeTotal: boolean;
         /** @description Only tasks with one of these statuses; repeat it for several. */
         StatusFilter: components["schemas"]["TaskStatus"][];
@@ -2200,55 +2185,25 @@ export interface components {
         TagFilter: string[];
         /** @description Only tasks that one of these users owns; repeat it for several. */
         OwnerFilter: string[];
-        /**
-         * @description Whether one tag of `tag_id` is enough, or a task must carry all of them.
-         * @example all
-         */
+        /** @description Whether one tag of `tag_id` is enough, or a task must carry all of them. */
         TagMatch: "any" | "all";
-        /**
-         * @description Only tasks that carry no tag at all; false for those that carry one.
-         * @example false
-         */
+        /** @description Only tasks that carry no tag at all; false for those that carry one. */
         Untagged: boolean;
-        /**
-         * @description Only tasks that are due after this time.
-         * @example 2000-01-01T00:00:00.000Z
-         */
+        /** @description Only tasks that are due after this time. */
         DueAfter: string;
-        /**
-         * @description Only tasks that are due before this time.
-         * @example 2099-11-03T00:00:00.000Z
-         */
+        /** @description Only tasks that are due before this time. */
         DueBefore: string;
-        /**
-         * @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others.
-         * @example false
-         */
+        /** @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others. */
         Overdue: boolean;
-        /**
-         * @description Only tasks that were last changed after this time.
-         * @example 2000-01-01T00:00:00.000Z
-         */
+        /** @description Only tasks that were last changed after this time. */
         UpdatedAfter: string;
-        /**
-         * @description Only tasks that were last changed before this time.
-         * @example 2099-11-03T00:00:00.000Z
-         */
+        /** @description Only tasks that were last changed before this time. */
         UpdatedBefore: string;
-        /**
-         * @description Only tasks that were completed after this time.
-         * @example 2000-01-01T00:00:00.000Z
-         */
+        /** @description Only tasks that were completed after this time. */
         CompletedAfter: string;
-        /**
-         * @description Only tasks that were completed before this time.
-         * @example 2099-11-03T00:00:00.000Z
-         */
+        /** @description Only tasks that were completed before this time. */
         CompletedBefore: string;
-        /**
-         * @description Only tasks with an attachment; false for those without.
-         * @example true
-         */
+        /** @description Only tasks with an attachment; false for those without. */
         HasAttachments: boolean;
         /**
          * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
@@ -2258,33 +2213,17 @@ export interface components {
          *     description are searched.
          *
          *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
-         * @example release notes
          */
         TaskSearch: string;
-        /**
-         * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first.
-         * @example -priority,due_at
-         */
+        /** @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first. */
         TaskSort: string;
         /** @description Only users with one of these roles; repeat it for several. */
         RoleFilter: components["schemas"]["UserRole"][];
-        /**
-         * @description Only users whose username or display name has this text as a part of it, whatever its case and accents.
-         * @example ada
-         */
+        /** @description Only users whose username or display name has this text as a part of it, whatever its case and accents. */
         UserSearch: string;
-        /**
-         * @description Only tags whose name has this text as a part of it, whatever its case and accents.
-         * @example release
-         */
+        /** @description Only tags whose name has this text as a part of it, whatever its case and accents. */
         TagSearch: string;
-        /**
-         * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
-         * @example [
-         *       "owner",
-         *       "assignee"
-         *     ]
-         */
+        /** @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`). */
         TaskExpand: components["schemas"]["TaskExpansion"][];
         /**
          * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
@@ -2301,7 +2240,6 @@ export interface components {
          *     * A word alone, or several in quotes, is searched for in title and description.
          *
          *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
-         * @example status = todo AND due_at < now+7d
          */
         TaskFilter: string;
         /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
@@ -2629,19 +2567,13 @@ export interface operations {
     listSessions: {
         parameters: {
             query?: {
-                /**
-                 * @description How many items to answer with. More than 200 is refused, not clamped.
-                 * @example 20
-                 */
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /**
-                 * @description Count everything that matches, in `total`.
-                 * @example true
-                 */
+                /** @description Count everything that matches, in `total`. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -2786,19 +2718,13 @@ export interface operations {
     listApiTokens: {
         parameters: {
             query?: {
-                /**
-                 * @description How many items to answer with. More than 200 is refused, not clamped.
-                 * @example 20
-                 */
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /**
-                 * @description Count everything that matches, in `total`.
-                 * @example true
-                 */
+                /** @description Count everything that matches, in `total`. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -3017,19 +2943,13 @@ export interface operations {
     listAuditEvents: {
         parameters: {
             query?: {
-                /**
-                 * @description How many items to answer with. More than 200 is refused, not clamped.
-                 * @example 20
-                 */
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /**
-                 * @description Count everything that matches, in `total`.
-                 * @example true
-                 */
+                /** @description Count everything that matches, in `total`. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only events that one of these users caused; repeat it for several. */
                 actor_id?: components["parameters"]["ActorFilter"];
@@ -3037,15 +2957,9 @@ export interface operations {
                 user_id?: components["parameters"]["AuditUserFilter"];
                 /** @description Only events of one of these kinds; repeat it for several. */
                 action?: components["parameters"]["ActionFilter"];
-                /**
-                 * @description Only what was created after this time.
-                 * @example 2026-11-02T00:00:00.000Z
-                 */
+                /** @description Only what was created after this time. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /**
-                 * @description Only what was created before this time.
-                 * @example 2099-11-03T00:00:00.000Z
-                 */
+                /** @description Only what was created before this time. */
                 created_before?: components["parameters"]["CreatedBefore"];
             };
             header?: never;
@@ -3075,26 +2989,17 @@ export interface operations {
     listUsers: {
         parameters: {
             query?: {
-                /**
-                 * @description How many items to answer with. More than 200 is refused, not clamped.
-                 * @example 20
-                 */
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /**
-                 * @description Count everything that matches, in `total`.
-                 * @example true
-                 */
+                /** @description Count everything that matches, in `total`. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only users with one of these roles; repeat it for several. */
                 role?: components["parameters"]["RoleFilter"];
-                /**
-                 * @description Only users whose username or display name has this text as a part of it, whatever its case and accents.
-                 * @example ada
-                 */
+                /** @description Only users whose username or display name has this text as a part of it, whatever its case and accents. */
                 q?: components["parameters"]["UserSearch"];
             };
             header?: never;
@@ -3337,19 +3242,13 @@ export interface operations {
     listUserTasks: {
         parameters: {
             query?: {
-                /**
-                 * @description How many items to answer with. More than 200 is refused, not clamped.
-                 * @example 20
-                 */
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /**
-                 * @description Count everything that matches, in `total`.
-                 * @example true
-                 */
+                /** @description Count everything that matches, in `total`. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only tasks with one of these statuses; repeat it for several. */
                 status?: components["parameters"]["StatusFilter"];
@@ -3361,65 +3260,29 @@ export interface operations {
                 assignee_id?: components["parameters"]["AssigneeFilter"];
                 /** @description Only tasks that carry one of these tags; repeat it for several. */
                 tag_id?: components["parameters"]["TagFilter"];
-                /**
-                 * @description Whether one tag of `tag_id` is enough, or a task must carry all of them.
-                 * @example all
-                 */
+                /** @description Whether one tag of `tag_id` is enough, or a task must carry all of them. */
                 tag_match?: components["parameters"]["TagMatch"];
-                /**
-                 * @description Only tasks that carry no tag at all; false for those that carry one.
-                 * @example false
-                 */
+                /** @description Only tasks that carry no tag at all; false for those that carry one. */
                 untagged?: components["parameters"]["Untagged"];
-                /**
-                 * @description Only tasks that are due after this time.
-                 * @example 2000-01-01T00:00:00.000Z
-                 */
+                /** @description Only tasks that are due after this time. */
                 due_after?: components["parameters"]["DueAfter"];
-                /**
-                 * @description Only tasks that are due before this time.
-                 * @example 2099-11-03T00:00:00.000Z
-                 */
+                /** @description Only tasks that are due before this time. */
                 due_before?: components["parameters"]["DueBefore"];
-                /**
-                 * @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others.
-                 * @example false
-                 */
+                /** @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others. */
                 overdue?: components["parameters"]["Overdue"];
-                /**
-                 * @description Only what was created after this time.
-                 * @example 2026-11-02T00:00:00.000Z
-                 */
+                /** @description Only what was created after this time. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /**
-                 * @description Only what was created before this time.
-                 * @example 2099-11-03T00:00:00.000Z
-                 */
+                /** @description Only what was created before this time. */
                 created_before?: components["parameters"]["CreatedBefore"];
-                /**
-                 * @description Only tasks that were last changed after this time.
-                 * @example 2000-01-01T00:00:00.000Z
-                 */
+                /** @description Only tasks that were last changed after this time. */
                 updated_after?: components["parameters"]["UpdatedAfter"];
-                /**
-                 * @description Only tasks that were last changed before this time.
-                 * @example 2099-11-03T00:00:00.000Z
-                 */
+                /** @description Only tasks that were last changed before this time. */
                 updated_before?: components["parameters"]["UpdatedBefore"];
-                /**
-                 * @description Only tasks that were completed after this time.
-                 * @example 2000-01-01T00:00:00.000Z
-                 */
+                /** @description Only tasks that were completed after this time. */
                 completed_after?: components["parameters"]["CompletedAfter"];
-                /**
-                 * @description Only tasks that were completed before this time.
-                 * @example 2099-11-03T00:00:00.000Z
-                 */
+                /** @description Only tasks that were completed before this time. */
                 completed_before?: components["parameters"]["CompletedBefore"];
-                /**
-                 * @description Only tasks with an attachment; false for those without.
-                 * @example true
-                 */
+                /** @description Only tasks with an attachment; false for those without. */
                 has_attachments?: components["parameters"]["HasAttachments"];
                 /**
                  * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
@@ -3429,13 +3292,9 @@ export interface operations {
                  *     description are searched.
                  *
                  *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
-                 * @example release notes
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /**
-                 * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first.
-                 * @example -priority,due_at
-                 */
+                /** @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
                  * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
@@ -3452,16 +3311,9 @@ export interface operations {
                  *     * A word alone, or several in quotes, is searched for in title and description.
                  *
                  *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
-                 * @example status = todo AND due_at < now+7d
                  */
                 filter?: components["parameters"]["TaskFilter"];
-                /**
-                 * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
-                 * @example [
-                 *       "owner",
-                 *       "assignee"
-                 *     ]
-                 */
+                /** @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: never;
@@ -3488,19 +3340,13 @@ export interface operations {
     listTasks: {
         parameters: {
             query?: {
-                /**
-                 * @description How many items to answer with. More than 200 is refused, not clamped.
-                 * @example 20
-                 */
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /**
-                 * @description Count everything that matches, in `total`.
-                 * @example true
-                 */
+                /** @description Count everything that matches, in `total`. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
                 all?: components["parameters"]["All"];
@@ -3514,65 +3360,29 @@ export interface operations {
                 assignee_id?: components["parameters"]["AssigneeFilter"];
                 /** @description Only tasks that carry one of these tags; repeat it for several. */
                 tag_id?: components["parameters"]["TagFilter"];
-                /**
-                 * @description Whether one tag of `tag_id` is enough, or a task must carry all of them.
-                 * @example all
-                 */
+                /** @description Whether one tag of `tag_id` is enough, or a task must carry all of them. */
                 tag_match?: components["parameters"]["TagMatch"];
-                /**
-                 * @description Only tasks that carry no tag at all; false for those that carry one.
-                 * @example false
-                 */
+                /** @description Only tasks that carry no tag at all; false for those that carry one. */
                 untagged?: components["parameters"]["Untagged"];
-                /**
-                 * @description Only tasks that are due after this time.
-                 * @example 2000-01-01T00:00:00.000Z
-                 */
+                /** @description Only tasks that are due after this time. */
                 due_after?: components["parameters"]["DueAfter"];
-                /**
-                 * @description Only tasks that are due before this time.
-                 * @example 2099-11-03T00:00:00.000Z
-                 */
+                /** @description Only tasks that are due before this time. */
                 due_before?: components["parameters"]["DueBefore"];
-                /**
-                 * @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others.
-                 * @example false
-                 */
+                /** @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others. */
                 overdue?: components["parameters"]["Overdue"];
-                /**
-                 * @description Only what was created after this time.
-                 * @example 2026-11-02T00:00:00.000Z
-                 */
+                /** @description Only what was created after this time. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /**
-                 * @description Only what was created before this time.
-                 * @example 2099-11-03T00:00:00.000Z
-                 */
+                /** @description Only what was created before this time. */
                 created_before?: components["parameters"]["CreatedBefore"];
-                /**
-                 * @description Only tasks that were last changed after this time.
-                 * @example 2000-01-01T00:00:00.000Z
-                 */
+                /** @description Only tasks that were last changed after this time. */
                 updated_after?: components["parameters"]["UpdatedAfter"];
-                /**
-                 * @description Only tasks that were last changed before this time.
-                 * @example 2099-11-03T00:00:00.000Z
-                 */
+                /** @description Only tasks that were last changed before this time. */
                 updated_before?: components["parameters"]["UpdatedBefore"];
-                /**
-                 * @description Only tasks that were completed after this time.
-                 * @example 2000-01-01T00:00:00.000Z
-                 */
+                /** @description Only tasks that were completed after this time. */
                 completed_after?: components["parameters"]["CompletedAfter"];
-                /**
-                 * @description Only tasks that were completed before this time.
-                 * @example 2099-11-03T00:00:00.000Z
-                 */
+                /** @description Only tasks that were completed before this time. */
                 completed_before?: components["parameters"]["CompletedBefore"];
-                /**
-                 * @description Only tasks with an attachment; false for those without.
-                 * @example true
-                 */
+                /** @description Only tasks with an attachment; false for those without. */
                 has_attachments?: components["parameters"]["HasAttachments"];
                 /**
                  * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
@@ -3582,13 +3392,9 @@ export interface operations {
                  *     description are searched.
                  *
                  *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
-                 * @example release notes
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /**
-                 * @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, parted by commas; a minus in front turns one round. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first.
-                 * @example -priority,due_at
-                 */
+                /** @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
                  * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
@@ -3605,16 +3411,9 @@ export interface operations {
                  *     * A word alone, or several in quotes, is searched for in title and description.
                  *
                  *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
-                 * @example status = todo AND due_at < now+7d
                  */
                 filter?: components["parameters"]["TaskFilter"];
-                /**
-                 * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
-                 * @example [
-                 *       "owner",
-                 *       "assignee"
-                 *     ]
-                 */
+                /** @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: never;
@@ -3673,10 +3472,7 @@ export interface operations {
     listTaskChanges: {
         parameters: {
             query?: {
-                /**
-                 * @description How many items to answer with. More than 200 is refused, not clamped.
-                 * @example 20
-                 */
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
                 /** @description `next_cursor` of the answer before, as it was given; left out to begin. */
                 since?: components["parameters"]["Since"];
@@ -3749,13 +3545,7 @@ export interface operations {
     getTask: {
         parameters: {
             query?: {
-                /**
-                 * @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`).
-                 * @example [
-                 *       "owner",
-                 *       "assignee"
-                 *     ]
-                 */
+                /** @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: {
@@ -3894,19 +3684,13 @@ export interface operations {
     listTrash: {
         parameters: {
             query?: {
-                /**
-                 * @description How many items to answer with. More than 200 is refused, not clamped.
-                 * @example 20
-                 */
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /**
-                 * @description Count everything that matches, in `total`.
-                 * @example true
-                 */
+                /** @description Count everything that matches, in `total`. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
                 all?: components["parameters"]["All"];
@@ -4041,19 +3825,13 @@ export interface operations {
     listTaskAttachments: {
         parameters: {
             query?: {
-                /**
-                 * @description How many items to answer with. More than 200 is refused, not clamped.
-                 * @example 20
-                 */
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /**
-                 * @description Count everything that matches, in `total`.
-                 * @example true
-                 */
+                /** @description Count everything that matches, in `total`. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -4139,19 +3917,13 @@ export interface operations {
     listTaskTags: {
         parameters: {
             query?: {
-                /**
-                 * @description How many items to answer with. More than 200 is refused, not clamped.
-                 * @example 20
-                 */
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /**
-                 * @description Count everything that matches, in `total`.
-                 * @example true
-                 */
+                /** @description Count everything that matches, in `total`. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -4364,10 +4136,7 @@ export interface operations {
     getThumbnail: {
         parameters: {
             query?: {
-                /**
-                 * @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this.
-                 * @example 256
-                 */
+                /** @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this. */
                 width?: components["parameters"]["ThumbnailWidth"];
             };
             header?: {
@@ -4655,26 +4424,17 @@ export interface operations {
     listTags: {
         parameters: {
             query?: {
-                /**
-                 * @description How many items to answer with. More than 200 is refused, not clamped.
-                 * @example 20
-                 */
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
                 /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /**
-                 * @description Count everything that matches, in `total`.
-                 * @example true
-                 */
+                /** @description Count everything that matches, in `total`. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
                 all?: components["parameters"]["All"];
-                /**
-                 * @description Only tags whose name has this text as a part of it, whatever its case and accents.
-                 * @example release
-                 */
+                /** @description Only tags whose name has this text as a part of it, whatever its case and accents. */
                 q?: components["parameters"]["TagSearch"];
             };
             header?: never;

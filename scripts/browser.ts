@@ -15,8 +15,8 @@ import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
  * The pages in a real browser, on a desktop and on a phone. Swagger UI as a newcomer uses it: sign in with a token, create
- * a task, upload a file, download it, see a problem. A forgotten password, from the link to the new one, by keyboard
- * alone. Nothing may be refused, missing, thrown or blocked by the page's policy.
+ * a task, find it in the unedited list, upload a file, download it, see a problem. A forgotten password, from the link to
+ * the new one, by keyboard alone. Nothing may be refused, missing, thrown or blocked by the page's policy.
  * Screenshots go to .cache/screenshots.
  */
 
@@ -211,6 +211,19 @@ const createTask = async (stage: Stage): Promise<string> => {
   return String(task.id)
 }
 
+/** The list as the page offers it, without an edit, holds the task. */
+const findInList = async (stage: Stage, taskId: string): Promise<void> => {
+  const block = await stage.open('tasks', 'listTasks')
+  const { status, answer } = await stage.execute(block)
+  await stage.show('list', answer)
+  assert.equal(status, '200')
+  const { items } = await jsonOf(answer)
+  assert.deepEqual(
+    (items as { id: string }[]).map(({ id }) => id),
+    [taskId],
+  )
+}
+
 const upload = async (stage: Stage, taskId: string, content: Buffer): Promise<string> => {
   const block = await stage.open('attachments', 'addTaskAttachment')
   await parameter(block, 'task_id').fill(taskId)
@@ -328,6 +341,7 @@ const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> 
   clean.check()
   await authorize(stage, account.token)
   const taskId = await createTask(stage)
+  await findInList(stage, taskId)
   const content = Buffer.from(`${randomUUID()}\0\r\n\u00ff${'x'.repeat(100_000)}`)
   const attachmentId = await upload(stage, taskId, content)
   await download(stage, attachmentId, content)
