@@ -104,6 +104,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/auth/reauthenticate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Prove again who you are
+         * @description Renews the authentication of the session with the password, or with a code of the second factor. Changing an email address, deleting an account, and setting another user's password need a session that has signed in or reauthenticated within the last 15 minutes; otherwise they are refused with 403 `reauthentication_required`. Refreshing a session does not renew its authentication. The tokens stay the same.
+         */
+        post: operations["reauthenticate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/email-change/undo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Undo a change of your email address
+         * @description Restores the address that an account had, with the token of the mail that was sent there. All sessions of the account end, its API tokens are revoked, and its password stops working: set a new one with the `reset_token` of the answer. A second factor stays. The token works once, for 7 days; meanwhile nobody else can take the address.
+         */
+        post: operations["undoEmailChange"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/auth/me": {
         parameters: {
             query?: never;
@@ -390,20 +430,20 @@ export interface paths {
         get: operations["getUser"];
         /**
          * Replace a user
-         * @description Replaces every writable field; all are required. Yourself, or anybody for an administrator. Only an administrator changes a `role`, and the last administrator cannot step down.
+         * @description Replaces every writable field; all are required. Yourself, or anybody for an administrator. Only an administrator changes a `role`, and the last administrator cannot step down. A new email address needs a session that has authenticated within the last 15 minutes, or `current_password`. Users who change their own are told so by a mail to the earlier address, if the operator has set up mail, with a link that undoes it for 7 days (`POST /auth/email-change/undo`); at most 5 changes in 24 hours. After a change by an administrator the mail has no link.
          */
         put: operations["replaceUser"];
         post?: never;
         /**
          * Delete a user
-         * @description Deletes the user with their tasks, tags and sessions; tasks of others that were assigned to them become unassigned. Yourself, though not with an API token; or anybody for an administrator. The last administrator cannot be deleted. All of it happens or nothing, which takes some seconds for tens of thousands of tasks; a client that does not wait for the answer asks again.
+         * @description Deletes the user with their tasks, tags and sessions; tasks of others that were assigned to them become unassigned. Yourself, though not with an API token; or anybody for an administrator. A session must have authenticated within the last 15 minutes. The last administrator cannot be deleted. All of it happens or nothing, which takes some seconds for tens of thousands of tasks; a client that does not wait for the answer asks again.
          */
         delete: operations["deleteUser"];
         options?: never;
         head?: never;
         /**
          * Change a user
-         * @description A JSON merge patch. Yourself, or anybody for an administrator. Only an administrator changes a `role`, and the last administrator cannot step down.
+         * @description A JSON merge patch. Yourself, or anybody for an administrator. Only an administrator changes a `role`, and the last administrator cannot step down. A new email address needs a session that has authenticated within the last 15 minutes, or `current_password`. Users who change their own are told so by a mail to the earlier address, if the operator has set up mail, with a link that undoes it for 7 days (`POST /auth/email-change/undo`); at most 5 changes in 24 hours. After a change by an administrator the mail has no link.
          */
         patch: operations["updateUser"];
         trace?: never;
@@ -418,7 +458,7 @@ export interface paths {
         get?: never;
         /**
          * Set another user's password
-         * @description For administrators, who change their own with the current one like everybody else. All sessions of the user end. With `reset_second_factor` the user signs in with the password alone again.
+         * @description For administrators, who change their own with the current one like everybody else. Needs a session that has authenticated within the last 15 minutes. All sessions of the user end. With `reset_second_factor` the user signs in with the password alone again.
          */
         put: operations["setUserPassword"];
         post?: never;
@@ -961,6 +1001,11 @@ export interface components {
             email: string;
             display_name: string;
             role: components["schemas"]["UserRole"];
+            /**
+             * Format: password
+             * @description Your own password, which reauthenticates the session before the change. Needed to change an email address when the session has not authenticated within the last 15 minutes.
+             */
+            current_password?: string;
         };
         /** @description The fields of a user that change. */
         UserPatch: {
@@ -969,6 +1014,11 @@ export interface components {
             email?: string;
             display_name?: string;
             role?: components["schemas"]["UserRole"];
+            /**
+             * Format: password
+             * @description Your own password, which reauthenticates the session before the change. Needed to change an email address when the session has not authenticated within the last 15 minutes.
+             */
+            current_password?: string;
         };
         /**
          * @description Where a task stands. Every transition is allowed.
@@ -1401,6 +1451,26 @@ export interface components {
             /** @description Six digits of the authenticator, or a recovery code. */
             code: string;
         };
+        /** @description A proof of who you are. Either the password or a code. */
+        Reauthentication: {
+            /** Format: password */
+            password?: string;
+            /** @description Six digits of the authenticator, or a recovery code. */
+            code?: string;
+        };
+        /** @description The token of the mail that was sent to the earlier address. */
+        EmailChangeUndo: {
+            token: string;
+        };
+        /** @description An account whose email address was restored. */
+        EmailChangeUndone: {
+            /** @description The restored address. */
+            email: string;
+            /** @description Sets a new password, by `POST /auth/password/reset`. */
+            reset_token: string;
+            /** @description Seconds until the reset token expires. */
+            reset_token_expires_in: number;
+        };
         /** @description A place where you are signed in. */
         Session: {
             /**
@@ -1583,7 +1653,7 @@ export interface components {
          * @description What happened.
          * @enum {string}
          */
-        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.role_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin";
+        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin";
         /** @description Something that happened to somebody's access, or an administrator's read of somebody else's task or file. */
         AuditEvent: {
             /**
@@ -1785,6 +1855,17 @@ export interface components {
             headers: {
                 "Cache-Control": components["headers"]["NoStore"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description You may see this, but not do that with it; or your API token lacks the scope; or the session has not authenticated within the last 15 minutes (`reauthentication_required`). In the last case send the password or a code to `POST /auth/reauthenticate` and repeat the request; where the body takes `current_password`, that does as well. */
+        ForbiddenOrUnproven: {
+            headers: {
+                "WWW-Authenticate": components["headers"]["ScopeChallenge"];
+                "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
             content: {
@@ -2540,6 +2621,68 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    reauthenticate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Reauthentication"];
+            };
+        };
+        responses: {
+            /** @description The session has authenticated just now. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["SecondFactorConflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    undoEmailChange: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EmailChangeUndo"];
+            };
+        };
+        responses: {
+            /** @description The address is restored. */
+            200: {
+                headers: {
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmailChangeUndone"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["InvalidCredentials"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     getCurrentUser: {
         parameters: {
             query?: never;
@@ -3122,12 +3265,13 @@ export interface operations {
             200: components["responses"]["UserRead"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ForbiddenOrUnproven"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["UserConflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -3159,7 +3303,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ForbiddenOrUnproven"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["LastAdmin"];
             412: components["responses"]["PreconditionFailed"];
@@ -3193,12 +3337,13 @@ export interface operations {
             200: components["responses"]["UserRead"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ForbiddenOrUnproven"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["UserConflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];
+            422: components["responses"]["WrongProof"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -3231,7 +3376,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ForbiddenOrUnproven"];
             404: components["responses"]["NotFound"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];

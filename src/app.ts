@@ -5,6 +5,7 @@ import { createAccessTokens } from './auth/access-tokens.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
 import { createAuthenticate } from './auth/authenticate.ts'
 import { createCheckPassword } from './auth/check-password.ts'
+import { createReauthenticateByPassword } from './auth/reauthenticate.ts'
 import { cacheCredentials, type OtherCaches } from './auth/credentials.ts'
 import { deriveKeys, type Secrets } from './auth/keys.ts'
 import type { PasswordHasher } from './auth/passwords.ts'
@@ -42,6 +43,7 @@ import { corsHeaders, openToOrigins } from './http/cors.ts'
 import { overrideMethod } from './http/method-override.ts'
 import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
+import { registerEmailChangeUndoPage } from './http/email-change-undo-page.ts'
 import { registerPasswordResetPage } from './http/password-reset-page.ts'
 import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
 import { logRequests, requestIdOf } from './http/request-log.ts'
@@ -214,6 +216,7 @@ export const buildApp = async ({
   const credentials = cacheCredentials(db, peers?.otherCaches)
   const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').newest)
   const checkPassword = createCheckPassword(db, passwords, attemptKeys)
+  const reauthenticateByPassword = createReauthenticateByPassword(db, checkPassword)
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
   const cursorKeys = deriveKeys(secrets, 'cursor')
   const paging = createPaging(cursorKeys, publicUrl)
@@ -239,6 +242,7 @@ export const buildApp = async ({
       db,
       accessTokens,
       passwords,
+      reauthenticateByPassword,
       credentials,
       attemptKeys,
       secondFactorKeys,
@@ -250,7 +254,7 @@ export const buildApp = async ({
     ...apiTokenHandlers({ db, paging, credentials }),
     ...secondFactorHandlers({ db, checkPassword, attemptKeys, secondFactorKeys }),
     ...auditHandlers({ db, paging }),
-    ...userHandlers({ db, paging, passwords, credentials, sweeper }),
+    ...userHandlers({ db, paging, passwords, reauthenticateByPassword, credentials, mailer, sweeper }),
     ...taskBatchHandlers({ db, publicUrl }),
     ...taskHandlers({ db, paging, cursorKeys }),
     ...trashHandlers({ db, paging, sweeper }),
@@ -273,6 +277,7 @@ export const buildApp = async ({
   })
   await app.register(registerPages, { base, publicUrl })
   await registerPasswordResetPage(app, { base })
+  await registerEmailChangeUndoPage(app, { base })
   return app
 }
 

@@ -21,6 +21,7 @@ export const openOperations = [
   'refreshToken',
   'forgotPassword',
   'resetPassword',
+  'undoEmailChange',
   'getUploadOptions',
   'getLiveness',
   'getReadiness',
@@ -31,6 +32,7 @@ export const openOperations = [
 /** Operations for people who are signed in, and not for programs: those with `x-scope: session`. */
 export const sessionOperations = [
   'logout',
+  'reauthenticate',
   'listSessions',
   'revokeSession',
   'changePassword',

@@ -42,6 +42,12 @@ export const problemTypes = {
     title: 'You may not do that',
     explanation: 'You may see the resource, but not do that with it. Its owner or an administrator may.',
   },
+  reauthentication_required: {
+    status: 403,
+    title: 'Recent sign-in required',
+    explanation:
+      'This needs a session that proved a password or a second factor within the last 15 minutes. Send one of them to POST /auth/reauthenticate with the same access token, and repeat the request. Where the body of the request has current_password, sending that does as well.',
+  },
   registration_closed: {
     status: 403,
     title: 'Registration is closed',

@@ -149,6 +149,8 @@ export const problems = {
       'The token is unknown, expired or used. Ask for another mail.',
       challenge('invalid_token'),
     ),
+  invalidUndoToken: () =>
+    new Problem('invalid_credentials', 'The token is unknown, expired or used.', challenge('invalid_token')),
   secondFactorRequired: (token: string, expiresIn: number) =>
     new Problem(
       'second_factor_required',
@@ -193,6 +195,17 @@ export const problems = {
   forbidden: () => new Problem('forbidden', 'You may see this resource, but not do that with it.'),
   listAllForbidden: () =>
     new Problem('forbidden', 'Only administrators may set all=true. Leave it out to list what is yours.'),
+  reauthenticationRequired: () =>
+    new Problem(
+      'reauthentication_required',
+      'This session has proved no password and no second factor in the last 15 minutes. Send one to POST /auth/reauthenticate, and repeat the request.',
+    ),
+  emailChangedOften: () =>
+    new Problem(
+      'too_many_requests',
+      'The email address of this account was changed 5 times in 24 hours. Try again tomorrow.',
+      retryAfter(86_400),
+    ),
   registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
   notFound: () => new Problem('not_found', 'There is nothing here, or nothing that you may see.'),
   methodNotAllowed: (method: string, allow: string) =>
@@ -331,6 +344,8 @@ export const problemWithin = (pointer: string, problem: Problem): Problem => {
 const refusals: Record<Refusal['outcome'], () => Problem> = {
   missing: problems.notFound,
   forbidden: problems.forbidden,
+  unproven: problems.reauthenticationRequired,
+  email_changed_often: problems.emailChangedOften,
   stale: problems.preconditionFailed,
   last_admin: problems.lastAdmin,
   upload_gone: problems.uploadGone,

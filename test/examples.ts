@@ -56,6 +56,15 @@ const live: Partial<Record<OperationId, (learned: Learned, example: Fields) => o
     challenge: await challengeOf(credentials()),
     code: /^\d+$/.test(String(code)) ? await freshCode(learned) : learned.recovery_codes?.[0],
   }),
+  async reauthenticate(learned, { code }) {
+    return code === undefined ? {} : { code: await freshCode(learned) }
+  },
+  async undoEmailChange() {
+    const { id, token } = await service.register('moved')
+    const change = { params: { user_id: id }, body: { email: 'moved-by-another@example.com' } }
+    await service.expect('updateUser', 200, { token, ...change })
+    return { token: service.emailChanges.at(-1)?.undoToken }
+  },
   disableSecondFactor: async (learned) => ({ code: await freshCode(learned) }),
 }
 
@@ -81,6 +90,7 @@ const last: readonly OperationId[] = [
   'deleteTrashedTask',
   'deleteUser',
   'completeLogin',
+  'reauthenticate',
   'disableSecondFactor',
   'changePassword',
   'logout',

@@ -38,6 +38,7 @@ const rules: Readonly<Record<string, Rule>> = {
   'session.see': { see: ['owner'], may: ['owner'] },
   'session.end': { see: signedIn, may: signedIn },
   'session.end_other': { see: ['owner'], may: ['owner'] },
+  'session.reauthenticate': { see: signedIn, may: signedIn },
   'password.change': { see: signedIn, may: signedIn },
   'api_token.see': { see: ['owner'], may: ['owner'] },
   'api_token.create': { see: signedIn, may: signedIn },
@@ -76,6 +77,8 @@ const declared: Readonly<Record<OperationId, readonly [RequiredScope, Permission
   completeLogin: ['none', 'anyone'],
   refreshToken: ['none', 'anyone'],
   logout: ['session', 'session.end'],
+  reauthenticate: ['session', 'session.reauthenticate'],
+  undoEmailChange: ['none', 'anyone'],
   getCurrentUser: ['users:read', 'user.see'],
 
   listSessions: ['session', 'session.see'],
@@ -362,6 +365,16 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
     {
       request: async ({ people }, persona) =>
         persona === 'anonymous' ? {} : { token: (await newSession(people[persona])).access_token },
+    },
+  ],
+  reauthenticate: [{ request: byDouble(({ password }) => ({ body: { password } })) }],
+  undoEmailChange: [
+    {
+      async request() {
+        const { id, token } = await newAccount()
+        await service.expect('updateUser', 200, { token, params: { user_id: id }, body: newAddress() })
+        return { body: { token: service.emailChanges.at(-1)?.undoToken } }
+      },
     },
   ],
   getCurrentUser: [{}],

@@ -37,6 +37,7 @@ const { registerGuarded, challengeOf } = secondFactorActions(service)
 /** What does not take one statement, or as a write at most two, and why. */
 const exceptions: Partial<Record<OperationId, readonly [statements: number, because: string]>> = {
   completeLogin: [3, 'the secret is needed to check the code, and the attempt is counted before'],
+  undoEmailChange: [3, 'a token for a new password is stored when no session can void it any more'],
   confirmSecondFactor: [3, 'the secret is needed to check the code, and the attempt is counted before'],
   disableSecondFactor: [4, 'password and code are checked here, each with its attempts'],
   listUserTasks: [2, 'an empty list does not tell whether there is such a user'],
@@ -124,6 +125,13 @@ const requests: Readonly<Record<OperationId, () => Call | Promise<Call>>> = {
   },
   refreshToken: async () => ({ body: { refresh_token: (await anotherSession()).refresh_token } }),
   logout: async () => as(await anotherSession()),
+  reauthenticate: () => as(owner, { body: { password: owner.password } }),
+  async undoEmailChange() {
+    const account = await another()
+    const body = { email: `${unique()}@example.com` }
+    await service.expect('updateUser', 200, as(account, { params: { user_id: account.id }, body }))
+    return { body: { token: service.emailChanges.at(-1)?.undoToken } }
+  },
   getCurrentUser: () => as(owner),
 
   listSessions: () => as(owner),

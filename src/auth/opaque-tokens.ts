@@ -40,5 +40,8 @@ export const nextRefreshToken = (key: KeyObject, token: string): NewToken =>
 /** Proves, once, that the password was right, while the second factor is still to come. */
 export const { create: newChallenge, hashOf: hashChallenge } = opaqueTokens('twc_')
 
+/** Undoes a change of address, once. */
+export const { create: newUndoToken, hashOf: hashUndoToken } = opaqueTokens('twu_')
+
 /** Sets a new password, once. */
 export const { create: newResetToken, hashOf: hashResetToken } = opaqueTokens('twx_')

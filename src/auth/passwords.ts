@@ -36,6 +36,9 @@ export type PasswordHasher = {
    * @throws TextTooCostly
    */
   verify(encoded: string | null, password: string): Promise<{ valid: boolean; rehash: boolean }>
+
+  /** The hash of an account that no password signs in to. */
+  readonly unmatchable: string
 }
 
 const defaultParameters: HashParameters = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
@@ -70,9 +73,11 @@ export function passwordHasher({
   parameters = defaultParameters,
   inTurn = hashQueue(),
 }: PasswordHasherOptions = {}): PasswordHasher {
-  const unknownUser = unmatchableHash(parameters)
+  const unmatchable = unmatchableHash(parameters)
 
   return {
+    unmatchable,
+
     async hash(password) {
       const normalized = toNfc(password)
       return inTurn(() => hash(normalized, { ...parameters, type: argon2id }))
@@ -80,7 +85,7 @@ export function passwordHasher({
 
     async verify(encoded, password) {
       const normalized = toNfc(password)
-      const matches = await inTurn(() => verify(encoded ?? unknownUser, normalized))
+      const matches = await inTurn(() => verify(encoded ?? unmatchable, normalized))
       const valid = encoded !== null && matches
       return { valid, rehash: valid && needsRehash(encoded, parameters) }
     },

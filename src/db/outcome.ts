@@ -6,10 +6,17 @@ export const ifMatchParameter = { if_match: 'text[]?' } as const
 
 /**
  * The outcome of the checks on a row that the caller sees, in the order that the contract promises. `otherwise` holds
- * further refusals, as WHEN branches.
+ * further refusals, as WHEN branches; `proven` is false when the caller has to prove first who they are.
  */
-export const checkedOutcome = (allowed: SQL, etag: SQL, ifMatch: SQL, otherwise: SQL = sql``): SQL => sql`case
+export const checkedOutcome = (
+  allowed: SQL,
+  etag: SQL,
+  ifMatch: SQL,
+  otherwise: SQL = sql``,
+  proven: SQL = sql`true`,
+): SQL => sql`case
   when not (${allowed}) then 'forbidden'
+  when not (${proven}) then 'unproven'
   when ${ifMatch} is not null and not (${etag} = any(${ifMatch})) then 'stale'
   ${otherwise}
   else 'done' end`
@@ -25,6 +32,8 @@ export const readOutcome = <R extends { readonly outcome: string }>(row: R | nul
 const refusals: Readonly<Record<Refusal['outcome'], true>> = {
   missing: true,
   forbidden: true,
+  unproven: true,
+  email_changed_often: true,
   stale: true,
   last_admin: true,
   upload_gone: true,

@@ -8,6 +8,7 @@ import { type SQL, sql } from './drizzle.ts'
 import { newId } from './ids.ts'
 import { checkedOutcome, readOutcome } from './outcome.ts'
 import { allowsUser, callerOf, callerParameters } from './permissions.ts'
+import { isRecentlyAuthenticated } from './reauthentication.ts'
 import { onlyRow, statement } from './statement.ts'
 
 const person = sql.raw('person')
@@ -77,8 +78,12 @@ export const updateOwnPassword = async (
   return onlyRow(await change(db, { ...who, ...hashes, ...auditValues(client, principal) })) !== null
 }
 
-/** For how long the token of a mail works, and how many mails an account gets in an hour. */
-const resetLifetime = sql.raw(`interval '30 minutes'`)
+/** Seconds for which a token to reset a password works. */
+export const resetTokenLifetime = 1_800
+
+export const resetLifetime = sql.raw(`interval '${resetTokenLifetime} seconds'`)
+
+/** How many mails to reset a password an account gets in an hour. */
 const mailsPerHour = sql.raw('3')
 
 const request = statement(
@@ -90,7 +95,7 @@ const request = statement(
     ), stored as (
       insert into one_time_tokens (hash, purpose, user_id, expires_at)
       select ${p.token_hash}, 'reset_password', id, now() + ${resetLifetime} from person
-      where count_reset_tokens(id) < ${mailsPerHour}
+      where count_tokens(id, 'reset_password', interval '1 hour') < ${mailsPerHour}
       returning user_id
     ), audit as (${audit(p, auditEvent(p, 'password.reset_requested', { user: sql`(select id from person)` }))})
     select exists (select from stored) as is_stored, ${auditColumn}`,
@@ -163,8 +168,13 @@ const set = statement(
     with target as (
       select * from users person where id = ${p.id} and ${allowsUser('user.see', p, person)} for no key update
     ), checked as (
-      select id, ${checkedOutcome(allowsUser('user.set_password', p, sql`target`), sql`null::text`, sql`null::text[]`)}
-        as outcome
+      select id, ${checkedOutcome(
+        allowsUser('user.set_password', p, sql`target`),
+        sql`null::text`,
+        sql`null::text[]`,
+        sql``,
+        isRecentlyAuthenticated(p),
+      )} as outcome
       from target
     ), person as (
       update users set password_hash = ${p.new_hash} from checked

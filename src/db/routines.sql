@@ -223,12 +223,28 @@ CREATE OR REPLACE TRIGGER tasks_removed AFTER DELETE ON tasks FOR EACH ROW
 
 -- Volatile, so that it sees what a sign-in committed while the calling statement waited for the user's row.
 CREATE OR REPLACE FUNCTION end_access(ended_user uuid, kept_session uuid) RETURNS void LANGUAGE sql VOLATILE AS $$
-  DELETE FROM one_time_tokens WHERE user_id = ended_user;
+  DELETE FROM one_time_tokens WHERE user_id = ended_user AND purpose <> 'undo_email';
   DELETE FROM sessions WHERE user_id = ended_user AND id IS DISTINCT FROM kept_session;
 $$;
 
 -- Volatile as well: it counts what was committed until the calling statement locked the user's row.
-CREATE OR REPLACE FUNCTION count_reset_tokens(asking_user uuid) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION count_tokens(asking_user uuid, counted_purpose text, counted_for interval) RETURNS bigint
+LANGUAGE sql VOLATILE AS $$
   SELECT count(*) FROM one_time_tokens
-  WHERE user_id = asking_user AND purpose = 'reset_password' AND created_at > now() - interval '1 hour';
+  WHERE user_id = asking_user AND purpose = counted_purpose AND created_at > now() - counted_for;
 $$;
+
+-- An address that can still be restored to its user is taken. After the row rather than before it: an insertion that
+-- waited for the user's change of address then sees the token that the change stored.
+CREATE OR REPLACE FUNCTION refuse_reserved_email() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM one_time_tokens WHERE email = NEW.email AND user_id <> NEW.id AND expires_at > now()) THEN
+    RAISE unique_violation USING CONSTRAINT = 'users_email_unique', TABLE = 'users';
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER users_email_added AFTER INSERT ON users FOR EACH ROW EXECUTE FUNCTION refuse_reserved_email();
+
+CREATE OR REPLACE TRIGGER users_email_changed AFTER UPDATE OF email ON users FOR EACH ROW
+WHEN (OLD.email IS DISTINCT FROM NEW.email) EXECUTE FUNCTION refuse_reserved_email();

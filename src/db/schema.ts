@@ -67,6 +67,8 @@ export const sessions = pgTable(
       .references(() => users.id, { onDelete: 'cascade' }),
     created_at: createdAt(),
     last_used_at: instant('last_used_at').notNull().defaultNow(),
+    /** When it last proved a password or a second factor. A refresh does not move it. */
+    authenticated_at: instant('authenticated_at').notNull().defaultNow(),
     expires_at: instant('expires_at').notNull(),
     /** Of the client that signed in or refreshed last. */
     user_agent: text('user_agent'),
@@ -122,18 +124,27 @@ export const oneTimeTokens = pgTable(
   {
     /** SHA-256 of the token. */
     hash: bytea('hash').primaryKey(),
-    /** `sign_in`: the password was right, the second factor is still to come. `reset_password`: sent by mail. */
+    /**
+     * `sign_in`: the password was right, the second factor is still to come. `reset_password`: sent by mail. `undo_email`:
+     * sent to the address that a user has changed.
+     */
     purpose: text('purpose').notNull(),
     user_id: uuid('user_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
+    /** The address that `undo_email` restores. Nobody else can take it until then. */
+    email: text('email'),
     created_at: createdAt(),
     expires_at: instant('expires_at').notNull(),
   },
   (t) => [
     index('one_time_tokens_user').on(t.user_id, t.purpose),
     index('one_time_tokens_expiry').on(t.expires_at),
-    check('one_time_tokens_purpose_known', sql`${t.purpose} in ('sign_in', 'reset_password')`),
+    index('one_time_tokens_email')
+      .on(t.email)
+      .where(sql`${t.email} is not null`),
+    check('one_time_tokens_purpose_known', sql`${t.purpose} in ('sign_in', 'reset_password', 'undo_email')`),
+    check('one_time_tokens_email_to_restore', sql`(${t.purpose} = 'undo_email') = (${t.email} is not null)`),
   ],
 )
 

@@ -5,6 +5,7 @@ import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditVal
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { instantText } from './json.ts'
+import { renewSession } from './reauthentication.ts'
 import {
   readStarted,
   sessionColumns,
@@ -188,6 +189,30 @@ export const deleteSecondFactor = async (
   const keys = { code_key: codeKey, password_key: passwordKey }
   const values = { caller: principal.userId, ...codeValues(code), ...keys }
   return onlyRow(await disable(db, { ...values, ...auditValues(client, principal) })) !== null
+}
+
+const renewByCode = statement(
+  { caller: 'uuid', current_session: 'uuid', ...codeParameters, ...attemptParameter, ...auditParameters },
+  { id: 'text', ...auditColumns },
+  (p) => sql`
+    with ${useCode(p, p.caller)}, person as (
+      select id from proven
+    ), cleared as (
+      ${clearAttempts(p, person)}
+    ), ${renewSession(p)}
+    select id::text, ${auditColumn} from renewed`,
+)
+
+/** Uses up a code, and notes that the principal's session proved it. False when the code is no good any more. */
+export const updateAuthenticatedByCode = async (
+  db: Database,
+  principal: SessionPrincipal,
+  client: Client,
+  { code, attemptKey }: { code: Code; attemptKey: Buffer },
+): Promise<boolean> => {
+  const who = { caller: principal.userId, current_session: principal.credential.sessionId }
+  const proof = { ...codeValues(code), attempt_key: attemptKey }
+  return onlyRow(await renewByCode(db, { ...who, ...proof, ...auditValues(client, principal) })) !== null
 }
 
 const challenged = statement(

@@ -26,6 +26,7 @@ import {
 } from './list.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsUser, callerOf, callerParameters } from './permissions.ts'
+import { isRecentlyAuthenticated } from './reauthentication.ts'
 import { hasPart } from './search.ts'
 import { onlyRow, statement } from './statement.ts'
 
@@ -34,6 +35,12 @@ export interface UserRow {
   readonly json: string
   readonly version: number
   readonly shows_email: boolean
+}
+
+/** A user after a change. */
+export interface ChangedUser extends UserRow {
+  /** The address before the change; null when it is the same. */
+  readonly previousEmail: string | null
 }
 
 /** The fields of a new user; the address is in canonical form. */
@@ -132,6 +139,10 @@ const create = async (
 const lockedAdmins = (isNeeded: SQL): SQL =>
   sql`select id from users where role = 'admin' and ${isNeeded} order by id for update`
 
+/** For how long a user can undo a change of their address, and how often they may change it: each change sends a mail. */
+const undoLifetime = sql.raw(`interval '7 days'`)
+const emailChangesPerDay = sql.raw('5')
+
 const whenLastAdmin = sql`when target.role = 'admin' and not exists (select from admins where admins.id <> target.id)`
 
 const update = statement(
@@ -140,11 +151,19 @@ const update = statement(
     patch: 'json',
     demotes: 'bool',
     role_audit_id: 'uuid',
+    undo_hash: 'bytes',
     ...callerParameters,
     ...ifMatchParameter,
     ...auditParameters,
   },
-  { outcome: 'text', json: 'text?', version: 'int?', shows_email: 'bool', ...auditColumns },
+  {
+    outcome: 'text',
+    json: 'text?',
+    version: 'int?',
+    shows_email: 'bool',
+    previous_email: 'text?',
+    ...auditColumns,
+  },
   (p) => sql`
     with admins as materialized (
       ${lockedAdmins(p.demotes)}
@@ -159,7 +178,10 @@ const update = statement(
           coalesce(${p.patch} ->> 'email' = target.email, true) or ${allowsUser('user.change_email', p, sql`target`)})`,
         sql`target.version::text`,
         p.if_match,
-        sql`${whenLastAdmin} and ${p.demotes} then 'last_admin'`,
+        sql`${whenLastAdmin} and ${p.demotes} then 'last_admin'
+          when ${p.patch} ->> 'email' <> target.email and target.id = ${p.caller}
+            and count_tokens(target.id, 'undo_email', interval '1 day') >= ${emailChangesPerDay} then 'email_changed_often'`,
+        sql`coalesce(${p.patch} ->> 'email' = target.email, true) or ${isRecentlyAuthenticated(p)}`,
       )} as outcome
       from target
     ), changed as (
@@ -172,7 +194,11 @@ const update = statement(
       returning person.*
     ), voided as (
       delete from one_time_tokens using changed join target using (id)
-      where user_id = changed.id and changed.email <> target.email
+      where user_id = changed.id and changed.email <> target.email and purpose <> 'undo_email'
+    ), undoing as (
+      insert into one_time_tokens (hash, purpose, user_id, email, expires_at)
+      select ${p.undo_hash}, 'undo_email', id, target.email, now() + ${undoLifetime} from changed join target using (id)
+      where changed.email <> target.email and id = ${p.caller}
     ), audit as (${audit(
       p,
       sql`
@@ -183,11 +209,15 @@ const update = statement(
         where changed.role <> target.role`,
     )})
     select outcome, ${userJson(sql`changed`, p)} as json, changed.version,
-      coalesce(${allowsUser('user.see_email', p, sql`changed`)}, false) as shows_email, ${auditColumn}
+      coalesce(${allowsUser('user.see_email', p, sql`changed`)}, false) as shows_email,
+      (select target.email from target where target.email <> changed.email) as previous_email, ${auditColumn}
     from checked left join changed on true`,
 )
 
-/** Changes a user. `ifMatch` holds the ETags that will do, null for any. */
+/**
+ * Changes a user. `ifMatch` holds the ETags that will do, null for any. When users change their own address, `undoHash` is
+ * stored as the hash of a token that undoes it.
+ */
 export const updateUser = async (
   db: Database,
   principal: Principal,
@@ -195,18 +225,20 @@ export const updateUser = async (
   change: UserChange,
   client: Client,
   ifMatch: readonly string[] | null,
-): Promise<Outcome<UserRow>> => {
+  undoHash: Buffer,
+): Promise<Outcome<ChangedUser>> => {
   const fields = { id, patch: change, demotes: change.role === 'member', if_match: ifMatch }
   const values = {
     ...fields,
     role_audit_id: newId(),
+    undo_hash: undoHash,
     ...callerOf(principal),
     ...auditValues(client, principal),
   }
   const result = readOutcome(onlyRow(await update(db, values)))
   if (result.outcome !== 'done') return result
-  const { json, version, shows_email } = result.value
-  return json === null || version === null ? missing : done({ json, version, shows_email })
+  const { json, version, shows_email, previous_email: previousEmail } = result.value
+  return json === null || version === null ? missing : done({ json, version, shows_email, previousEmail })
 }
 
 const remove = statement(
@@ -225,6 +257,7 @@ const remove = statement(
         sql`target.version::text`,
         p.if_match,
         sql`${whenLastAdmin} then 'last_admin'`,
+        isRecentlyAuthenticated(p),
       )} as outcome
       from target
     ), removed as (

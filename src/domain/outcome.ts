@@ -6,7 +6,15 @@ export type Outcome<T> = { readonly outcome: 'done'; readonly value: T } | Refus
 
 export interface Refusal {
   readonly outcome:
-    'missing' | 'forbidden' | 'stale' | 'last_admin' | 'upload_gone' | 'upload_locked' | 'upload_conflict'
+    | 'missing'
+    | 'forbidden'
+    | 'unproven'
+    | 'stale'
+    | 'last_admin'
+    | 'email_changed_often'
+    | 'upload_gone'
+    | 'upload_locked'
+    | 'upload_conflict'
 }
 
 export const missing: Refusal = { outcome: 'missing' }

@@ -9,6 +9,7 @@ export const permissions = {
   'session.see': ['self'],
   'session.end': ['signed_in'],
   'session.end_other': ['self'],
+  'session.reauthenticate': ['signed_in'],
   'password.change': ['signed_in'],
   'api_token.see': ['self'],
   'api_token.create': ['signed_in'],
@@ -69,6 +70,10 @@ export interface Principal {
 export interface SessionPrincipal extends Principal {
   readonly credential: Extract<Credential, { kind: 'session' }>
 }
+
+/** Whether a principal showed the access token of a session. */
+export const isInSession = (principal: Principal): principal is SessionPrincipal =>
+  principal.credential.kind === 'session'
 
 /** Whether a contract's `x-permission` names a rule that exists here. */
 export const isPermission = (name: unknown): name is Permission =>

@@ -7,15 +7,25 @@ import {
   hashRefreshToken,
   newChallenge,
   newRefreshToken,
+  newResetToken,
   nextRefreshToken,
+  hashUndoToken,
 } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
+import type { ReauthenticateByPassword } from '../auth/reauthenticate.ts'
 import { readCode } from '../auth/second-factor.ts'
 import { sha256 } from '../auth/sha256.ts'
 import { insertAttempt } from '../db/attempts.ts'
 import { insertFailure } from '../db/audit.ts'
 import type { Database } from '../db/client.ts'
-import { insertSessionBySecondFactor, selectChallenged } from '../db/second-factors.ts'
+import { insertResetTokenOf, selectHasUndoToken, undoEmailChange } from '../db/email-changes.ts'
+import { resetTokenLifetime } from '../db/passwords.ts'
+import {
+  insertSessionBySecondFactor,
+  selectChallenged,
+  selectSecondFactor,
+  updateAuthenticatedByCode,
+} from '../db/second-factors.ts'
 import {
   challengeLifetime,
   deleteSession,
@@ -40,6 +50,7 @@ interface Deps {
   readonly db: Database
   readonly accessTokens: AccessTokens
   readonly passwords: PasswordHasher
+  readonly reauthenticateByPassword: ReauthenticateByPassword
   readonly credentials: Credentials
   readonly attemptKeys: AttemptKeys
   readonly secondFactorKeys: KeyRing
@@ -54,6 +65,7 @@ export const authHandlers = ({
   db,
   accessTokens,
   passwords,
+  reauthenticateByPassword,
   credentials,
   attemptKeys,
   secondFactorKeys,
@@ -141,6 +153,42 @@ export const authHandlers = ({
         await credentials.forgetSession(credential.sessionId)
       }
       return { status: 204 }
+    },
+
+    async reauthenticate({ body, principal, client }) {
+      const { password, code = '' } = body
+      if (password === undefined) {
+        const factor = await selectSecondFactor(db, principal)
+        if (factor === null || !factor.isConfirmed) throw problems.secondFactorNotEnrolled()
+        const attemptKey = attemptKeys.ofSecondFactor(principal.userId)
+        const wait = await insertAttempt(db, attemptKey)
+        if (wait > 0) throw problems.tooManyAttempts(wait)
+        const read = readCode(secondFactorKeys, factor, code)
+        const isRenewed =
+          read && (await updateAuthenticatedByCode(db, principal, client, { code: read, attemptKey }))
+        if (isRenewed !== true) {
+          await insertFailure(db, 'proof.failed', { client, principal, userId: principal.userId })
+          throw problems.wrongCode()
+        }
+      } else {
+        await reauthenticateByPassword(principal, client, password, '/password')
+      }
+      return { status: 204 }
+    },
+
+    async undoEmailChange({ body, client }) {
+      const tokenHash = hashUndoToken(body.token)
+      if (tokenHash === null || !(await selectHasUndoToken(db, tokenHash))) throw problems.invalidUndoToken()
+      const undone = await undoEmailChange(db, client, tokenHash, passwords.unmatchable)
+      if (undone === null) throw problems.invalidUndoToken()
+      await credentials.forgetUser(undone.userId)
+      const { token, hash } = newResetToken()
+      const isStored = await insertResetTokenOf(db, undone.userId, hash)
+      if (!isStored) throw problems.invalidUndoToken()
+      return {
+        status: 200,
+        body: { email: undone.email, reset_token: token, reset_token_expires_in: resetTokenLifetime },
+      }
     },
   }) satisfies Partial<Handlers>
 

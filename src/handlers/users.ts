@@ -1,13 +1,17 @@
 import type { components } from '../../generated/openapi.ts'
-import type { PasswordHasher } from '../auth/passwords.ts'
 import type { Credentials } from '../auth/credentials.ts'
+import { newUndoToken } from '../auth/opaque-tokens.ts'
+import type { PasswordHasher } from '../auth/passwords.ts'
+import type { ReauthenticateByPassword } from '../auth/reauthenticate.ts'
 import type { Database } from '../db/client.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { deleteUser, insertUser, selectUser, selectUsers, updateUser, type UserRow } from '../db/users.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import { jsonText } from '../domain/json-text.ts'
+import { isInSession } from '../domain/permissions.ts'
 import { taskList } from '../domain/task-filter.ts'
-import { created, type Handlers, quoteETag } from '../operation.ts'
+import type { Mailer } from '../mail/mailer.ts'
+import { created, type Handlers, type Input, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes, problems } from '../problems.ts'
 import type { Sweeper } from '../sweeper.ts'
@@ -16,15 +20,46 @@ interface Deps {
   readonly db: Database
   readonly paging: Paging
   readonly passwords: PasswordHasher
+  readonly reauthenticateByPassword: ReauthenticateByPassword
   readonly credentials: Credentials
+  readonly mailer: Mailer
   readonly sweeper: Sweeper
 }
 
 type User = components['schemas']['User']
 
 /** The operations of the contract's tag `users`. */
-export const userHandlers = ({ db, paging, passwords, credentials, sweeper }: Deps) =>
-  ({
+export const userHandlers = ({
+  db,
+  paging,
+  passwords,
+  reauthenticateByPassword,
+  credentials,
+  mailer,
+  sweeper,
+}: Deps) => {
+  const changeUser = async ({
+    params: { user_id: userId },
+    body: { current_password: password, ...change },
+    principal,
+    client,
+    ifMatch,
+  }: Input<'replaceUser'> | Input<'updateUser'>) => {
+    if (password !== undefined) {
+      if (!isInSession(principal)) throw problems.insufficientScope('session')
+      await reauthenticateByPassword(principal, client, password, '/current_password')
+    }
+    const { token, hash } = newUndoToken()
+    const user = expectDone(await updateUser(db, principal, userId, change, client, ifMatch, hash))
+    await credentials.forgetUser(userId)
+    if (user.previousEmail !== null) {
+      const isOwn = userId === principal.userId
+      mailer.sendEmailChanged({ to: user.previousEmail, undoToken: isOwn ? token : null })
+    }
+    return userAnswer(user)
+  }
+
+  return {
     async listUsers({ path, principal, query }) {
       const { filter, request, answer } = paging(path, principal, query)
       return answer(await selectUsers(db, principal, filter, request))
@@ -47,17 +82,9 @@ export const userHandlers = ({ db, paging, passwords, credentials, sweeper }: De
       return userAnswer(expectDone(await selectUser(db, principal, params.user_id)))
     },
 
-    async replaceUser({ params, body, principal, client, ifMatch }) {
-      const user = expectDone(await updateUser(db, principal, params.user_id, body, client, ifMatch))
-      await credentials.forgetUser(params.user_id)
-      return userAnswer(user)
-    },
+    replaceUser: changeUser,
 
-    async updateUser({ params, body, principal, client, ifMatch }) {
-      const user = expectDone(await updateUser(db, principal, params.user_id, body, client, ifMatch))
-      await credentials.forgetUser(params.user_id)
-      return userAnswer(user)
-    },
+    updateUser: changeUser,
 
     async deleteUser({ params, principal, client, ifMatch }) {
       expectDone(await deleteUser(db, principal, params.user_id, client, ifMatch))
@@ -81,7 +108,8 @@ export const userHandlers = ({ db, paging, passwords, credentials, sweeper }: De
       if (user.outcome === 'missing') throw problems.invalidToken()
       return userAnswer(expectDone(user))
     },
-  }) satisfies Partial<Handlers>
+  } satisfies Partial<Handlers>
+}
 
 /** Two callers may see different bytes of the same version, since not everybody sees the address. */
 const userAnswer = ({ json, version, shows_email }: UserRow) => ({

@@ -7,10 +7,20 @@ export interface PasswordResetMessage {
   readonly token: string
 }
 
+/** A change of a user's email address. */
+export interface EmailChangedMessage {
+  /** The address before the change. */
+  readonly to: string
+  /** Undoes the change; null when an administrator made it. */
+  readonly undoToken: string | null
+}
+
 /** Sends mail in the background, so that a request takes equally long whether there is a mail to send or not. */
 export interface Mailer {
   /** Takes the mail on and returns at once; what goes wrong is logged, without the address and the token. */
   sendPasswordReset(message: PasswordResetMessage): void
+  /** Likewise. */
+  sendEmailChanged(message: EmailChangedMessage): void
   /** Takes on no more, and gives the mails under way a few seconds. */
   close(): Promise<void>
 }
@@ -22,20 +32,31 @@ export type OpenMailer = (log: FastifyBaseLogger) => Mailer
 export const passwordResetLink = (base: string, token: string): string =>
   `${base}/password-reset#token=${token}`
 
+/** The link of a mail about a changed address. */
+export const emailChangeUndoLink = (base: string, token: string): string =>
+  `${base}/email-change-undo#token=${token}`
+
 /** For development: the developer finds the link in the log. `base` tells where the service listens by then. */
 export const loggingMailer =
   (base: () => string): OpenMailer =>
   (log) => ({
     sendPasswordReset: ({ token }) =>
       log.info({ link: passwordResetLink(base(), token) }, 'A forgotten password can be reset at this link'),
+    sendEmailChanged: ({ undoToken }) =>
+      log.info(
+        undoToken === null ? {} : { link: emailChangeUndoLink(base(), undoToken) },
+        'An email address was changed; a link undoes it, unless an administrator changed it',
+      ),
     close: async () => undefined,
   })
 
 /** For a service without a mail server. */
 export const noMailer: OpenMailer = (log) => {
   log.warn('Nobody can reset a forgotten password: that needs SMTP_URL, which is not set')
+  const drop = () => log.info('A mail was not sent, because SMTP_URL is not set')
   return {
-    sendPasswordReset: () => log.info('A mail was not sent, because SMTP_URL is not set'),
+    sendPasswordReset: drop,
+    sendEmailChanged: drop,
     close: async () => undefined,
   }
 }

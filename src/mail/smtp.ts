@@ -1,7 +1,13 @@
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import { createTransport, type NodemailerError, type SendMailOptions } from 'nodemailer'
 import type { MailAddress, SmtpServer } from '../config.ts'
-import { type OpenMailer, passwordResetLink, type PasswordResetMessage } from './mailer.ts'
+import {
+  emailChangeUndoLink,
+  type EmailChangedMessage,
+  type OpenMailer,
+  passwordResetLink,
+  type PasswordResetMessage,
+} from './mailer.ts'
 
 interface SmtpMailerOptions {
   readonly server: SmtpServer
@@ -25,7 +31,7 @@ export const smtpMailer =
     const underWay = new Set<Promise<void>>()
     let isClosed = false
 
-    const send = async (mail: SendMailOptions): Promise<void> => {
+    const deliver = async (mail: SendMailOptions): Promise<void> => {
       // Composing takes time too, which the answer must not show.
       await setImmediate()
       try {
@@ -35,15 +41,18 @@ export const smtpMailer =
       }
     }
 
+    const send = (mail: SendMailOptions): void => {
+      if (isClosed || underWay.size >= maxUnderWay) {
+        log.warn({ underWay: underWay.size, isClosed }, 'A mail was dropped')
+        return
+      }
+      const sending = deliver(mail).finally(() => underWay.delete(sending))
+      underWay.add(sending)
+    }
+
     return {
-      sendPasswordReset(message) {
-        if (isClosed || underWay.size >= maxUnderWay) {
-          log.warn({ underWay: underWay.size, isClosed }, 'A mail was dropped')
-          return
-        }
-        const sending = send(passwordResetMail(message, publicUrl)).finally(() => underWay.delete(sending))
-        underWay.add(sending)
-      },
+      sendPasswordReset: (message) => send(passwordResetMail(message, publicUrl)),
+      sendEmailChanged: (message) => send(emailChangedMail(message, publicUrl)),
       async close() {
         isClosed = true
         await Promise.race([Promise.all(underWay), setTimeout(closeTime, null, { ref: false })])
@@ -93,6 +102,27 @@ ${passwordResetLink(publicUrl, token)}
 If it was not you, ignore this mail: your password stays as it is.
 `,
 })
+
+const emailChangedMail = ({ to, undoToken }: EmailChangedMessage, publicUrl: string): SendMailOptions => ({
+  to: { name: '', address: to },
+  subject: 'The email address of your Taskwright account was changed',
+  headers: { 'Auto-Submitted': 'auto-generated' },
+  text: `The email address of your Taskwright account is no longer this one.
+
+${undoToken === null ? byAdministrator : byOwner(emailChangeUndoLink(publicUrl, undoToken))}`,
+})
+
+const byAdministrator = `An administrator of Taskwright changed it. If that is a mistake, ask them.
+`
+
+const byOwner = (link: string): string => `If you changed it, you need not do anything.
+
+If it was not you, open this link within 7 days. It works once.
+
+${link}
+
+It restores this address, signs the account out everywhere, revokes its API tokens, and lets you choose a new password.
+`
 
 /** What the log may show of a failure. The server's own words are left out: they may repeat the address or the mail. */
 const describeFailure = (error: unknown) => {

@@ -50,6 +50,7 @@ async function* iterationAround<T>(
 
 /** A hasher whose work is looked at, the time that it waits for its turn included. */
 export const hasherAround = (passwords: PasswordHasher, around: Around): PasswordHasher => ({
+  unmatchable: passwords.unmatchable,
   hash: (password) => around('hash', () => passwords.hash(password)),
   verify: (encoded, password) => around('verify', () => passwords.verify(encoded, password)),
 })

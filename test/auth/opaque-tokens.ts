@@ -4,15 +4,18 @@ import {
   hashChallenge,
   hashRefreshToken,
   hashResetToken,
+  hashUndoToken,
   newChallenge,
   newRefreshToken,
   newResetToken,
+  newUndoToken,
 } from '../../src/auth/opaque-tokens.ts'
 
 const kinds = [
   { prefix: 'twr_', create: newRefreshToken, hashOf: hashRefreshToken },
   { prefix: 'twc_', create: newChallenge, hashOf: hashChallenge },
   { prefix: 'twx_', create: newResetToken, hashOf: hashResetToken },
+  { prefix: 'twu_', create: newUndoToken, hashOf: hashUndoToken },
 ]
 
 for (const { prefix, create, hashOf } of kinds) {

@@ -70,6 +70,14 @@ const deeds: Readonly<Record<AuditAction, () => Promise<Told>>> = {
     })
     return own(ada)
   },
+  async 'user.email_change_undone'() {
+    const ada = await service.register('moved-by-another')
+    const change = { params: { user_id: ada.id }, body: { email: 'another@example.com' } }
+    await service.expect('updateUser', 200, { token: ada.token, ...change })
+    const body = { token: service.emailChanges.at(-1)?.undoToken }
+    await service.expect('undoEmailChange', 200, { body, headers: client })
+    return { ...nobody, actor_id: ada.id, user_id: ada.id }
+  },
   async 'user.role_changed'() {
     const { id: user_id } = await service.register('promoted')
     const request = { token: admin.token, params: { user_id }, body: { role: 'admin' }, headers: client }
@@ -100,6 +108,12 @@ const deeds: Readonly<Record<AuditAction, () => Promise<Told>>> = {
     const ada = await service.register('leaving-everywhere')
     const query = { everywhere: true }
     await service.expect('logout', 204, { token: ada.token, query, headers: client })
+    return own(ada)
+  },
+  async 'session.reauthenticated'() {
+    const ada = await service.register('proving')
+    const body = { password: ada.password }
+    await service.expect('reauthenticate', 204, { token: ada.token, body, headers: client })
     return own(ada)
   },
   async 'session.token_reused'() {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { passwordResetLink } from '../../src/mail/mailer.ts'
+import { emailChangeUndoLink, passwordResetLink } from '../../src/mail/mailer.ts'
 import { startService } from '../fixture/service.ts'
 
 /** What the page does is tried in a browser, by scripts/browser.ts. */
@@ -45,3 +45,18 @@ for (const base of ['', '/api']) {
     })
   })
 }
+
+t.test('the page that restores an address', async (t) => {
+  const service = await startService(t)
+  const response = await fetch(emailChangeUndoLink(service.url, 'twu_secret'))
+  const html = await response.text()
+  t.equal(response.status, 200)
+  t.equal(response.headers.get('cache-control'), 'no-store')
+  t.equal(response.headers.get('referrer-policy'), 'no-referrer')
+  t.match(response.headers.get('content-security-policy'), /script-src 'self'; connect-src 'self';/)
+  t.match(html, '/email-change-undo/script.js"')
+  t.match(html, /<button>Restore the address<\/button>/)
+  const script = await fetch(new URL('/email-change-undo/script.js', service.url))
+  t.equal(script.headers.get('content-type'), 'text/javascript; charset=utf-8')
+  t.match(await script.text(), "'auth/email-change/undo'")
+})

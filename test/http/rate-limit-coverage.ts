@@ -26,6 +26,7 @@ const countedAs: Partial<Record<OperationId, readonly string[]>> = {
   completeLogin: ['sign_in'],
   forgotPassword: ['sign_in'],
   resetPassword: ['sign_in'],
+  undoEmailChange: ['sign_in'],
   refreshToken: ['refresh'],
   addTaskAttachment: ['api', 'upload'],
   createUpload: ['api', 'upload'],

@@ -67,6 +67,8 @@ t.test('the answers of no operation', async (t) => {
     [200, '/.well-known/api-catalog'],
     [200, '/password-reset'],
     [200, '/password-reset/script.js'],
+    [200, '/email-change-undo'],
+    [200, '/email-change-undo/script.js'],
     [404, '/nope'],
     [405, '/tasks', { method: 'DELETE' }],
     [405, '/', { method: 'OPTIONS' }],

@@ -89,6 +89,27 @@ t.test('the mail as it arrives', async (t) => {
   t.equal(written(), '', 'there is nothing to log')
 })
 
+t.test('the mail about a changed address', async (t) => {
+  const server = await startMailServer(t)
+  const { mailer, written } = openSmtp(server.port)
+  const undoToken = 'twu_0b4dYxq0vmDPhyRtn8l3cS6GTDZ4T1aPMu7rhW1Zk9E'
+  mailer.sendEmailChanged({ to: 'ada@example.com', undoToken })
+  mailer.sendEmailChanged({ to: 'grace@example.com', undoToken: null })
+  await mailer.close()
+  const mailTo = (address: string) => server.received.find(({ to }) => to.includes(address))
+  const [own, byAdministrator] = [mailTo('ada@example.com'), mailTo('grace@example.com')]
+  for (const mail of [own, byAdministrator]) {
+    t.ok(mail?.header.includes('Auto-Submitted: auto-generated'))
+    t.match(mail?.text, /no longer this one/)
+  }
+  const link = `https://tasks.example.com/api/email-change-undo#token=${undoToken}`
+  t.ok(own?.text.split('\n').includes(link), 'the link stands alone')
+  for (const words of [/within 7 days/, /works once/]) t.match(own?.text, words)
+  t.match(byAdministrator?.text, /administrator/)
+  t.notMatch(byAdministrator?.text, /https?:/)
+  t.equal(written(), '', 'there is nothing to log')
+})
+
 t.test('an address is one recipient and one field, whatever is in it', async (t) => {
   const server = await startMailServer(t)
   const { mailer, written } = openSmtp(server.port)

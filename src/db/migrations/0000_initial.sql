@@ -84,9 +84,11 @@ CREATE TABLE "one_time_tokens" (
 	"hash" "bytea" PRIMARY KEY NOT NULL,
 	"purpose" text NOT NULL,
 	"user_id" uuid NOT NULL,
+	"email" text,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL,
-	CONSTRAINT "one_time_tokens_purpose_known" CHECK ("one_time_tokens"."purpose" in ('sign_in', 'reset_password'))
+	CONSTRAINT "one_time_tokens_purpose_known" CHECK ("one_time_tokens"."purpose" in ('sign_in', 'reset_password', 'undo_email')),
+	CONSTRAINT "one_time_tokens_email_to_restore" CHECK (("one_time_tokens"."purpose" = 'undo_email') = ("one_time_tokens"."email" is not null))
 );
 --> statement-breakpoint
 CREATE TABLE "recovery_codes" (
@@ -115,6 +117,7 @@ CREATE TABLE "sessions" (
 	"user_id" uuid NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"last_used_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"authenticated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL,
 	"user_agent" text,
 	"address" text
@@ -247,6 +250,7 @@ CREATE INDEX "file_deletions_due" ON "file_deletions" USING btree ("due_at");-->
 CREATE INDEX "idempotency_keys_age" ON "idempotency_keys" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "one_time_tokens_user" ON "one_time_tokens" USING btree ("user_id","purpose");--> statement-breakpoint
 CREATE INDEX "one_time_tokens_expiry" ON "one_time_tokens" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "one_time_tokens_email" ON "one_time_tokens" USING btree ("email") WHERE "one_time_tokens"."email" is not null;--> statement-breakpoint
 CREATE INDEX "recovery_codes_user" ON "recovery_codes" USING btree ("user_id");--> statement-breakpoint
 CREATE INDEX "refresh_tokens_session" ON "refresh_tokens" USING btree ("session_id");--> statement-breakpoint
 CREATE INDEX "refresh_tokens_expiry" ON "refresh_tokens" USING btree ("expires_at");--> statement-breakpoint

@@ -1,0 +1,61 @@
+import type { FastifyInstance } from 'fastify'
+import { readFile } from 'node:fs/promises'
+import { escapeHtml, page, sendPage } from './pages.ts'
+
+/** A page that a link in a mail leads to. */
+interface FormPage {
+  /** The path of PUBLIC_URL. */
+  readonly base: string
+  /** The page's path is `/<name>`, and its script is `assets/<name>.js`. */
+  readonly name: string
+  readonly title: string
+  /** The HTML of the form, which the script shows. */
+  readonly form: string
+}
+
+/**
+ * Registers a page whose script takes a token from the fragment of the address, which the service never sees, and calls an
+ * operation with it.
+ */
+export const registerFormPage = async (
+  app: FastifyInstance,
+  { base, name, title, form }: FormPage,
+): Promise<void> => {
+  const script = await readFile(new URL(`assets/${name}.js`, import.meta.url))
+  const html = formPage(title, `${base}/${name}/script.js`, form)
+  app.get(`/${name}`, (_request, reply) =>
+    sendPage(
+      reply.headers({ 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' }),
+      html,
+      formPolicy,
+    ),
+  )
+  app.get(`/${name}/script.js`, (_request, reply) =>
+    reply.header('cache-control', 'no-cache').type('text/javascript; charset=utf-8').send(script),
+  )
+}
+
+const formPolicy =
+  "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+const formPage = (title: string, script: string, form: string): string =>
+  page(
+    title,
+    `<style>
+  label { display: block; margin-top: 1rem; }
+  input, button { font: inherit; box-sizing: border-box; padding: 0.5rem; }
+  input { width: 100%; }
+  input[aria-invalid] { outline: 2px solid light-dark(#b00020, #ff8a80); }
+  button { margin-top: 1.5rem; padding-inline: 1.5rem; }
+  .fault { color: light-dark(#b00020, #ff8a80); }
+</style>
+<script type="module" src="${escapeHtml(script)}"></script>
+<main>
+<h1>${escapeHtml(title)}</h1>
+<form method="post" hidden>
+${form}
+</form>
+<p id="outcome" role="status"></p>
+<noscript><p>This page needs JavaScript.</p></noscript>
+</main>`,
+  )
