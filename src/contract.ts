@@ -30,8 +30,6 @@ export interface ContractOperation {
   /** Whether it is one of the tus protocol, and what its clients have to say is their version. */
   readonly takesTusVersion: boolean
   readonly takesIdempotencyKey: boolean
-  /** Whether it may change very many rows, and so has no usual time to answer. */
-  readonly takesLong: boolean
   /** By status: headers that are always there and have but one value. */
   readonly constantHeaders: Readonly<Record<string, Readonly<Record<string, string>>>>
 }
@@ -98,7 +96,6 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     takesIfMatch: parameters.has('If-Match'),
     takesTusVersion: parameters.has('Tus-Resumable'),
     takesIdempotencyKey: parameters.has('Idempotency-Key'),
-    takesLong: operation['x-takes-long'] === true,
     constantHeaders: mapValues(asObject(operation.responses), (response) =>
       constantHeaders(document, resolve(document, response)),
     ),

@@ -242,7 +242,13 @@ export const problemTypes = {
     status: 503,
     title: 'The service is not available right now',
     explanation:
-      'The database or the file storage cannot be used right now, or the service is stopping. Try again after the seconds in Retry-After. What was asked for was not done, unless the answer of the database was lost: send a request that creates something again with its Idempotency-Key.',
+      'The database or the file storage cannot be used right now, or the service is stopping. Try again after the seconds in Retry-After. Nothing was done.',
+  },
+  outcome_unknown: {
+    status: 504,
+    title: 'Outcome unknown',
+    explanation:
+      'The request was passed to the database, which did not answer in time, so it may or may not have been done. If it had an Idempotency-Key, repeat it with the same key: it is done at most once. Otherwise read the resource before you try again; a PUT, PATCH or DELETE with If-Match can be repeated as it is.',
   },
   insufficient_storage: {
     status: 507,

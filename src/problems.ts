@@ -1,6 +1,6 @@
 import { HashQueueFull } from './auth/passwords.ts'
 import { QuotaExceeded } from './db/attachments.ts'
-import { ConstraintViolation, DatabaseUnavailable } from './db/errors.ts'
+import { ConstraintViolation, DatabaseUnavailable, TooManyStatements } from './db/errors.ts'
 import { IdempotencyKeyReused } from './db/idempotency.ts'
 import { FilterError } from './domain/filter-expression.ts'
 import type { Outcome, Refusal } from './domain/outcome.ts'
@@ -295,6 +295,12 @@ export const problems = {
       `Too many passwords are being checked at once. Try again in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
+  tooManyStatements: (seconds: number) =>
+    new Problem(
+      'too_many_requests',
+      `Too many of your requests are waiting for the database. Try again in ${seconds} seconds.`,
+      retryAfter(seconds),
+    ),
   tooManyThumbnails: (seconds: number) =>
     new Problem(
       'too_many_requests',
@@ -313,6 +319,12 @@ export const problems = {
     new Problem('internal_error', 'The service failed. Its log has more under this request_id.', { cause }),
   serviceUnavailable: (detail: string, cause?: unknown) =>
     new Problem('service_unavailable', detail, { ...retryAfter(2), cause }),
+  outcomeUnknown: (cause?: unknown) =>
+    new Problem(
+      'outcome_unknown',
+      'The database did not say in time whether this was done. Repeat the request with its Idempotency-Key, or read before you try again.',
+      { cause },
+    ),
   insufficientStorage: (cause: unknown) =>
     new Problem('insufficient_storage', 'There is no room for this file.', { cause }),
 } as const
@@ -418,6 +430,7 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
   if (error instanceof StorageUnavailable) {
     return problems.serviceUnavailable('The file storage cannot be used. Try again in a few seconds.', error)
   }
+  if (error instanceof TooManyStatements) return problems.tooManyStatements(error.retryAfterSeconds)
   if (error instanceof DatabaseUnavailable) {
     return problems.serviceUnavailable('The database cannot be used. Try again in a few seconds.', error)
   }

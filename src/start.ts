@@ -9,7 +9,6 @@ import { makeDataDir } from './data-dir.ts'
 import { type Database, openDatabase } from './db/client.ts'
 import type { ConnectionOptions } from './db/connection.ts'
 import { startEmbedded } from './db/embedded.ts'
-import { watchEmbedded } from './db/health.ts'
 import { keepEmbeddedTidy } from './db/maintenance.ts'
 import { migrateWhenPossible, untilMigrated } from './db/when-migrated.ts'
 import { addressesOf, listen } from './http/listen.ts'
@@ -53,7 +52,7 @@ export const start = (config: Config, process: ServiceProcess): Promise<void> =>
 
 /** One process that does everything. */
 const startAlone = async (config: Config, process: ServiceProcess): Promise<void> => {
-  const { say, warn, atEnd, fail, stopping } = process
+  const { say, warn, atEnd, stopping } = process
   await prepare(config, process)
   const connection = await openConnection(config, process)
   say('bringing the schema up to date')
@@ -67,11 +66,7 @@ const startAlone = async (config: Config, process: ServiceProcess): Promise<void
   })
   if (served === null) return
   await migrated
-  if (connection.kind === 'embedded') {
-    atEnd(keepEmbeddedTidy(served.database))
-    const endWatch = watchEmbedded(served.database, fail)
-    atEnd(async () => endWatch())
-  }
+  if (connection.kind === 'embedded') atEnd(keepEmbeddedTidy(served.database))
   sayReady(config, process, served.url)
 }
 

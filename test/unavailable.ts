@@ -3,7 +3,9 @@ import t, { type Test } from 'tap'
 import { createAccessTokens } from '../src/auth/access-tokens.ts'
 import { newApiToken } from '../src/auth/api-tokens.ts'
 import { openDatabase } from '../src/db/client.ts'
+import { OutcomeUnknown } from '../src/db/errors.ts'
 import { newId } from '../src/db/ids.ts'
+import { currentWork } from '../src/domain/work.ts'
 import { diskStorage } from '../src/storage/disk.ts'
 import { StorageFull, StorageUnavailable } from '../src/storage/storage.ts'
 import { createTestDatabase } from './fixture/database.ts'
@@ -57,6 +59,33 @@ t.test('without a database', async (t) => {
     await service.expect('listTasks', 401)
     await service.expect('listTasks', 401, { token: `${token.slice(0, -4)}AAAA` })
   })
+})
+
+t.test('when the answer to a write is lost', async (t) => {
+  let isLost = false
+  let isOpen = false
+  const service = await startService(t, {
+    aroundDatabase: (db) => ({
+      ...db,
+      run: async (...parameters) => {
+        const work = currentWork()
+        const isAuthentication = !isOpen && work.principal.startsWith('network')
+        if (!isLost || isAuthentication) return db.run(...parameters)
+        work.sent.push('insert into tasks')
+        throw new OutcomeUnknown()
+      },
+    }),
+  })
+  const { token } = await service.register('ada')
+  for (const operation of operations.filter(({ constantHeaders }) => constantHeaders['504'] !== undefined)) {
+    isOpen = operation.isOpen
+    isLost = true
+    const { status, body, headers } = await service.call(operation.id, validRequest(operation, token))
+    isLost = false
+    t.equal(status, 504, operation.id)
+    t.match(body, { code: 'outcome_unknown', detail: /Idempotency-Key/ })
+    t.equal(headers.get('cache-control'), 'no-store')
+  }
 })
 
 t.test('when the database goes away under a running service', async (t) => {

@@ -1,26 +1,37 @@
 import type postgres from 'postgres'
-import { boundedQueue } from '../domain/bounded-queue.ts'
 import { within } from '../domain/deadline.ts'
-import { type ConnectionOptions, createClient, statementTimeout } from './connection.ts'
-import { DatabaseUnavailable, isConnectionLoss, isTransient, translateError } from './errors.ts'
+import { fairQueue } from '../domain/fair-queue.ts'
+import { currentWork, type Work, writes } from '../domain/work.ts'
+import { type ConnectionOptions, createClient } from './connection.ts'
+import {
+  DatabaseUnavailable,
+  isConnectionLoss,
+  isRolledBack,
+  isTransient,
+  OutcomeUnknown,
+  TooManyStatements,
+  translateError,
+} from './errors.ts'
 import { socketsAtBoundedRate } from './sockets.ts'
 
 /**
- * How a statement runs: prepared, and kept by its connection for the next time; once, and planned for its values; or with
- * patience, since it may change very many rows, and beside the others, none of which waits for it.
+ * How a statement runs: `prepared`, and kept by its connection for the next time; `once`, and planned for its values;
+ * `maintenance`, which may occupy the embedded database for minutes.
  */
-export type Manner = 'prepared' | 'once' | 'patient'
+export type Manner = 'prepared' | 'once' | 'maintenance'
 
 type Rows = readonly Readonly<Record<string, unknown>>[]
 
 /** A connected database, as the statements of this folder use it. */
 export interface Database {
   /**
-   * Runs one statement, again if it lost a deadlock; prepared, unless something else is said.
+   * Runs one statement, again if it lost a deadlock. It takes its turn among those of all principals (`domain/work.ts`).
    *
    * @throws ConstraintViolation when it broke a constraint
-   * @throws DatabaseUnavailable when the database cannot be reached, does not answer in time, or too many statements wait
-   *   for it
+   * @throws TooManyStatements when too many statements of its principal wait
+   * @throws OutcomeUnknown when it writes, was sent, and no answer came
+   * @throws DatabaseUnavailable when the database cannot be reached, does not answer in time, or too many statements
+   *   wait; a statement that writes has then done nothing
    */
   run(text: string, values: readonly unknown[], manner?: Manner): Promise<Rows>
   /** Is told of audit events that are committed: a JSON array of them. */
@@ -33,31 +44,18 @@ export interface Database {
 
 const attempts = 3
 
-/** The driver's queue has no bound of its own: past this many waiting statements new ones are refused. */
-const mostPending = 2_000
+/** Statements that may wait for a connection: in all, and of one principal. */
+const maxWaitingInAll = 2_000
+const maxWaitingPerPrincipal = 200
 
 /**
- * Milliseconds for which an answer is waited, the time in the driver's queue included. A server gives a statement up
- * before that, so what still has not answered by then is a connection that leads nowhere, or a server that stands still.
+ * Milliseconds that a statement may wait for a connection, and then for its answer. A server gives a statement up before
+ * that, so a connection without an answer leads nowhere; the embedded database has to be restarted.
  */
-const answerDeadline = 10_000
+const defaultDeadline = 10_000
 
-/**
- * Milliseconds for a statement that is run with patience; each task that it changes takes about half of one. The embedded
- * database is given up after five minutes of silence.
- */
-const patience = 240_000
-
-/** How many may wait for the one that is run with patience. */
-const mostPatient = 100
-
-const tooMany = () => new DatabaseUnavailable({ cause: new Error('too many statements wait') })
-
-/** The same database, which runs statements with patience. */
-export const patiently = (db: Database): Database => ({
-  ...db,
-  run: (text, values) => db.run(text, values, 'patient'),
-})
+/** The same for the maintenance of the embedded database. */
+const maintenanceDeadline = 240_000
 
 /**
  * Connections of a process. The embedded database has one session: a second connection would break into the first one's
@@ -68,7 +66,10 @@ export const mostConnections: Readonly<Record<ConnectionOptions['kind'], number>
   embedded: 1,
 }
 
-/** One connection, and how many statements run or wait on it. */
+/** How many of these the requests of one principal may occupy. */
+const maxConnectionsPerPrincipal = 5
+
+/** One connection, and how many statements run on it. */
 interface Connection {
   readonly client: postgres.Sql
   pending: number
@@ -78,7 +79,7 @@ interface Connection {
 type Pool = readonly Connection[]
 
 /** Opens a database; the first statement connects. */
-export const openDatabase = (options: ConnectionOptions, deadline: number = answerDeadline): Database => {
+export const openDatabase = (options: ConnectionOptions, deadline: number = defaultDeadline): Database => {
   // All pools together are held to its rate.
   const shared = options.kind === 'server' ? { socket: socketsAtBoundedRate() } : {}
   // A pool of the driver's for each: with several connections in one it looks for each statement through a list of all that
@@ -89,102 +90,95 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = answ
       pending: 0,
     }))
   let pool = openPool()
-  let pending = 0
+
+  const queue = fairQueue({
+    concurrency: mostConnections[options.kind],
+    share: Math.min(maxConnectionsPerPrincipal, mostConnections[options.kind]),
+    maxWaiting: maxWaitingPerPrincipal,
+    maxWaitingInAll,
+    maxWait: deadline,
+    refuse: (reason) =>
+      reason === 'principal_busy' ? new TooManyStatements() : unavailable(refusals[reason]),
+  })
 
   /**
-   * Gives the statements that follow connections of their own when one of these was lost: the driver (postgres 3.4.9) would
-   * begin that one anew with what it had been about to write on it, which no server understands. The embedded database has
-   * but one, and a second would have to wait for its end.
+   * Gives later statements new connections when one of these was lost: the driver (postgres 3.4.9) would begin that one
+   * anew with what it had been about to write on it, which no server understands.
    */
   const replace = (old: Pool): void => {
-    if (old === pool && options.kind !== 'embedded') pool = openPool()
+    if (old === pool) pool = openPool()
   }
 
-  /** Nothing else ends the connections that lead nowhere: the driver goes on sending statements on them. */
-  const giveUp = (silent: Pool): void => {
+  /** Nothing else ends connections without answers: the driver goes on sending statements on them. */
+  const giveUp = async (silent: Pool): Promise<void> => {
+    if (options.kind === 'server') {
+      replace(silent)
+      void endAll(silent, 2)
+      return
+    }
+    // Its end is not waited for: a connection that a stopped database left behind never closes by itself.
+    void endAll(silent, 0)
+    await options.restart()
     replace(silent)
-    if (silent !== pool) void endAll(silent, 2)
   }
 
-  const runOnPool = async (text: string, values: readonly unknown[], prepare: boolean, limit = deadline) => {
-    if (pending >= mostPending) throw tooMany()
+  const send = async (
+    work: Work,
+    text: string,
+    values: readonly unknown[],
+    manner: Manner,
+  ): Promise<Rows> => {
     const used = pool
     const connection = leastBusyOf(used)
-    pending += 1
+    const limit = manner === 'maintenance' && options.kind === 'embedded' ? maintenanceDeadline : deadline
+    const query = connection.client.unsafe<Record<string, unknown>[]>(text, values as never[], {
+      prepare: manner !== 'once',
+    })
     connection.pending += 1
-    const rows = connection.client
-      .unsafe<Record<string, unknown>[]>(text, values as never[], { prepare })
-      .catch((error: unknown) => {
-        if (isConnectionLoss(error)) replace(used)
-        throw error
-      })
-      .finally(() => {
-        pending -= 1
-        connection.pending -= 1
-        if (used !== pool && used.every(isIdle)) void endAll(used, 2)
-      })
-    return within(limit, rows, () => {
-      giveUp(used)
-      return noAnswer(limit)
-    })
-  }
-
-  const inTurn = boundedQueue({ concurrency: 1, maxQueue: mostPatient, full: tooMany })
-  let apart: postgres.Sql | null = null
-
-  /**
-   * On a connection of its own, which ends with it: it takes its time from nobody, and nothing is left of a lost one. For a
-   * row that another statement changes it waits as long as any.
-   */
-  const runApart = async (text: string, values: readonly unknown[]): Promise<Rows> => {
-    const client = createClient(options, shared)
-    apart = client
-    const rows = client.begin(async (transaction) => {
-      await transaction.unsafe(
-        `set local statement_timeout = ${patience}; set local lock_timeout = ${statementTimeout}`,
-      )
-      return transaction.unsafe<Record<string, unknown>[]>(text, values as never[])
+    work.sent.push(text)
+    const answer = query.finally(() => {
+      connection.pending -= 1
+      if (used !== pool && used.every(isIdle)) void endAll(used, 2)
     })
     try {
-      return await within<Rows>(patience + deadline, rows, () => noAnswer(patience + deadline))
-    } finally {
-      apart = null
-      void client.end({ timeout: 2 })
+      return await within(limit, answer, () => unavailable(`no answer in ${limit} ms`))
+    } catch (error) {
+      const mayBeDone = wasSent(query) && !isRolledBack(error)
+      if (!mayBeDone) work.sent.splice(work.sent.indexOf(text), 1)
+      if (error instanceof DatabaseUnavailable) await giveUp(used)
+      else if (isConnectionLoss(error) && options.kind === 'server') replace(used)
+      throw mayBeDone && writes(text) && isUnavailable(error) ? new OutcomeUnknown({ cause: error }) : error
     }
   }
-
-  const runPatiently = async (text: string, values: readonly unknown[]): Promise<Rows> => {
-    if (options.kind === 'embedded') return runOnPool(text, values, true, patience)
-    pending += 1
-    try {
-      return await inTurn(() => runApart(text, values))
-    } finally {
-      pending -= 1
-    }
-  }
-
-  const runOnce = (text: string, values: readonly unknown[], manner: Manner): Promise<Rows> =>
-    manner === 'patient' ? runPatiently(text, values) : runOnPool(text, values, manner === 'prepared')
 
   return {
     async run(text, values, manner = 'prepared') {
+      const work = currentWork()
       for (let attempt = 1; ; attempt += 1) {
         try {
-          return await runOnce(text, values, manner)
+          return await queue.run(work, () => send(work, text, values, manner))
         } catch (error) {
           if (attempt >= attempts || !isTransient(error)) throw translateError(error)
         }
       }
     },
-    pending: () => pending,
-    async close() {
-      await Promise.all([endAll(pool, 5), apart?.end({ timeout: 5 })])
-    },
+    pending: queue.pending,
+    close: () => endAll(pool, 5),
   }
 }
 
-const noAnswer = (milliseconds: number) =>
-  new DatabaseUnavailable({ cause: new Error(`no answer in ${milliseconds} ms`) })
+const refusals = {
+  busy: 'too many statements wait',
+  late: 'no connection was free in time',
+  abandoned: 'its request has ended',
+} as const
+
+const unavailable = (reason: string) => new DatabaseUnavailable({ cause: new Error(reason) })
+
+const isUnavailable = (error: unknown): boolean => translateError(error) instanceof DatabaseUnavailable
+
+/** Whether the driver has begun to send a query; until then `state` is null (postgres 3.4.9, connection.js). */
+const wasSent = (query: object): boolean => !('state' in query) || query.state !== null
 
 const leastBusyOf = (pool: Pool): Connection =>
   pool.reduce((least, one) => (one.pending < least.pending ? one : least))

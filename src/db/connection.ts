@@ -2,9 +2,13 @@ import postgres from 'postgres'
 import { socketsAtBoundedRate } from './sockets.ts'
 
 /** The embedded database's socket: a Unix socket, or a TCP port where there are none. */
-export type EmbeddedConnection =
+export type EmbeddedConnection = (
   | { readonly kind: 'embedded'; readonly path: string }
   | { readonly kind: 'embedded'; readonly host: string; readonly port: number }
+) & {
+  /** Ends whatever statement holds the database, and resolves when it can be connected to again. */
+  readonly restart: () => Promise<void>
+}
 
 /** A PostgreSQL server; `url` is a postgres:// URL and holds a password. */
 export interface ServerConnection {
@@ -66,7 +70,7 @@ function serverOptions(): DriverOptions {
 
 // Each new connection would leave the prepared statements of the last behind.
 function embeddedOptions(connection: EmbeddedConnection): DriverOptions {
-  const { kind: _, ...address } = connection
+  const { kind: _, restart: __, ...address } = connection
   return {
     ...common,
     ...address,

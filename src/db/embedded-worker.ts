@@ -10,8 +10,10 @@ import { PGLiteSocketServer } from '@electric-sql/pglite-socket'
 export interface WorkerInput {
   /** Folder of PostgreSQL's files. */
   readonly directory: string
-  /** Unix socket to listen on; null for a port of 127.0.0.1 that the system chooses. */
+  /** Unix socket to listen on; null for a port of 127.0.0.1. */
   readonly socketPath: string | null
+  /** 0 for one that the system chooses. */
+  readonly port: number
 }
 
 /** Sent once, when connections are accepted; `port` is 0 for a Unix socket. */
@@ -43,18 +45,20 @@ await serve(input)
 
 function isWorkerInput(value: unknown): value is WorkerInput {
   if (typeof value !== 'object' || value === null) return false
-  if (!('directory' in value) || !('socketPath' in value)) return false
+  if (!('directory' in value) || !('socketPath' in value) || !('port' in value)) return false
   return (
-    typeof value.directory === 'string' && (value.socketPath === null || typeof value.socketPath === 'string')
+    typeof value.directory === 'string' &&
+    (value.socketPath === null || typeof value.socketPath === 'string') &&
+    typeof value.port === 'number'
   )
 }
 
-async function serve({ directory, socketPath }: WorkerInput): Promise<void> {
+async function serve({ directory, socketPath, port }: WorkerInput): Promise<void> {
   if (!existsSync(join(directory, 'PG_VERSION'))) await createCluster(directory)
   const database = await openCluster(directory)
   const server = new PGLiteSocketServer({
     db: database,
-    ...(socketPath === null ? { host: '127.0.0.1', port: 0 } : { path: socketPath }),
+    ...(socketPath === null ? { host: '127.0.0.1', port } : { path: socketPath }),
   })
   await server.start()
   if (socketPath !== null) await chmod(socketPath, 0o600)

@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, rm, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setTimeout as pause } from 'node:timers/promises'
 import { inspect } from 'node:util'
 import { Worker } from 'node:worker_threads'
 import lockfile from 'proper-lockfile'
@@ -13,10 +14,7 @@ export interface EmbeddedOptions {
   /** Absolute path; made when missing. PostgreSQL's files go into its subfolder `postgres`. */
   readonly dataDir: string
   readonly log: { info(message: string): void; warn(message: string): void }
-  /**
-   * Called at most once, when the started database is lost; the process should end, since it cannot be
-   * mended.
-   */
+  /** Called at most once, when the started database has failed and cannot be restarted. The process should end. */
   readonly onFailure: (error: Error) => void
 }
 
@@ -53,6 +51,9 @@ const lockStale = 5_000
 const lockUpdate = 1_000
 const lockPoll = 500
 const closeDeadline = 20_000
+const restartPause = 500
+
+const maxRestartAttempts = 3
 
 /** Bytes. With less free space, a failed start is blamed on it: PostgreSQL's log alone grows in files of 16 MiB. */
 export const minFreeBytes = 32 * 1_048_576
@@ -77,20 +78,44 @@ export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions
     await socket?.remove()
     await release()
   }
+  const directory = join(dataDir, 'postgres')
+  const socketPath = socket?.path ?? null
   try {
-    const worker = startWorker(
-      { directory: join(dataDir, 'postgres'), socketPath: socket?.path ?? null },
-      log,
-    )
-    const { port } = await firstMessage(worker)
-    watch(worker, failure.report)
+    let thread = await startThread({ directory, socketPath, port: 0 }, log, failure.report)
+    const { port } = thread
+    let restarting: Promise<void> = Promise.resolve()
+    const closing = new AbortController()
+
+    const startAgain = async (attempt = 1): Promise<void> => {
+      if (closing.signal.aborted) return
+      try {
+        if (socketPath !== null) await rm(socketPath, { force: true })
+        thread = await startThread({ directory, socketPath, port }, log, failure.report)
+        log.info('The embedded database has been restarted')
+      } catch (error) {
+        if (attempt === maxRestartAttempts) return failure.report(await explainStart(error, dataDir))
+        await pause(restartPause)
+        await startAgain(attempt + 1)
+      }
+    }
+
+    const restartNow = async (): Promise<void> => {
+      if (closing.signal.aborted) return
+      log.warn('The embedded database did not answer in time; it is restarted and recovers from its log')
+      await thread.terminate()
+      await startAgain()
+    }
+
+    const restart = (): Promise<void> => (restarting = restarting.then(restartNow))
     return {
       connection: socket
-        ? { kind: 'embedded', path: socket.path }
-        : { kind: 'embedded', host: '127.0.0.1', port },
+        ? { kind: 'embedded', path: socket.path, restart }
+        : { kind: 'embedded', host: '127.0.0.1', port, restart },
       close: async () => {
         failure.disarm()
-        await stopWorker(worker, log).finally(cleanUp)
+        closing.abort()
+        await restarting
+        await thread.stop().finally(cleanUp)
       },
     }
   } catch (error) {
@@ -185,16 +210,47 @@ async function prepareTemporarySocket(): Promise<Socket> {
   return { path: join(folder, 'postgres.sock'), remove: () => rm(folder, { recursive: true, force: true }) }
 }
 
-/** What PGlite prints is logged line by line. */
-function startWorker(input: WorkerInput, log: EmbeddedOptions['log']): Worker {
+/** A running PostgreSQL. */
+interface Thread {
+  readonly port: number
+  /** Ends it in the middle of whatever it does, as if the process had been killed. */
+  terminate(): Promise<void>
+  /** Writes a checkpoint and stops it. */
+  stop(): Promise<void>
+}
+
+/** `report` is told when it ends without having been asked to. */
+async function startThread(
+  input: WorkerInput,
+  log: EmbeddedOptions['log'],
+  report: (error: Error) => void,
+): Promise<Thread> {
   const worker = new Worker(new URL('embedded-worker.ts', import.meta.url), {
     workerData: input,
     stdout: true,
     stderr: true,
   })
-  for (const input of [worker.stdout, worker.stderr])
-    createInterface({ input }).on('line', (line) => log.warn(`embedded database: ${line}`))
-  return worker
+  // What PGlite prints is logged line by line.
+  for (const output of [worker.stdout, worker.stderr])
+    createInterface({ input: output }).on('line', (line) => log.warn(`embedded database: ${line}`))
+  try {
+    const { port } = await firstMessage(worker)
+    const unwatch = watch(worker, report)
+    return {
+      port,
+      async terminate() {
+        unwatch()
+        await worker.terminate()
+      },
+      async stop() {
+        unwatch()
+        await stopWorker(worker, log)
+      },
+    }
+  } catch (error) {
+    await worker.terminate()
+    throw error
+  }
 }
 
 function firstMessage(worker: Worker): Promise<WorkerReady> {
@@ -206,10 +262,16 @@ function firstMessage(worker: Worker): Promise<WorkerReady> {
   return promise.finally(() => worker.off('message', onMessage).off('error', reject).off('exit', onExit))
 }
 
-function watch(worker: Worker, report: (error: Error) => void): void {
-  worker.on('message', (message: WorkerMessage) => message instanceof Error && report(message))
-  worker.on('error', (error) => report(error instanceof Error ? error : new Error(String(error))))
-  worker.on('exit', () => report(new Error('The embedded database stopped by itself')))
+/** Returns what ends the watch. An error event without a listener would end the process, so one stays. */
+function watch(worker: Worker, report: (error: Error) => void): () => void {
+  let isWatched = true
+  const reportWatched = (error: Error) => isWatched && report(error)
+  worker.on('message', (message: WorkerMessage) => message instanceof Error && reportWatched(message))
+  worker.on('error', (error) => reportWatched(toError(error)))
+  worker.on('exit', () => reportWatched(new Error('The embedded database stopped by itself')))
+  return () => {
+    isWatched = false
+  }
 }
 
 async function stopWorker(worker: Worker, log: EmbeddedOptions['log']): Promise<void> {

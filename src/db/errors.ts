@@ -1,4 +1,4 @@
-/** The database cannot be reached, or gave up the statement in time; what was asked for was not done. */
+/** The database cannot be reached, or gave the statement up; a statement that writes has done nothing. */
 export class DatabaseUnavailable extends Error {
   override readonly name = 'DatabaseUnavailable'
 
@@ -10,6 +10,15 @@ export class DatabaseUnavailable extends Error {
 
 /** The database takes no writes now: it is a standby, its operator has said so, or its disk is full. */
 export class WritesRefused extends DatabaseUnavailable {}
+
+/** A statement that writes was sent and no answer came: it may have been done, or may still be. */
+export class OutcomeUnknown extends DatabaseUnavailable {}
+
+/** Too many statements of one principal wait. The statement was not sent. */
+export class TooManyStatements extends Error {
+  override readonly name = 'TooManyStatements'
+  readonly retryAfterSeconds = 2
+}
 
 /** The database cannot be used yet, since its schema is not up to date: no outage of it. */
 export class SchemaPending extends DatabaseUnavailable {
@@ -49,6 +58,10 @@ const loss = /^(08|57P0[1245]|25P0[34])|^(CONNECTION_\w+|CONNECT_TIMEOUT|ECONNRE
 /** Whether a connection was lost with the statement on it. */
 export const isConnectionLoss = (error: unknown): boolean => loss.test(sqlState(error))
 
+/** Whether a statement certainly did nothing: errors that do not end the session roll it back. */
+export const isRolledBack = (error: unknown): boolean =>
+  error instanceof Error && 'severity' in error && error.severity === 'ERROR'
+
 /**
  * Turns what the driver throws into the errors above. Anything else is a fault of ours and stays as it is; it is
  * logged, and never shown to a client.
@@ -56,10 +69,13 @@ export const isConnectionLoss = (error: unknown): boolean => loss.test(sqlState(
 export const translateError = (error: unknown): unknown => {
   const constraint = constraintOf(error)
   if (constraint !== null) return new ConstraintViolation(constraint, { cause: error })
-  if (['25006', '53100'].includes(sqlState(error))) return new WritesRefused({ cause: error })
+  if (refusedWrites.has(sqlState(error))) return new WritesRefused({ cause: error })
   if (isUnavailable(sqlState(error))) return new DatabaseUnavailable({ cause: error })
   return error
 }
+
+// A read-only server such as a standby, a full disk, and what a server in recovery has no transaction id for.
+const refusedWrites: ReadonlySet<string> = new Set(['25006', '53100', '55000'])
 
 // Class 08 is connections, 28 a login that is refused, 3D a database that is not there, 53 resources, 57 an operator or
 // a timeout, 58 the server's own system; 25006 is a server that takes no writes, such as a standby, 25P and 55P03 are

@@ -1,5 +1,5 @@
 import { within } from '../domain/deadline.ts'
-import { watchPulse } from '../domain/pulse.ts'
+import { runAs, type Work } from '../domain/work.ts'
 import type { Database } from './client.ts'
 import { sql } from './drizzle.ts'
 import { DatabaseUnavailable } from './errors.ts'
@@ -10,29 +10,15 @@ const probe = statement({}, {}, () => sql`select`)
 /** Milliseconds: whoever asks for readiness does not wait for long either. */
 const deadline = 2_000
 
+/** A principal of its own: readiness does not depend on who else asks from the same network. */
+const health = (): Work => ({ principal: 'health', isAbandoned: () => false, sent: [] })
+
 /**
  * Resolves when the database answers. One that takes no writes answers too: reads go on.
  *
  * @throws DatabaseUnavailable
  */
 export const checkConnection = async (db: Database): Promise<void> => {
-  await within(deadline, probe(db, {}), () => new DatabaseUnavailable())
+  const answer = runAs(health(), () => probe(db, {}))
+  await within(deadline, answer, () => new DatabaseUnavailable())
 }
-
-/** Five minutes; each question is given up after ten seconds, like every statement. */
-const pulse = { every: 30_000, mostMissed: 10 }
-
-/**
- * Calls `onSilent` when a database that nobody else can mend, or start anew, has answered nothing for a long time: the
- * embedded one. Returns what ends it.
- */
-export const watchEmbedded = (
-  db: Database,
-  onSilent: (error: Error) => void,
-  rhythm: typeof pulse = pulse,
-): (() => void) =>
-  watchPulse(
-    rhythm,
-    () => probe(db, {}),
-    () => onSilent(new Error('The embedded database does not answer any more')),
-  )

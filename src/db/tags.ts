@@ -1,7 +1,7 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import { foldSearch, foldText } from '../domain/text.ts'
-import { type Database, patiently } from './client.ts'
+import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import {
   type Created,
@@ -102,7 +102,7 @@ const remove = prepareRemoval({
 })
 
 /** Deletes a tag and so takes it off every task, each of which changes. */
-export const deleteTag: Removal = (db, ...removal) => remove(patiently(db), ...removal)
+export const deleteTag: Removal = (db, ...removal) => remove(db, ...removal)
 
 /** Which tags a list holds. */
 export interface TagFilter {

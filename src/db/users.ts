@@ -3,7 +3,7 @@ import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import { foldSearch } from '../domain/text.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
-import { type Database, patiently } from './client.ts'
+import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import {
   type Created,
@@ -275,7 +275,7 @@ export const deleteUser = async (
   ifMatch: readonly string[] | null,
 ): Promise<Outcome<unknown>> => {
   const values = { id, ...callerOf(principal), if_match: ifMatch, ...auditValues(client, principal) }
-  return readOutcome(onlyRow(await remove(patiently(db), values)))
+  return readOutcome(onlyRow(await remove(db, values)))
 }
 
 /** Which users a list holds. */

@@ -5,10 +5,13 @@ import type { ContractOperation } from '../contract.ts'
 import type { Idempotency } from '../db/idempotency.ts'
 import { type Client, longestUserAgent } from '../domain/audit.ts'
 import { matchesWeakly, parseETagList, parseHttpDate } from '../domain/conditional.ts'
+import { DatabaseUnavailable } from '../db/errors.ts'
 import { within } from '../domain/deadline.ts'
 import type { JsonText } from '../domain/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import { networkOf } from '../domain/network.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
+import { mayHaveWritten, runAs, type Work } from '../domain/work.ts'
 import { type FileBody, quoteETag } from '../operation.ts'
 import { Problem, problems } from '../problems.ts'
 import { hasBody, pieceType } from './body.ts'
@@ -38,7 +41,7 @@ export interface AdapterDeps {
   /** In front of every Location; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
   readonly attachmentMaxBytes: number
-  /** Milliseconds that a handler has, unless it receives a file or takes long. */
+  /** Milliseconds that a handler has, unless it receives a file. */
   readonly deadline: number
   /** Takes what has to be finished before the service ends, whatever becomes of its connection. */
   readonly finish: (work: Promise<unknown>) => void
@@ -69,7 +72,9 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
 
     async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
       if (operation.takesTusVersion) reply.header('tus-resumable', tusVersion)
-      const principal = operation.isOpen ? null : await identify(request, reply, deps)
+      const principal = operation.isOpen
+        ? null
+        : await runAs(anonymousWork(request), () => identify(request, reply, deps))
       request.principal = principal
       await deps.limit(request, reply, operation.rateLimit, principal)
       checkScope(operation, principal)
@@ -85,7 +90,8 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const { principal } = request
       const ifMatch = operation.takesIfMatch ? readIfMatch(request.headers['if-match']) : null
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
-      const answering = handle({
+      const work = workOf(operation, request, reply)
+      const input = {
         params: request.params,
         query: request.query,
         body: bodyOf(operation, request, deps.attachmentMaxBytes),
@@ -95,14 +101,15 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         headers: conditionsOf(request),
         ifMatch,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
-      } as never)
+      }
+      const answering = runAs(work, () => handle(input as never)).catch((error: unknown) => {
+        throw error instanceof DatabaseUnavailable ? unavailable(work, request, error) : error
+      })
       // Half a file is to be removed, and a lease to be given back.
       if (takesFile(operation)) deps.finish(answering)
-      // What it waits for has deadlines of its own. The connection is quiet until then.
-      if (operation.takesLong) request.raw.socket.setTimeout(0)
-      const answer = await (takesFile(operation) || operation.takesLong
+      const answer = await (takesFile(operation)
         ? answering
-        : within(deps.deadline, answering, () => problems.serviceUnavailable('The answer took too long.')))
+        : within(deps.deadline, answering, () => tooLate(work, request)))
 
       if (operation.takesIfMatch) checkUnchanged(answer, ifMatch, request)
       const notModified = isNotModified(answer, request)
@@ -112,6 +119,47 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       return notModified ? sendNotModified(reply) : send(answer, file, reply)
     },
   } satisfies { bodyLimit: number; onRequest: unknown; handler: RouteHandlerMethod }
+}
+
+/** The work of a request whose principal is not known yet, or never will be. */
+const anonymousWork = ({ ip }: FastifyRequest): Work => ({
+  principal: `network ${networkOf(ip)}`,
+  isAbandoned: () => false,
+  sent: [],
+})
+
+/** The work of a request's handler, abandoned when its client goes. */
+const workOf = (operation: ContractOperation, request: FastifyRequest, reply: FastifyReply): RequestWork => {
+  const { principal, raw } = request
+  const work: RequestWork = {
+    principal: principal === null ? anonymousWork(request).principal : principal.userId,
+    sent: [],
+    isLate: false,
+    // A handler that takes a file cleans up after a client that has gone.
+    isAbandoned: () =>
+      !takesFile(operation) &&
+      (work.isLate || (raw.socket.destroyed && !reply.sent)) &&
+      !mayHaveWritten(work),
+  }
+  return work
+}
+
+interface RequestWork extends Work {
+  /** Whether the client has been told that the answer took too long. */
+  isLate: boolean
+}
+
+/** A read does nothing that its client would have to know of. */
+const unavailable = (work: Work, request: FastifyRequest, cause: DatabaseUnavailable): Error => {
+  if (!isRead(request) && mayHaveWritten(work)) return problems.outcomeUnknown(cause)
+  return problems.serviceUnavailable('The database cannot be used. Try again in a few seconds.', cause)
+}
+
+/** From here on the request sends no statement, unless it has already written. */
+const tooLate = (work: RequestWork, request: FastifyRequest): Error => {
+  work.isLate = true
+  if (!isRead(request) && mayHaveWritten(work)) return problems.outcomeUnknown()
+  return problems.serviceUnavailable('The answer took too long. Try again in a few seconds.')
 }
 
 /** Who asks. An attempt that fails counts for the network that it came from. */

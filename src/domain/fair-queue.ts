@@ -1,0 +1,168 @@
+import { background, type Work } from './work.ts'
+
+interface FairQueueOptions {
+  /** How many tasks run at a time. */
+  readonly concurrency: number
+  /** How many of them may be of one principal. Background jobs are not limited. */
+  readonly share: number
+  /** How many tasks of one principal may wait. */
+  readonly maxWaiting: number
+  /** How many tasks may wait in all. */
+  readonly maxWaitingInAll: number
+  /** Milliseconds that a task may wait. */
+  readonly maxWait: number
+  /** What a task is refused with. It was not begun. */
+  readonly refuse: (reason: 'principal_busy' | 'busy' | 'late' | 'abandoned') => Error
+}
+
+export interface FairQueue {
+  readonly run: <T>(work: Work, task: () => Promise<T>) => Promise<T>
+  /** How many tasks run or wait. */
+  readonly pending: () => number
+}
+
+interface Waiting {
+  readonly work: Work
+  readonly begin: () => void
+  readonly reject: (error: Error) => void
+}
+
+/** The tasks of one principal. */
+interface Lane {
+  running: number
+  waiting: Waiting[]
+}
+
+/**
+ * Runs tasks with bounded concurrency, taking turns between principals, so that nobody waits for more than the tasks
+ * that run when they come. A task whose work has been abandoned is dropped when its turn comes.
+ */
+export const fairQueue = ({
+  concurrency,
+  share,
+  maxWaiting,
+  maxWaitingInAll,
+  maxWait,
+  refuse,
+}: FairQueueOptions): FairQueue => {
+  // In the order of their turns: whoever begins a task goes to the end.
+  const lanes = new Map<string, Lane>()
+  let running = 0
+  let waiting = 0
+
+  const laneOf = (principal: string): Lane => {
+    const existing = lanes.get(principal)
+    if (existing) return existing
+    const lane = { running: 0, waiting: [] }
+    lanes.set(principal, lane)
+    return lane
+  }
+
+  const hasRoom = (principal: string, lane: Lane): boolean =>
+    running < concurrency && (principal === background || lane.running < share)
+
+  const occupy = (principal: string, lane: Lane): void => {
+    running += 1
+    lane.running += 1
+    lanes.delete(principal)
+    lanes.set(principal, lane)
+  }
+
+  const release = (principal: string, lane: Lane): void => {
+    running -= 1
+    lane.running -= 1
+    beginNext()
+    forgetIdle(principal, lane)
+  }
+
+  const forgetIdle = (principal: string, lane: Lane): void => {
+    if (lane.running === 0 && lane.waiting.length === 0) lanes.delete(principal)
+  }
+
+  const beginNext = (): void => {
+    for (const [principal, lane] of lanes) {
+      if (running >= concurrency) return
+      if (!hasRoom(principal, lane)) continue
+      const next = takeWanted(lane)
+      if (next === null) {
+        forgetIdle(principal, lane)
+        continue
+      }
+      occupy(principal, lane)
+      next.begin()
+      return
+    }
+  }
+
+  const takeWanted = (lane: Lane): Waiting | null => {
+    for (let next = lane.waiting.shift(); next !== undefined; next = lane.waiting.shift()) {
+      waiting -= 1
+      if (!next.work.isAbandoned()) return next
+      next.reject(refuse('abandoned'))
+    }
+    return null
+  }
+
+  const dropAbandoned = (lane: Lane): void => {
+    const wanted: Waiting[] = []
+    for (const entry of lane.waiting) {
+      if (entry.work.isAbandoned()) entry.reject(refuse('abandoned'))
+      else wanted.push(entry)
+    }
+    waiting -= lane.waiting.length - wanted.length
+    lane.waiting = wanted
+  }
+
+  /** A request that has already written goes on even when its principal has no more room, as it could not be undone. */
+  const admit = (work: Work, lane: Lane): void => {
+    if (waiting >= maxWaitingInAll) throw refuse('busy')
+    if (work.principal === background || work.sent.length > 0 || lane.waiting.length < maxWaiting) return
+    dropAbandoned(lane)
+    if (lane.waiting.length >= maxWaiting) throw refuse('principal_busy')
+  }
+
+  const wait = async (work: Work, lane: Lane): Promise<void> => {
+    admit(work, lane)
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const entry = { work, begin: resolve, reject }
+    lane.waiting.push(entry)
+    waiting += 1
+    const timer = setTimeout(() => {
+      const place = lane.waiting.indexOf(entry)
+      if (place === -1) return
+      lane.waiting.splice(place, 1)
+      waiting -= 1
+      reject(refuse('late'))
+    }, maxWait)
+    try {
+      await promise
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  const enter = async (work: Work, lane: Lane): Promise<void> => {
+    if (lane.waiting.length === 0 && hasRoom(work.principal, lane)) return occupy(work.principal, lane)
+    try {
+      await wait(work, lane)
+    } catch (error) {
+      forgetIdle(work.principal, lane)
+      throw error
+    }
+  }
+
+  return {
+    async run(work, task) {
+      const { principal } = work
+      if (work.isAbandoned()) throw refuse('abandoned')
+      const lane = laneOf(principal)
+      await enter(work, lane)
+      try {
+        return await task()
+      } finally {
+        release(principal, lane)
+      }
+    },
+    pending: () => running + waiting,
+  }
+}

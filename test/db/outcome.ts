@@ -1,0 +1,140 @@
+import { readdirSync } from 'node:fs'
+import t from 'tap'
+import { openDatabase } from '../../src/db/client.ts'
+import { DatabaseUnavailable, OutcomeUnknown } from '../../src/db/errors.ts'
+import { timeLimits } from '../../src/http/slow-clients.ts'
+import { createTestDatabase } from '../fixture/database.ts'
+import { startService } from '../fixture/service.ts'
+
+const isEmbedded = process.env.DATABASE_URL === undefined
+
+/** Holds the embedded database far longer than any deadline of these tests. */
+const slowRead = 'select count(*) from generate_series(1, 2000000000)'
+const slowSleep = 'select pg_sleep(600)'
+
+/** Milliseconds. */
+const deadline = 4_000
+
+t.test('what holds the embedded database is ended without the process', { skip: !isEmbedded }, async (t) => {
+  const { options } = await createTestDatabase(t)
+  const db = openDatabase(options, deadline)
+  t.teardown(() => db.close())
+  const service = await startService(t, { db })
+  const { token } = await service.register('ada')
+  const descriptors = () => readdirSync('/proc/self/fd').length
+  const open: number[] = []
+
+  for (const slow of [slowRead, slowSleep]) {
+    const { body: kept } = await service.expect('createTask', 201, { token, body: { title: slow } })
+    const held = t.rejects(db.run(slow, []), DatabaseUnavailable)
+    const waiting = service.call('createTask', { token, body: { title: 'Waiting' } })
+    await held
+    t.match((await waiting).status, /201|503/, 'what waited was sent after the restart, or never')
+    const { body } = await service.expect('getTask', 200, { token, params: { task_id: kept.id } })
+    t.strictSame(body, kept, 'what was acknowledged is still there')
+    if (process.platform === 'linux') open.push(descriptors())
+  }
+  const [first = 0, second = 0] = open
+  t.ok(second < first + 20, 'a restart leaves no files open')
+
+  const error: unknown = await db
+    .run(
+      `insert into leases (name, holder, expires_at) select 'x', gen_random_uuid(), now() from pg_sleep(600)`,
+      [],
+    )
+    .catch((error: unknown) => error)
+  t.ok(error instanceof OutcomeUnknown, 'nobody knows what became of a write')
+})
+
+t.test('503 says that nothing was done', async (t) => {
+  const { options } = await createTestDatabase(t)
+  const db = openDatabase(options)
+  t.teardown(() => db.close())
+  const answer = 1_500
+  const service = await startService(t, { db })
+  const hasty = await startService(t, { db, timeLimits: { ...timeLimits, answer } })
+  const { token } = await service.register('ada')
+  const create = (title: string) => hasty.call('createTask', { token, body: { title } })
+  const titles = async () => {
+    const { body } = await service.expect('listTasks', 200, { token })
+    return body.items.map(({ title }) => title)
+  }
+
+  await t.test('a write that was never sent is 503, and not done later', async (t) => {
+    // So that both know the session.
+    await hasty.call('getCurrentUser', { token })
+    t.strictSame(await titles(), [])
+    const connections = isEmbedded ? 1 : 10
+    const held = Array.from({ length: connections }, () =>
+      db.run(`select pg_sleep(${(answer * 3) / 1_000})`, []),
+    )
+    const { status, body } = await create('Never sent')
+    t.equal(status, 503)
+    t.match(body, { code: 'service_unavailable' })
+    await Promise.all(held)
+    t.notOk((await titles()).includes('Never sent'))
+  })
+
+  await t.test('a write that was sent and not answered in time is outcome_unknown', async (t) => {
+    await db.run(
+      `create function take_long() returns trigger language plpgsql as
+         'begin perform pg_sleep(${(answer * 3) / 1_000}); return null; end'`,
+      [],
+    )
+    await db.run(
+      'create trigger take_long after insert on tasks for each row execute function take_long()',
+      [],
+    )
+    const { status, body } = await create('Slow')
+    t.equal(status, 504)
+    t.match(body, { code: 'outcome_unknown' })
+    await db.run('drop trigger take_long on tasks', [])
+    t.ok((await titles()).includes('Slow'), 'it was done after all')
+  })
+})
+
+t.test('a server that has given a statement up has done nothing', { skip: isEmbedded }, async (t) => {
+  const { options } = await createTestDatabase(t)
+  const db = openDatabase(options)
+  t.teardown(() => db.close())
+  const service = await startService(t, { db })
+  const { token } = await service.register('ada')
+  const failWith = async (code: string): Promise<void> => {
+    await db.run(
+      `create or replace function fail() returns trigger language plpgsql as
+         'begin raise exception using errcode = ''${code}''; end'`,
+      [],
+    )
+    await db.run(
+      'create or replace trigger fail after insert on tasks for each row execute function fail()',
+      [],
+    )
+  }
+  for (const code of ['57014', '55000', '55P03', '53200', '53100', '25006']) {
+    await failWith(code)
+    const { status, body } = await service.call('createTask', { token, body: { title: code } })
+    t.equal(status, 503, code)
+    t.match(body, { code: 'service_unavailable' })
+  }
+})
+
+t.test('a write whose connection is lost is outcome_unknown', { skip: isEmbedded }, async (t) => {
+  const { options } = await createTestDatabase(t)
+  const db = openDatabase(options)
+  t.teardown(() => db.close())
+  const service = await startService(t, { db })
+  const { token } = await service.register('ada')
+  await db.run(
+    `create function hang_up() returns trigger language plpgsql as
+       'begin perform pg_terminate_backend(pg_backend_pid()); perform pg_sleep(5); return null; end'`,
+    [],
+  )
+  await db.run('create trigger hang_up after insert on tasks for each row execute function hang_up()', [])
+  const { status, body } = await service.call('createTask', { token, body: { title: 'Lost' } })
+  t.equal(status, 504)
+  t.match(body, { code: 'outcome_unknown' })
+  const error: unknown = await db
+    .run('select pg_terminate_backend(pg_backend_pid())', [])
+    .catch((error: unknown) => error)
+  t.ok(error instanceof DatabaseUnavailable && !(error instanceof OutcomeUnknown), 'a lost read did nothing')
+})

@@ -1,0 +1,46 @@
+import t from 'tap'
+import { openTestDatabase } from '../fixture/database.ts'
+import { startService } from '../fixture/service.ts'
+
+const isEmbedded = process.env.DATABASE_URL === undefined
+
+t.test('one member who keeps the database busy does not keep others waiting', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const service = await startService(t, { db })
+  const busy = await service.register('busy')
+  const other = await service.register('other')
+  const seconds = isEmbedded ? 0.1 : 0.5
+  await db.run(
+    `create function take_long() returns trigger language plpgsql as
+       'begin if new.owner_id = ''${busy.id}'' then perform pg_sleep(${seconds}); end if; return null; end'`,
+    [],
+  )
+  await db.run('create trigger take_long after insert on tasks for each row execute function take_long()', [])
+  for (const { token } of [busy, other]) await service.expect('getCurrentUser', 200, { token })
+
+  let answered = 0
+  const create = ({ token }: typeof busy) =>
+    service.expect('createTask', 201, { token, body: { title: 'x' } })
+  const slow = Array.from({ length: 40 }, () => create(busy).then(() => (answered += 1)))
+  await Promise.race(slow)
+  await create(other)
+  t.ok(answered < 20, `${answered} of 40 statements came first`)
+  await Promise.all(slow)
+})
+
+t.test('too many requests of one member are refused, and of nobody else', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const service = await startService(t, { db })
+  const busy = await service.register('busy')
+  const other = await service.register('other')
+  for (const { token } of [busy, other]) await service.expect('getCurrentUser', 200, { token })
+  const held = Array.from({ length: 10 }, () => db.run('select pg_sleep(3)', []).catch(() => undefined))
+  const calls = Array.from({ length: 220 }, () => service.call('getCurrentUser', busy))
+  const fine = service.call('getCurrentUser', other)
+  const replies = await Promise.all(calls)
+  const refused = replies.filter(({ status }) => status === 429)
+  t.ok(refused.length > 0)
+  t.match(refused[0]?.body, { code: 'too_many_requests', detail: /waiting for the database/ })
+  t.equal((await fine).status, 200)
+  await Promise.all(held)
+})

@@ -1,0 +1,112 @@
+import t from 'tap'
+import { fairQueue } from '../../src/domain/fair-queue.ts'
+import { background, type Work } from '../../src/domain/work.ts'
+
+const workOf = (principal: string, isAbandoned = () => false): Work => ({ principal, isAbandoned, sent: [] })
+
+const queueOf = (options: Partial<Parameters<typeof fairQueue>[0]> = {}) => {
+  const begun: string[] = []
+  const ends: (() => void)[] = []
+  const queue = fairQueue({
+    concurrency: 3,
+    share: 2,
+    maxWaiting: 4,
+    maxWaitingInAll: 100,
+    maxWait: 60_000,
+    refuse: (reason) => new Error(reason),
+    ...options,
+  })
+  const run = (principal: string, work = workOf(principal)) =>
+    queue.run(work, () => {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      begun.push(principal)
+      ends.push(resolve)
+      return promise
+    })
+  const settle = () => new Promise((resolve) => setImmediate(resolve))
+  const endFirst = async (): Promise<void> => {
+    await settle()
+    ends.shift()?.()
+    await settle()
+  }
+  const endAll = async (): Promise<void> => {
+    await settle()
+    while (ends.length > 0) await endFirst()
+  }
+  return { queue, run, begun, settle, endFirst, endAll }
+}
+
+t.test('a principal has a share, and the others take turns', async (t) => {
+  const { queue, run, begun, settle, endFirst, endAll } = queueOf()
+  const all = ['a', 'a', 'a', 'a', 'b', 'b', 'c'].map((principal) => run(principal))
+  await settle()
+  t.strictSame(begun, ['a', 'a', 'b'])
+  await endFirst()
+  t.equal(queue.pending(), 6)
+  await endAll()
+  await Promise.all(all)
+  t.strictSame(begun, ['a', 'a', 'b', 'a', 'b', 'c', 'a'])
+  t.equal(queue.pending(), 0)
+})
+
+t.test('background jobs may use every connection', async (t) => {
+  const { run, begun, settle, endAll } = queueOf()
+  const all = Array.from({ length: 4 }, () => run(background))
+  await settle()
+  t.equal(begun.length, 3)
+  await endAll()
+  await Promise.all(all)
+})
+
+t.test('too many of one principal are refused, and only those', async (t) => {
+  const { run, begun, settle, endAll } = queueOf()
+  const all = Array.from({ length: 6 }, () => run('a'))
+  await t.rejects(run('a'), /principal_busy/)
+  const other = run('b')
+  await settle()
+  t.equal(begun.at(-1), 'b')
+  const writing = run('a', { ...workOf('a'), sent: ['insert into tasks'] })
+  await endAll()
+  await Promise.all([...all, other, writing])
+})
+
+t.test('what is abandoned is not begun', async (t) => {
+  const { run, begun, endAll } = queueOf({ concurrency: 1 })
+  let isAbandoned = false
+  const first = run('a')
+  const dropped = t.rejects(
+    run(
+      'b',
+      workOf('b', () => isAbandoned),
+    ),
+    /abandoned/,
+  )
+  isAbandoned = true
+  await endAll()
+  await Promise.all([first, dropped])
+  t.strictSame(begun, ['a'])
+  await t.rejects(
+    run(
+      'b',
+      workOf('b', () => true),
+    ),
+    /abandoned/,
+  )
+})
+
+t.test('what waits too long is refused', async (t) => {
+  const { queue, run, endAll } = queueOf({ concurrency: 1, maxWait: 20 })
+  const first = run('a')
+  await t.rejects(run('b'), /late/)
+  t.equal(queue.pending(), 1)
+  await endAll()
+  await first
+})
+
+t.test('not more than so many wait in all', async (t) => {
+  const { run, endAll } = queueOf({ concurrency: 1, maxWaitingInAll: 2 })
+  const all = [run('a'), run('b'), run('c')]
+  await t.rejects(run('d'), /busy/)
+  await endAll()
+  await Promise.all(all)
+})
