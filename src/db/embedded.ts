@@ -267,7 +267,7 @@ function watch(worker: Worker, report: (error: Error) => void): () => void {
   let isWatched = true
   const reportWatched = (error: Error) => isWatched && report(error)
   worker.on('message', (message: WorkerMessage) => message instanceof Error && reportWatched(message))
-  worker.on('error', (error) => reportWatched(toError(error)))
+  worker.on('error', (error) => reportWatched(error instanceof Error ? error : new Error(inspect(error))))
   worker.on('exit', () => reportWatched(new Error('The embedded database stopped by itself')))
   return () => {
     isWatched = false
