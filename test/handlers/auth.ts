@@ -167,9 +167,9 @@ t.test('register', async (t) => {
       )
     }
     t.match(
-      await service.call('register', { body: { ...valid, password: 'p'.repeat(1_000_000) } }),
+      await service.call('register', { body: { ...valid, password: 'p'.repeat(10_000) } }),
       isInvalid('/password'),
-      'a megabyte of password',
+      'a very long password',
     )
     t.equal(await countUsers(), before)
   })
@@ -320,7 +320,7 @@ t.test('login', async (t) => {
       ['password', undefined],
       ['password', ''],
       ['password', 'p'.repeat(257)],
-      ['password', 'p'.repeat(1_000_000)],
+      ['password', 'p'.repeat(10_000)],
       ['username', 'returning'],
     ] as const) {
       t.match(

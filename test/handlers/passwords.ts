@@ -14,7 +14,7 @@ const { auditOf, createApiToken, refreshStatusOf, setRole, signIn, statusOf } = 
 
 const next = 'staple the battery'
 const malformed = ['', '1234567', 'p'.repeat(257), '\u{1f40e}'.repeat(257), 'e\u0301'.repeat(7), 7, null]
-const megabyte = 'p'.repeat(1_000_000)
+const tooLong = 'p'.repeat(10_000)
 
 const loginStatus = async ({ email }: Pick<Account, 'email'>, password: string): Promise<number> =>
   (await service.call('login', { body: { email, password } })).status
@@ -103,14 +103,14 @@ t.test('changePassword', async (t) => {
 
   t.test('400', async (t) => {
     const account = await service.register('careless')
-    for (const value of [...malformed, megabyte]) {
+    for (const value of [...malformed, tooLong]) {
       const { status, body } = await change(account, { new_password: value })
       t.match({ status, body }, { status: 400, body: { errors: [{ pointer: '/new_password' }] } })
     }
     for (const [fields, pointer] of [
       [{ current_password: undefined }, '/current_password'],
       [{ current_password: '' }, '/current_password'],
-      [{ current_password: megabyte }, '/current_password'],
+      [{ current_password: tooLong }, '/current_password'],
       [{ new_password: undefined }, '/new_password'],
       [{ user_id: admin.id }, '/user_id'],
       [{ role: 'admin' }, '/role'],
@@ -338,7 +338,7 @@ t.test('resetPassword', async (t) => {
   t.test('400 does not use the token up', async (t) => {
     const account = await service.register('sloppy')
     const token = await mailedToken(account)
-    for (const value of [...malformed, megabyte, undefined]) {
+    for (const value of [...malformed, tooLong, undefined]) {
       const body = { token, new_password: value }
       const { body: problem } = await service.expect('resetPassword', 400, { body })
       t.strictSame(pointersOf(problem), ['/new_password'])
@@ -500,7 +500,7 @@ t.test('setUserPassword', async (t) => {
 
   t.test('400', async (t) => {
     const account = await service.register('spared')
-    for (const value of [...malformed, megabyte, undefined]) {
+    for (const value of [...malformed, tooLong, undefined]) {
       t.match(await set(admin, account.id, { password: value }), {
         status: 400,
         body: { errors: [{ pointer: '/password' }] },
@@ -572,7 +572,7 @@ t.test('429 while too many passwords are hashed, and nothing is used up', async 
       t.equal(refused.headers.get('retry-after'), '2')
     }
     for (const body of [
-      { token, new_password: megabyte },
+      { token, new_password: tooLong },
       { token: `twx_${'A'.repeat(43)}`, new_password: next },
     ]) {
       const { status } = await narrow.call('resetPassword', { body })

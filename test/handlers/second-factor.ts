@@ -30,7 +30,7 @@ const off = { enabled: false, confirmed_at: null, recovery_codes_left: 0 }
 const wrongCode = { status: 422, body: { code: 'wrong_code', errors: [{ pointer: '/code' }] } }
 const wrongPassword = { status: 422, body: { code: 'wrong_password', errors: [{ pointer: '/password' }] } }
 const malformedCodes = ['', '12345', '1'.repeat(33), '12345\u0661', '123456\n', '12_456', null, 123456]
-const malformedPasswords = ['', 'p'.repeat(257), 'p'.repeat(1_000_000), 'a\u0000b', null, 7]
+const malformedPasswords = ['', 'p'.repeat(257), 'p'.repeat(10_000), 'a\u0000b', null, 7]
 
 /** What an operation refuses before it looks at what its body proves. */
 const refusesRequests = (
