@@ -1742,8 +1742,7 @@ export interface components {
              * @description The URL of the request, without its query.
              */
             instance: string;
-            /** @description The kind of problem, for programs. */
-            code: string;
+            code: components["schemas"]["ProblemCode"];
             /** @description Names this request in the service's log. */
             request_id: string;
             /** @description To be sent with the second factor; present with `second_factor_required` alone. */
@@ -1768,6 +1767,11 @@ export interface components {
             /** @description What was wrong, place by place, up to 20; absent where there is nothing to point at. */
             errors?: components["schemas"]["ProblemError"][];
         };
+        /**
+         * @description The kind of problem, for programs. Each has a page with an explanation, `/problems/{code}`, and `/problems` lists them all. Codes may be added: treat one that you do not know by the status of the response.
+         * @enum {string}
+         */
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "reauthentication_required" | "registration_closed" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "changes_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description One thing that was wrong. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or the name of a parameter or header behind a slash. */
@@ -1780,6 +1784,7 @@ export interface components {
         /** @description The user. */
         UserRead: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -1791,6 +1796,7 @@ export interface components {
         /** @description The task. */
         TaskRead: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -1802,6 +1808,7 @@ export interface components {
         /** @description A page of tasks. */
         TaskPage: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 Link: components["headers"]["Link"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -1813,6 +1820,7 @@ export interface components {
         /** @description A page of tags, newest first. */
         TagPage: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 Link: components["headers"]["Link"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
@@ -1824,6 +1832,7 @@ export interface components {
         /** @description What you have is still current. No body. */
         NotModified: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
             };
@@ -1832,6 +1841,7 @@ export interface components {
         /** @description The request is not as this contract describes it: a malformed body, id, header or query, an unknown field or parameter, a value out of its range. `errors` points at what was wrong. */
         BadRequest: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -1842,6 +1852,7 @@ export interface components {
         /** @description No access token, or one that is malformed, expired or revoked. */
         Unauthorized: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 [name: string]: unknown;
@@ -1853,6 +1864,7 @@ export interface components {
         /** @description The credentials are not valid (which of them is wrong is not told), or a second factor is still to come. */
         InvalidCredentials: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 [name: string]: unknown;
@@ -1864,6 +1876,7 @@ export interface components {
         /** @description You may see this, but not do that with it; or your API token lacks the scope; or the session has not authenticated within the last 15 minutes (`reauthentication_required`). In the last case send the password or a code to `POST /auth/reauthenticate` and repeat the request; where the body takes `current_password`, that does as well. */
         ForbiddenOrUnproven: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "WWW-Authenticate": components["headers"]["ScopeChallenge"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
@@ -1872,9 +1885,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description You may see this, but not do that with it; or your API token lacks the scope. */
+        /** @description You can see the resource but may not do this with it, or your API token lacks the scope. */
         Forbidden: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "WWW-Authenticate": components["headers"]["ScopeChallenge"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
@@ -1883,9 +1897,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description This installation takes no new accounts by registration. */
+        /** @description This installation does not accept registrations. */
         RegistrationClosed: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -1893,9 +1908,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description There is no such resource, or you may not see it. */
+        /** @description The resource does not exist, or you are not allowed to see it. */
         NotFound: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -1906,6 +1922,7 @@ export interface components {
         /** @description The username or the email address is taken, or the change would leave the installation without an administrator. */
         UserConflict: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -1916,6 +1933,7 @@ export interface components {
         /** @description The installation would be left without an administrator. */
         LastAdmin: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -1923,9 +1941,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description You already have a tag of that name. */
+        /** @description You already have a tag with this name. */
         TagConflict: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -1933,9 +1952,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The file that belongs here has been lost from the storage. */
+        /** @description The file is missing from the storage. */
         Gone: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -1943,9 +1963,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description What has changed since then is not known any more. Begin anew, without `since`. */
+        /** @description The cursor is too old. Start again without `since`. */
         ChangesForgotten: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -1953,9 +1974,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The upload is not where `Upload-Offset` says. Nothing was stored. */
+        /** @description The `Upload-Offset` is not the current offset of the upload. Nothing was stored. */
         UploadConflict: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -1963,9 +1985,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The upload was given up, or what had arrived of it is lost. Begin another one. */
+        /** @description The upload has expired, or its data is lost. Start a new one. */
         UploadGone: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -1976,6 +1999,7 @@ export interface components {
         /** @description No `Tus-Resumable`, or another version than `Tus-Version`. */
         TusVersionUnsupported: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Tus-Version": components["headers"]["TusVersion"];
                 [name: string]: unknown;
@@ -1987,6 +2011,7 @@ export interface components {
         /** @description Another request is writing to the upload. Nothing was stored. */
         UploadLocked: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Retry-After": components["headers"]["RetryAfter"];
                 [name: string]: unknown;
@@ -1995,9 +2020,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The digest of the piece is not that of `Upload-Checksum`. Nothing of it was kept. (The status is that of the tus protocol.) */
+        /** @description The chunk does not match `Upload-Checksum`. None of it was stored. (The tus protocol defines this status.) */
         ChecksumMismatch: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2008,6 +2034,7 @@ export interface components {
         /** @description The digest of the file is not the one that was sent with it. Nothing was stored. */
         DigestMismatch: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2015,9 +2042,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The resource has changed since you read it. Nothing was done. */
+        /** @description The resource does not meet `If-Match` or `If-Unmodified-Since`. Nothing was done. */
         PreconditionFailed: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2025,9 +2053,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body is larger than is taken. Nothing was stored. */
+        /** @description The body exceeds the limit. Nothing was stored. */
         ContentTooLarge: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2035,9 +2064,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The file is larger than is taken, or than the uploader's quota has room for. Nothing was stored. */
+        /** @description The file exceeds the limit, or the uploader's quota. Nothing was stored. */
         UploadTooLarge: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2048,6 +2078,7 @@ export interface components {
         /** @description The Content-Type is missing or is not one that this operation takes, or the body has a Content-Encoding. */
         UnsupportedMediaType: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Accept-Encoding": components["headers"]["AcceptEncoding"];
                 [name: string]: unknown;
@@ -2059,6 +2090,7 @@ export interface components {
         /** @description The file is not an image of a known kind, or it is damaged. */
         UnsupportedImage: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2069,6 +2101,7 @@ export interface components {
         /** @description The image has so many bytes or pixels that no thumbnail is made of it. */
         ImageTooLarge: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2079,6 +2112,7 @@ export interface components {
         /** @description The Content-Type is missing or is not one that a patch may have, or the body has a Content-Encoding. */
         UnsupportedPatchType: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Accept-Encoding": components["headers"]["AcceptEncoding"];
                 "Accept-Patch": components["headers"]["AcceptPatch"];
@@ -2091,6 +2125,7 @@ export interface components {
         /** @description The file has no such bytes. */
         RangeNotSatisfiable: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Content-Range": components["headers"]["ContentRange"];
                 [name: string]: unknown;
@@ -2102,6 +2137,7 @@ export interface components {
         /** @description The body names a user or tag that does not exist or that you may not see, or the `Idempotency-Key` was used with another body. */
         UnprocessableContent: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2112,6 +2148,7 @@ export interface components {
         /** @description What arrived is not what its digest says, or the `Idempotency-Key` was used with another file. Nothing was stored. */
         UnprocessableUpload: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2122,6 +2159,7 @@ export interface components {
         /** @description The second factor is on already, or is not. */
         SecondFactorConflict: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2132,6 +2170,7 @@ export interface components {
         /** @description The password or the code that the body proves itself with is wrong. */
         WrongProof: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2142,6 +2181,7 @@ export interface components {
         /** @description Too much at once, or too many failed attempts. Try again after the seconds in Retry-After. */
         TooManyRequests: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Retry-After": components["headers"]["RetryAfter"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -2155,6 +2195,7 @@ export interface components {
         /** @description The service cannot do this right now. Nothing was done; it is safe to try again. */
         ServiceUnavailable: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Retry-After": components["headers"]["RetryAfter"];
                 [name: string]: unknown;
@@ -2166,6 +2207,7 @@ export interface components {
         /** @description The database did not answer in time, so the request may or may not have been done. If it had an Idempotency-Key, repeat it with the same key. Otherwise read the resource before you try again. */
         OutcomeUnknown: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2173,9 +2215,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description There is no room for the file. Nothing was stored. */
+        /** @description The storage has no room for the file. Nothing was stored. */
         InsufficientStorage: {
             headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -2355,6 +2398,11 @@ export interface components {
     requestBodies: never;
     headers: {
         /**
+         * @description The id of the request, which its lines in the service's log have and, as `request_id`, its problem. It is the one that the request itself had in `X-Request-Id`, if that has 1 to 64 letters, digits, `.`, `:`, `_` and `-`; otherwise a new one.
+         * @example 0199c0f0-1111-7222-8333-444455556666
+         */
+        RequestId: string;
+        /**
          * @description A strong entity tag of what is answered.
          * @example "7"
          */
@@ -2495,6 +2543,7 @@ export interface operations {
             /** @description The account exists and is signed in. */
             201: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
@@ -2529,6 +2578,7 @@ export interface operations {
             /** @description Signed in. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -2561,6 +2611,7 @@ export interface operations {
             /** @description Signed in. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -2593,6 +2644,7 @@ export interface operations {
             /** @description A new pair of tokens. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -2624,6 +2676,7 @@ export interface operations {
             /** @description The session has ended. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2652,6 +2705,7 @@ export interface operations {
             /** @description The session has authenticated just now. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2684,6 +2738,7 @@ export interface operations {
             /** @description The address is restored. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -2745,6 +2800,7 @@ export interface operations {
             /** @description A page of your sessions, newest first. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -2778,6 +2834,7 @@ export interface operations {
             /** @description The session has ended. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2807,6 +2864,7 @@ export interface operations {
             /** @description The new password counts. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2838,6 +2896,7 @@ export interface operations {
             /** @description If an account has that address, a mail is on its way. */
             202: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2866,6 +2925,7 @@ export interface operations {
             /** @description The new password counts. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2900,6 +2960,7 @@ export interface operations {
             /** @description A page of your API tokens, newest first. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -2931,6 +2992,7 @@ export interface operations {
             /** @description The token exists. This is the only time that it is shown. */
             201: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
@@ -2967,6 +3029,7 @@ export interface operations {
             /** @description The token is gone. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2992,6 +3055,7 @@ export interface operations {
             /** @description The state of your second factor. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
                 };
@@ -3022,6 +3086,7 @@ export interface operations {
             /** @description A secret to confirm. */
             201: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
@@ -3058,6 +3123,7 @@ export interface operations {
             /** @description Signing in needs a code from now on. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -3093,6 +3159,7 @@ export interface operations {
             /** @description Signing in takes the password alone. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -3140,6 +3207,7 @@ export interface operations {
             /** @description A page of audit events, newest first. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -3180,6 +3248,7 @@ export interface operations {
             /** @description A page of users, newest first. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -3214,6 +3283,7 @@ export interface operations {
             /** @description The user exists. */
             201: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -3325,6 +3395,7 @@ export interface operations {
             /** @description The user is gone. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -3400,6 +3471,7 @@ export interface operations {
             /** @description The new password counts. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -3625,6 +3697,7 @@ export interface operations {
             /** @description The task exists. */
             201: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -3665,6 +3738,7 @@ export interface operations {
             /** @description What has changed, the oldest change first. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
                 };
@@ -3699,6 +3773,7 @@ export interface operations {
             /** @description How each item ended; the lists are as long as those of the request. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
@@ -3811,6 +3886,7 @@ export interface operations {
             /** @description The task is in the trash. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -3885,6 +3961,7 @@ export interface operations {
             /** @description A page of the trash, the last deleted task first. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -3923,6 +4000,7 @@ export interface operations {
             /** @description The task, which is in the trash. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -3962,6 +4040,7 @@ export interface operations {
             /** @description The task is gone. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4032,6 +4111,7 @@ export interface operations {
             /** @description A page of attachments, newest first. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -4075,6 +4155,7 @@ export interface operations {
             /** @description The file is stored. */
             201: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -4154,6 +4235,7 @@ export interface operations {
             /** @description The task carries the tag. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4193,6 +4275,7 @@ export interface operations {
             /** @description The task no longer carries the tag. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4241,6 +4324,7 @@ export interface operations {
             /** @description The whole file. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     "Last-Modified": components["headers"]["LastModified"];
@@ -4258,6 +4342,7 @@ export interface operations {
             /** @description The range that was asked for. */
             206: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     "Last-Modified": components["headers"]["LastModified"];
@@ -4306,6 +4391,7 @@ export interface operations {
             /** @description The attachment is gone. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4346,6 +4432,7 @@ export interface operations {
             /** @description The thumbnail. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     "Content-Length": components["headers"]["ContentLength"];
@@ -4409,6 +4496,7 @@ export interface operations {
             /** @description The upload has begun. One that is complete already names its attachment in `Content-Location`. */
             201: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     "Cache-Control": components["headers"]["NoStore"];
                     Location: components["headers"]["Location"];
@@ -4452,6 +4540,7 @@ export interface operations {
             /** @description What is spoken here. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     "Tus-Version": components["headers"]["TusVersion"];
                     "Tus-Extension": components["headers"]["TusExtension"];
@@ -4489,6 +4578,7 @@ export interface operations {
             /** @description The upload is gone. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     [name: string]: unknown;
                 };
@@ -4528,6 +4618,7 @@ export interface operations {
             /** @description How far the upload is. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     "Cache-Control": components["headers"]["NoStore"];
                     "Upload-Offset": components["headers"]["UploadOffset"];
@@ -4584,6 +4675,7 @@ export interface operations {
             /** @description The piece is safely stored. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Tus-Resumable": components["headers"]["TusResumable"];
                     "Cache-Control": components["headers"]["NoStore"];
                     "Upload-Offset": components["headers"]["UploadOffset"];
@@ -4636,6 +4728,7 @@ export interface operations {
             /** @description A page of tags, newest first. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Link: components["headers"]["Link"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -4670,6 +4763,7 @@ export interface operations {
             /** @description The tag exists. */
             201: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -4715,6 +4809,7 @@ export interface operations {
             /** @description The tag. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     [name: string]: unknown;
@@ -4754,6 +4849,7 @@ export interface operations {
             /** @description The tag is gone. */
             204: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4780,6 +4876,7 @@ export interface operations {
             /** @description The process runs. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -4802,6 +4899,7 @@ export interface operations {
             /** @description Requests can be served. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
@@ -4830,6 +4928,7 @@ export interface operations {
             /** @description The contract. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PublicNoCache"];
                     [name: string]: unknown;
@@ -4861,6 +4960,7 @@ export interface operations {
             /** @description The contract. */
             200: {
                 headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PublicNoCache"];
                     [name: string]: unknown;

@@ -97,6 +97,7 @@ type AdapterHeader =
   | 'Tus-Version'
   | 'Tus-Extension'
   | 'Tus-Checksum-Algorithm'
+  | 'X-Request-Id'
 
 type HeadersOf<Response> = Response extends { headers: infer Headers }
   ? {

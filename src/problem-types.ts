@@ -1,46 +1,46 @@
 interface ProblemType {
   readonly status: number
   readonly title: string
-  /** What it means and what to do about it, for the page that explains it. */
+  /** What it means and what to do about it, for `/problems`. */
   readonly explanation: string
 }
 
-/** Every kind of problem (RFC 9457) that the service answers with, by its code. */
+/** All problems (RFC 9457) that the service answers with, by code. The contract's ProblemCode lists the same codes. */
 export const problemTypes = {
   invalid_request: {
     status: 400,
-    title: 'The request is not valid',
+    title: 'Invalid request',
     explanation:
-      'Something in the request is not as the contract describes it. Each entry of errors points at a field of the body (a JSON Pointer) or names a parameter or header behind a slash, and says what would be right.',
+      'The request does not match the contract. Each entry of `errors` points at a field of the body (a JSON Pointer) or at a parameter or header (its name after a slash) and says what is expected there. Correct the request before you send it again.',
   },
   unauthorized: {
     status: 401,
-    title: 'Sign in first',
+    title: 'Authentication required',
     explanation:
-      'There is no access token, or it is malformed, expired or revoked. Refresh the session or sign in again, and send the token as "Authorization: Bearer <token>".',
+      'The access token is missing, malformed, expired or revoked. Refresh the session or sign in again, and send the token as "Authorization: Bearer <token>".',
   },
   invalid_credentials: {
     status: 401,
-    title: 'The credentials are not valid',
+    title: 'Invalid credentials',
     explanation:
-      'The address or the password is wrong, or the refresh token is unknown, expired or spent. Which of them is not told.',
+      'The email address or the password is wrong, or the token in the body is unknown, expired or already used. The response does not say which. Try again, or start over: sign in, or request another mail.',
   },
   second_factor_required: {
     status: 401,
-    title: 'A second factor is required',
+    title: 'Second factor required',
     explanation:
-      'The password is right, and the account has a second factor. Send the challenge with a code of the authenticator, or with a recovery code, to /auth/login/second-factor before it expires.',
+      'The password is correct and the account has a second factor. Send the challenge with a code from the authenticator, or with a recovery code, to /auth/login/second-factor before it expires.',
   },
   insufficient_scope: {
     status: 403,
-    title: "The token's scopes do not allow that",
+    title: 'Insufficient scope',
     explanation:
-      'API tokens do what their scopes allow, and some things need a person who is signed in. The detail says what was missing.',
+      'An API token may do only what its scopes allow, and some operations need a signed-in user. The detail names what is missing. Use a token with that scope, or sign in.',
   },
   forbidden: {
     status: 403,
-    title: 'You may not do that',
-    explanation: 'You may see the resource, but not do that with it. Its owner or an administrator may.',
+    title: 'Forbidden',
+    explanation: 'You can see the resource but may not do this with it. Its owner or an administrator can.',
   },
   reauthentication_required: {
     status: 403,
@@ -50,197 +50,197 @@ export const problemTypes = {
   },
   registration_closed: {
     status: 403,
-    title: 'Registration is closed',
-    explanation: 'This installation takes no new accounts by registration. Ask an administrator for one.',
+    title: 'Registration closed',
+    explanation: 'This installation does not accept registrations. Ask an administrator for an account.',
   },
   not_found: {
     status: 404,
     title: 'Not found',
     explanation:
-      'There is no such resource, or you may not see it; the two are not told apart. A path that the contract does not have is answered like this too.',
+      'The resource does not exist, or you are not allowed to see it; the response is the same for both. Unknown paths are answered like this, too.',
   },
   method_not_allowed: {
     status: 405,
-    title: 'The method is not allowed here',
+    title: 'Method not allowed',
     explanation:
-      'The path exists, but does not take this method. The Allow header lists those that it takes.',
+      'The path exists but does not support this method. The Allow header lists the methods that it supports.',
   },
   request_timeout: {
     status: 408,
-    title: 'The request took too long to arrive',
-    explanation: 'The connection was closed because the request did not arrive in time. Send it again.',
+    title: 'Request timeout',
+    explanation: 'The request did not arrive in time, and the connection was closed. Send it again.',
   },
   username_taken: {
     status: 409,
-    title: 'The username is taken',
-    explanation: 'Another account has this username. Choose another.',
+    title: 'Username taken',
+    explanation: 'Another account has this username. Choose another one.',
   },
   email_taken: {
     status: 409,
-    title: 'The email address is taken',
+    title: 'Email address taken',
     explanation: 'Another account has this email address. Addresses are compared without regard to case.',
   },
   tag_exists: {
     status: 409,
-    title: 'The tag exists',
-    explanation: 'You already have a tag of that name. Names are compared without regard to case.',
+    title: 'Tag already exists',
+    explanation: 'You already have a tag with this name. Names are compared without regard to case.',
   },
   last_admin: {
     status: 409,
-    title: 'The last administrator stays',
+    title: 'Last administrator',
     explanation:
-      'An installation always has an administrator. Make somebody else one before this one is demoted or deleted.',
+      'An installation always has at least one administrator. Promote another user before you demote or delete this one.',
   },
   second_factor_enabled: {
     status: 409,
-    title: 'The second factor is on',
-    explanation: 'An account has one second factor. Disable it before another one is enrolled.',
+    title: 'Second factor already enabled',
+    explanation: 'An account has at most one second factor. Disable it before you enrol another one.',
   },
   second_factor_not_enrolled: {
     status: 409,
-    title: 'There is no second factor',
-    explanation: 'There is nothing to confirm or to disable: no second factor was enrolled.',
+    title: 'Second factor not enrolled',
+    explanation: 'The account has no second factor to confirm or disable. Enrol one first.',
   },
   upload_conflict: {
     status: 409,
-    title: 'The upload is somewhere else',
+    title: 'Upload offset mismatch',
     explanation:
-      'Upload-Offset is not where the upload is: another piece has arrived, or less of the last one than was sent. HEAD tells where to continue.',
+      'Upload-Offset is not the current offset of the upload: another request has appended to it, or less of the last one was stored than was sent. Get the offset with HEAD and continue there.',
   },
   upload_gone: {
     status: 410,
-    title: 'The upload is gone',
-    explanation: 'The upload has expired, or what had arrived of it is lost. Begin another one.',
+    title: 'Upload gone',
+    explanation: 'The upload has expired, or its data is lost. Start a new one.',
   },
   file_lost: {
     status: 410,
-    title: 'The file is lost',
-    explanation: 'The attachment is known, but its file is no longer in the storage. Tell the operator.',
+    title: 'File lost',
+    explanation:
+      'The attachment exists, but its file is missing from the storage. Report this to the operator.',
   },
   changes_forgotten: {
     status: 410,
-    title: 'What has changed since then is not known any more',
+    title: 'Sync cursor expired',
     explanation:
-      'Deletions are remembered for 30 days, and what you see depends on your role. The cursor is from before that: drop what you have, and ask for the changes without since.',
+      'Deletions are kept for 30 days, and the cursor is older than that, or the database was restored since. Discard your copy and start again without since.',
   },
   precondition_failed: {
     status: 412,
-    title: 'It has changed since you read it',
+    title: 'Precondition failed',
     explanation:
-      'The current ETag is not one of those in If-Match, or what is asked for is newer than If-Unmodified-Since, so nothing was done. Read the resource again and decide anew.',
+      'If-Match does not match the current ETag, or the resource is newer than If-Unmodified-Since. Nothing was changed. Fetch the resource and retry.',
   },
   tus_version_unsupported: {
     status: 412,
-    title: 'The version of the tus protocol is not supported',
+    title: 'Unsupported tus version',
     explanation:
-      'Tus-Resumable is missing or names another version than the ones in Tus-Version. Send one of those.',
+      'Tus-Resumable is missing or names a version that the service does not support. Send one of the versions in Tus-Version.',
   },
   content_too_large: {
     status: 413,
-    title: 'The content is too large',
-    explanation: 'The body, or a file in it, is larger than is taken here. Nothing was stored.',
+    title: 'Content too large',
+    explanation: 'The body, or a file in it, exceeds the limit. Nothing was stored.',
   },
   quota_exceeded: {
     status: 413,
-    title: 'Your quota is used up',
+    title: 'Quota exceeded',
     explanation:
-      'The files that you attached may take a limited number of bytes together, and there is no room for this one. Nothing was stored. Delete attachments, or ask the operator for more room.',
+      'All files that you have attached share a quota, and this one does not fit. Nothing was stored. Delete attachments, or ask the operator for a larger quota.',
   },
   uri_too_long: {
     status: 414,
-    title: 'The URL is too long',
-    explanation: 'A part of the path is longer than any that could exist.',
+    title: 'URI too long',
+    explanation: 'A segment of the path is longer than the limit.',
   },
   unsupported_media_type: {
     status: 415,
-    title: 'The media type is not supported',
+    title: 'Unsupported media type',
     explanation:
-      'The Content-Type is missing or is not one that the operation takes. The detail names those it takes.',
+      'The Content-Type is missing, or the operation does not accept it. The detail lists the types that it accepts.',
   },
   unsupported_content_encoding: {
     status: 415,
-    title: 'The content encoding is not supported',
-    explanation: 'The body is compressed, by its Content-Encoding. Send it as it is, without that header.',
+    title: 'Unsupported content encoding',
+    explanation: 'The body has a Content-Encoding. Send it uncompressed, without that header.',
   },
   unsupported_image: {
     status: 415,
-    title: 'The file is not an image of a known kind',
+    title: 'Unsupported image',
     explanation:
-      'Thumbnails are made of PNG, JPEG, GIF, WebP and AVIF images, whatever media type was claimed for them. The file is none of these, or it is damaged.',
+      'Thumbnails are made from PNG, JPEG, GIF, WebP and AVIF images, whatever their media type says. The file is none of these, or it is damaged.',
   },
   range_not_satisfiable: {
     status: 416,
-    title: 'The file has no such bytes',
-    explanation: 'The range begins behind the end of the file. Content-Range says how long the file is.',
+    title: 'Range not satisfiable',
+    explanation: 'The range starts after the end of the file. Content-Range has the size of the file.',
   },
   expectation_failed: {
     status: 417,
-    title: 'The expectation cannot be met',
-    explanation: 'The Expect header asks for something else than 100-continue. Send the request without it.',
+    title: 'Expectation failed',
+    explanation: 'The Expect header asks for something other than 100-continue. Send the request without it.',
   },
   unknown_reference: {
     status: 422,
-    title: 'Something that the body names does not exist',
-    explanation: 'The body names a user or tag that does not exist or that you may not see.',
+    title: 'Unknown reference',
+    explanation: 'The body refers to a user or tag that does not exist or that you are not allowed to see.',
   },
   idempotency_key_reused: {
     status: 422,
-    title: 'The idempotency key was used with another request',
-    explanation: 'An Idempotency-Key belongs to one request for 24 hours. Use a new one for a new request.',
+    title: 'Idempotency key reused',
+    explanation:
+      'An Idempotency-Key belongs to one request for 24 hours. Use a new key for a different request.',
   },
   digest_mismatch: {
     status: 422,
-    title: 'The content is not what its digest says',
+    title: 'Digest mismatch',
     explanation:
-      'What arrived hashes to something else than was sent with it, so it was changed or cut short on the way, or the digest is of something else. Nothing was stored. Send it again.',
+      'The content does not match the digest that was sent with it. Nothing was stored. Send it again.',
   },
   image_too_large: {
     status: 422,
-    title: 'The image is too large',
-    explanation:
-      'The image has so many bytes or pixels that no thumbnail is made of it. Download the file itself instead.',
+    title: 'Image too large',
+    explanation: 'The image has too many bytes or pixels for a thumbnail. Download the file itself.',
   },
   wrong_password: {
     status: 422,
-    title: 'The password is wrong',
-    explanation: 'This takes your current password, and the one that was sent is another.',
+    title: 'Wrong password',
+    explanation: 'The operation needs your current password, and the one in the body is not it.',
   },
   wrong_code: {
     status: 422,
-    title: 'The code is wrong',
-    explanation: 'The code is not the one that the authenticator shows now, or it was used before.',
+    title: 'Wrong code',
+    explanation: 'The code is not the one that the authenticator shows now, or it was already used.',
   },
   upload_locked: {
     status: 423,
-    title: 'The upload is being written to',
-    explanation:
-      'Another request is writing to the upload. Wait for it, or try again after the seconds in Retry-After.',
+    title: 'Upload locked',
+    explanation: 'Another request is writing to the upload. Retry after the seconds in Retry-After.',
   },
   too_many_requests: {
     status: 429,
     title: 'Too many requests',
     explanation:
-      'Too much was asked at once, or too many attempts to sign in have failed. Try again after the seconds in Retry-After.',
+      'A rate limit is exhausted, too many sign-in attempts have failed, or too much expensive work is waiting. Nothing was done. Retry after the seconds in Retry-After.',
   },
   header_fields_too_large: {
     status: 431,
-    title: 'The header is too large',
-    explanation: 'The header of the request is larger than is taken. Send fewer or shorter fields.',
+    title: 'Header fields too large',
+    explanation: 'The header of the request exceeds the limit. Send fewer or shorter fields.',
   },
   checksum_mismatch: {
     status: 460,
-    title: 'The piece is not as its checksum says',
-    explanation:
-      'The piece of the file that arrived has another digest than Upload-Checksum. Nothing of it was kept; send it again.',
+    title: 'Checksum mismatch',
+    explanation: 'The chunk does not match Upload-Checksum. None of it was stored. Send it again.',
   },
   internal_error: {
     status: 500,
-    title: 'Something went wrong here',
-    explanation: 'This is a fault of the service. Its log has more under the request_id.',
+    title: 'Internal error',
+    explanation:
+      'The service failed. This is a fault of the service, not of the request. Its log has the cause under the request_id.',
   },
   service_unavailable: {
     status: 503,
-    title: 'The service is not available right now',
+    title: 'Service unavailable',
     explanation:
       'The database or the file storage cannot be used right now, or the service is stopping. Try again after the seconds in Retry-After. Nothing was done.',
   },
@@ -252,11 +252,14 @@ export const problemTypes = {
   },
   insufficient_storage: {
     status: 507,
-    title: 'The storage is full',
-    explanation: 'There is no room for the file. Nothing was stored. Tell the operator.',
+    title: 'Insufficient storage',
+    explanation: 'The storage has no room for the file. Nothing was stored. Report this to the operator.',
   },
 } as const satisfies Readonly<Record<string, ProblemType>>
 
 export type ProblemCode = keyof typeof problemTypes
 
 export const isProblemCode = (code: string): code is ProblemCode => Object.hasOwn(problemTypes, code)
+
+/** All codes, by status. */
+export const problemCodes: readonly ProblemCode[] = Object.keys(problemTypes).filter(isProblemCode)

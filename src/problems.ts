@@ -92,27 +92,31 @@ export const problems = {
   cursorWithOffset: () =>
     new Problem(
       'invalid_request',
-      'cursor and offset cannot be combined: a cursor already says where to go on.',
+      'cursor and offset cannot be combined. A cursor already marks the position.',
       at('/offset', 'cannot be combined with cursor'),
     ),
   sortedTwice: () =>
-    new Problem('invalid_request', 'sort names a field twice.', at('/sort', 'must not name a field twice')),
+    new Problem(
+      'invalid_request',
+      'sort must not name a field twice.',
+      at('/sort', 'must not name a field twice'),
+    ),
   invalidCursor: () =>
     new Problem(
       'invalid_request',
-      'The cursor was not made for this list: pass next_cursor or prev_cursor as it was given, with the same filters and order.',
+      'The cursor does not belong to this list. Send next_cursor or prev_cursor unchanged, with the same filters and order.',
       at('/cursor', 'is not a cursor of this list'),
     ),
   invalidSince: () =>
     new Problem(
       'invalid_request',
-      'since was not given to you here: pass next_cursor as it was given, or nothing to begin anew.',
-      at('/since', 'is not a next_cursor of the changes'),
+      'since does not belong to this feed. Send next_cursor unchanged, or leave since out to start again.',
+      at('/since', 'is not a next_cursor of this feed'),
     ),
   batchSize: (most: number) =>
     new Problem(
       'invalid_request',
-      `A batch has at least one item and at most ${most}.`,
+      `A batch must have 1 to ${most} items.`,
       at('', `must have 1 to ${most} items`),
     ),
   batchText: (max: number) =>
@@ -124,8 +128,8 @@ export const problems = {
   repeatedInBatch: (pointer: string) =>
     new Problem(
       'invalid_request',
-      'No two items of a batch may be about the same thing.',
-      at(pointer, 'names a task that another item names'),
+      'A batch must not name the same task in two items.',
+      at(pointer, 'is also named by another item'),
     ),
   noToken: () =>
     new Problem('unauthorized', 'Send an access token as "Authorization: Bearer <token>".', challenge()),
@@ -140,13 +144,13 @@ export const problems = {
   invalidRefreshToken: () =>
     new Problem(
       'invalid_credentials',
-      'The refresh token is unknown, expired or spent. Sign in again.',
+      'The refresh token is unknown, expired or already used. Sign in again.',
       challenge('invalid_token'),
     ),
   invalidResetToken: () =>
     new Problem(
       'invalid_credentials',
-      'The token is unknown, expired or used. Ask for another mail.',
+      'The token is unknown, expired or already used. Request another mail.',
       challenge('invalid_token'),
     ),
   invalidUndoToken: () =>
@@ -160,39 +164,35 @@ export const problems = {
   wrongSecondFactor: () =>
     new Problem(
       'invalid_credentials',
-      'The code is wrong or was used before, or the challenge is unknown or expired.',
+      'The code is wrong or already used, or the challenge is unknown or expired.',
       challenge(),
     ),
   insufficientScope: (scope: string) =>
     scope === 'session'
       ? new Problem(
           'insufficient_scope',
-          'No API token may do this. Sign in, and send the access token.',
+          'API tokens cannot be used for this. Sign in and send the access token.',
           challenge('insufficient_scope'),
         )
       : new Problem(
           'insufficient_scope',
-          `This needs the scope ${scope}.`,
+          `The API token needs the scope ${scope}.`,
           challenge('insufficient_scope', scope),
         ),
   secondFactorEnabled: () =>
-    new Problem('second_factor_enabled', 'Disable the second factor before you enrol another.'),
+    new Problem('second_factor_enabled', 'Disable the second factor before you enrol another one.'),
   secondFactorNotEnrolled: () => new Problem('second_factor_not_enrolled', 'Enrol a second factor first.'),
   wrongCurrentPassword: (pointer: string) =>
     new Problem('wrong_password', 'The current password is wrong.', at(pointer, 'is wrong')),
   wrongCode: () =>
-    new Problem(
-      'wrong_code',
-      'The code is wrong or was used before.',
-      at('/code', 'is wrong or was used before'),
-    ),
+    new Problem('wrong_code', 'The code is wrong or already used.', at('/code', 'is wrong or already used')),
   tooManyAttempts: (seconds: number) =>
     new Problem(
       'too_many_requests',
-      `Too many attempts have failed. Try again in ${seconds} seconds.`,
+      `Too many failed attempts. Retry in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
-  forbidden: () => new Problem('forbidden', 'You may see this resource, but not do that with it.'),
+  forbidden: () => new Problem('forbidden', 'You can see this resource but may not do this with it.'),
   listAllForbidden: () =>
     new Problem('forbidden', 'Only administrators may set all=true. Leave it out to list what is yours.'),
   reauthenticationRequired: () =>
@@ -207,60 +207,71 @@ export const problems = {
       retryAfter(86_400),
     ),
   registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
-  notFound: () => new Problem('not_found', 'There is nothing here, or nothing that you may see.'),
+  notFound: () => new Problem('not_found', 'The resource does not exist, or you are not allowed to see it.'),
   methodNotAllowed: (method: string, allow: string) =>
-    new Problem('method_not_allowed', `${method} is not allowed here; ${allow} is.`, { headers: { allow } }),
+    new Problem('method_not_allowed', `${method} is not allowed. Allowed: ${allow}.`, { headers: { allow } }),
   requestTimeout: () => new Problem('request_timeout', 'The request did not arrive in time.'),
   usernameTaken: () =>
     new Problem('username_taken', 'Another account has this username.', at('/username', 'is taken')),
   emailTaken: () =>
     new Problem('email_taken', 'Another account has this email address.', at('/email', 'is taken')),
-  tagExists: () => new Problem('tag_exists', 'You already have a tag of that name.', at('/name', 'is taken')),
-  lastAdmin: () => new Problem('last_admin', 'Make somebody else an administrator first.'),
+  tagExists: () =>
+    new Problem('tag_exists', 'You already have a tag with this name.', at('/name', 'is taken')),
+  lastAdmin: () => new Problem('last_admin', 'This is the last administrator. Promote another user first.'),
   fileLost: (cause?: unknown) =>
-    new Problem('file_lost', 'The attachment is known, but its file is no longer in the storage.', { cause }),
+    new Problem(
+      'file_lost',
+      'The attachment exists, but its file is missing from the storage. Report this to the operator.',
+      { cause },
+    ),
   uploadConflict: () =>
-    new Problem('upload_conflict', 'Ask for the offset of the upload with HEAD, and continue there.'),
+    new Problem(
+      'upload_conflict',
+      'Upload-Offset is not the current offset of the upload. Get it with HEAD and continue there.',
+    ),
   uploadGone: (cause?: unknown) =>
-    new Problem('upload_gone', 'The upload has expired, or is lost. Begin another one.', { cause }),
+    new Problem('upload_gone', 'The upload has expired, or its data is lost. Start a new one.', { cause }),
   uploadLocked: (seconds: number) =>
     new Problem(
       'upload_locked',
-      `Another request is writing to this upload. Try again in ${seconds} seconds.`,
+      `Another request is writing to this upload. Retry in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
-  checksumMismatch: () => new Problem('checksum_mismatch', 'Send the piece again.'),
+  checksumMismatch: () =>
+    new Problem(
+      'checksum_mismatch',
+      'The chunk does not match Upload-Checksum, and none of it was stored. Send it again.',
+    ),
   tusVersionUnsupported: (version: string) =>
     new Problem('tus_version_unsupported', `Send "Tus-Resumable: ${version}".`, {
       headers: { 'tus-version': version },
     }),
   changesForgotten: () =>
-    new Problem('changes_forgotten', 'Drop what you have, and ask for the changes without since.'),
+    new Problem(
+      'changes_forgotten',
+      'The cursor is too old. Discard your copy and start again without since.',
+    ),
   preconditionFailed: () =>
     new Problem(
       'precondition_failed',
-      'The current ETag is not in If-Match. Read it again, and decide anew.',
+      'If-Match does not match the current ETag. Fetch the resource and retry.',
     ),
   modifiedSince: () =>
-    new Problem(
-      'precondition_failed',
-      'It is newer than If-Unmodified-Since. Read it again, and decide anew.',
-    ),
-  contentTooLarge: (maxBytes: number) =>
-    new Problem('content_too_large', `At most ${maxBytes} bytes are taken here.`),
+    new Problem('precondition_failed', 'The resource is newer than If-Unmodified-Since. Fetch it and retry.'),
+  contentTooLarge: (maxBytes: number) => new Problem('content_too_large', `The limit is ${maxBytes} bytes.`),
   quotaExceeded: ({ quota, used, size }: QuotaExceeded) =>
     new Problem(
       'quota_exceeded',
-      `There is no room for ${size} bytes: your attachments take ${used} of the ${quota} that they may.`,
+      `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes.`,
       { members: { quota, used, size } },
     ),
-  uriTooLong: () => new Problem('uri_too_long', 'A part of the path is too long.'),
+  uriTooLong: () => new Problem('uri_too_long', 'A segment of the path is too long.'),
   unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>>) =>
     new Problem('unsupported_media_type', `Send the body with "Content-Type: ${accepted.join('" or "')}".`, {
       headers,
     }),
   unsupportedContentEncoding: (headers: Readonly<Record<string, string>>) =>
-    new Problem('unsupported_content_encoding', 'Send the body as it is, without Content-Encoding.', {
+    new Problem('unsupported_content_encoding', 'Send the body uncompressed, without Content-Encoding.', {
       headers: { ...headers, 'accept-encoding': 'identity' },
     }),
   unsupportedImage: (cause?: unknown) =>
@@ -270,29 +281,30 @@ export const problems = {
       { cause },
     ),
   imageTooLarge: (limit: string) =>
-    new Problem('image_too_large', `Thumbnails are made of images of at most ${limit}.`),
+    new Problem('image_too_large', `Thumbnails are made from images of at most ${limit}.`),
   rangeNotSatisfiable: (size: number) =>
     new Problem('range_not_satisfiable', `The file has ${size} bytes.`, {
       headers: { 'content-range': `bytes */${size}` },
     }),
-  expectationFailed: () => new Problem('expectation_failed', 'Of all expectations only 100-continue is met.'),
+  expectationFailed: () =>
+    new Problem('expectation_failed', 'Only the expectation 100-continue is supported.'),
   unknownReference: (pointer: string, kind: string) =>
-    new Problem('unknown_reference', `There is no such ${kind}.`, at(pointer, 'does not exist')),
+    new Problem('unknown_reference', `The ${kind} does not exist.`, at(pointer, 'does not exist')),
   idempotencyKeyReused: () =>
     new Problem(
       'idempotency_key_reused',
-      'This Idempotency-Key was used with another request; use a new one.',
+      'This Idempotency-Key was used for a different request. Use a new key.',
     ),
   digestMismatch: (pointer: string) =>
     new Problem(
       'digest_mismatch',
-      'What arrived is not what its digest says. Send it again.',
-      at(pointer, 'is not the digest of what arrived'),
+      'The content does not match its digest. Send it again.',
+      at(pointer, 'does not match the content'),
     ),
   tooManyHashes: (seconds: number) =>
     new Problem(
       'too_many_requests',
-      `Too many passwords are being checked at once. Try again in ${seconds} seconds.`,
+      `Too many passwords are being checked at once. Retry in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
   tooManyStatements: (seconds: number) =>
@@ -304,19 +316,21 @@ export const problems = {
   tooManyThumbnails: (seconds: number) =>
     new Problem(
       'too_many_requests',
-      `Too many thumbnails are being made at once. Try again in ${seconds} seconds.`,
+      `Too many thumbnails are being made at once. Retry in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
   rateLimited: (limit: number, seconds: number) =>
     new Problem(
       'too_many_requests',
-      `At most ${limit} requests a minute are taken here. Try again in ${seconds} seconds.`,
+      `The limit is ${limit} requests per minute. Retry in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
   headerFieldsTooLarge: () =>
     new Problem('header_fields_too_large', 'The header of the request is too large.'),
   internalError: (cause: unknown) =>
-    new Problem('internal_error', 'The service failed. Its log has more under this request_id.', { cause }),
+    new Problem('internal_error', 'The service failed. Its log has the cause under this request_id.', {
+      cause,
+    }),
   serviceUnavailable: (detail: string, cause?: unknown) =>
     new Problem('service_unavailable', detail, { ...retryAfter(2), cause }),
   outcomeUnknown: (cause?: unknown) =>
@@ -326,7 +340,7 @@ export const problems = {
       { cause },
     ),
   insufficientStorage: (cause: unknown) =>
-    new Problem('insufficient_storage', 'There is no room for this file.', { cause }),
+    new Problem('insufficient_storage', 'The storage has no room for this file.', { cause }),
 } as const
 
 /** As much of what a client wrote as a message can hold. */
@@ -428,11 +442,11 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
   if (error instanceof FileMissing) return problems.fileLost(error)
   if (error instanceof StorageFull) return problems.insufficientStorage(error)
   if (error instanceof StorageUnavailable) {
-    return problems.serviceUnavailable('The file storage cannot be used. Try again in a few seconds.', error)
+    return problems.serviceUnavailable('The file storage is unavailable. Retry in a few seconds.', error)
   }
   if (error instanceof TooManyStatements) return problems.tooManyStatements(error.retryAfterSeconds)
   if (error instanceof DatabaseUnavailable) {
-    return problems.serviceUnavailable('The database cannot be used. Try again in a few seconds.', error)
+    return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', error)
   }
   return problemOfFramework(error, maxBytes)
 }
@@ -454,7 +468,7 @@ const problemOfFramework = (error: unknown, maxBytes: number): Problem => {
     case 414:
       return problems.uriTooLong()
     case 503:
-      return problems.serviceUnavailable('The service is stopping. Try again in a few seconds.', error)
+      return problems.serviceUnavailable('The service is stopping. Retry in a few seconds.', error)
     default:
       return problems.internalError(error)
   }

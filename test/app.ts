@@ -27,6 +27,8 @@ const leaks =
 const checked = <R extends SeenResponse>(t: Test, response: R, path?: string): R => {
   const { status, headers, body } = response
   t.equal(headers.get('x-content-type-options'), 'nosniff')
+  const requestId = headers.get('x-request-id')
+  t.match(requestId, /^[0-9a-f-]{36}$/)
   if (status < 400) return response
   t.equal(headers.get('content-type'), 'application/problem+json; charset=utf-8')
   t.equal(headers.get('cache-control'), 'no-store')
@@ -36,7 +38,7 @@ const checked = <R extends SeenResponse>(t: Test, response: R, path?: string): R
       title: String,
       status,
       detail: String,
-      request_id: /^[0-9a-f-]{36}$/,
+      request_id: requestId,
     })
     if (path !== undefined) t.match(body, { instance: path.split('?', 1)[0] })
     t.notMatch(JSON.stringify(body), leaks)
@@ -78,13 +80,15 @@ t.test('a method that a path does not take is 405 with Allow', async (t) => {
     return methods.includes('GET') ? [...methods, 'HEAD'] : methods
   }
   const paths = new Map(operations.map(({ path }) => [path, methodsOf(path)]))
-  for (const page of ['/', '/docs', '/problems/not_found']) paths.set(page, ['GET', 'HEAD'])
+  for (const page of ['/', '/docs', '/problems', '/problems/not_found']) paths.set(page, ['GET', 'HEAD'])
   for (const [path, methods] of paths) {
     for (const method of allMethods.filter((method) => !methods.includes(method))) {
       const { status, headers, body } = await ask(t, path.replaceAll(/\{\w+\}/g, newId()), { method })
       t.equal(status, 405, `${method} ${path}`)
-      t.equal(headers.get('allow'), methods.toSorted().join(', '))
-      if (method !== 'HEAD') t.match(body, { code: 'method_not_allowed' })
+      const allow = methods.toSorted().join(', ')
+      t.equal(headers.get('allow'), allow)
+      const detail = `${method} is not allowed. Allowed: ${allow}.`
+      if (method !== 'HEAD') t.match(body, { code: 'method_not_allowed', detail })
     }
   }
   const { status, headers } = await raw(t, 'TRACE /tasks HTTP/1.1', 'Host: x')
@@ -588,7 +592,7 @@ t.test('the start page leads to everything', async (t) => {
   const { status, headers, body } = await ask(t, '/')
   t.equal(status, 200)
   t.match(headers.get('content-security-policy'), /frame-ancestors 'none'/)
-  t.same(linksIn(body), ['/docs', '/openapi.yaml', '/openapi.json', '/health/ready'])
+  t.same(linksIn(body), ['/docs', '/openapi.yaml', '/openapi.json', '/problems', '/health/ready'])
   for (const link of linksIn(body)) t.equal((await ask(t, link)).status, 200, link)
 })
 

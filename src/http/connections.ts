@@ -45,7 +45,7 @@ export const shedLoad = (app: FastifyInstance, limit: number): void => {
   app.addHook('onRequest', ({ routeOptions }, reply, done) => {
     if (routeOptions.config.operation?.rateLimit === 'none') return done()
     if (running >= limit) {
-      const busy = problems.serviceUnavailable('The service is busy. Try again in a few seconds.')
+      const busy = problems.serviceUnavailable('The service is busy. Retry in a few seconds.')
       report(busy)
       return refuse(() => done(busy))
     }
@@ -89,7 +89,7 @@ export const refuseWhileClosing = (app: FastifyInstance, drainTime: number): voi
     if (begun === 0) cutOff()
   })
   app.addHook('onRequest', (_request, reply, done) => {
-    if (isClosing) throw problems.serviceUnavailable('The service is stopping. Try again in a few seconds.')
+    if (isClosing) throw problems.serviceUnavailable('The service is stopping. Retry in a few seconds.')
     begun += 1
     reply.raw.once('close', () => {
       begun -= 1

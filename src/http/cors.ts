@@ -33,6 +33,7 @@ const exposedHeaders = [
   'Upload-Metadata',
   'Upload-Offset',
   'WWW-Authenticate',
+  'X-Request-Id',
 ].join(', ')
 
 /** Request headers of the contract. */
@@ -53,6 +54,7 @@ const allowedHeaders = [
   'Upload-Metadata',
   'Upload-Offset',
   'X-HTTP-Method-Override',
+  'X-Request-Id',
 ].join(', ')
 
 /** Seconds for which a browser may keep the answer to a preflight; none keeps it longer than this in all of them. */

@@ -1,9 +1,9 @@
 import fastifyStatic from '@fastify/static'
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { createHash } from 'node:crypto'
 import { createRequire } from 'node:module'
 import { dirname } from 'node:path'
-import { isProblemCode, type ProblemCode, problemTypes } from '../problem-types.ts'
+import { isProblemCode, type ProblemCode, problemCodes, problemTypes } from '../problem-types.ts'
 import { problems } from '../problems.ts'
 import { addVary } from './cors.ts'
 
@@ -36,14 +36,23 @@ export const registerPages = async (
     decorateReply: false,
     allowedPath: (path) => /^\/(swagger-ui(-bundle)?\.(css|js)|favicon-\d+x\d+\.png)$/.test(path),
   })
+  app.get('/problems', (request, reply) => {
+    addVary(reply, 'Accept')
+    return wantsPage(request)
+      ? sendPage(reply, problemsPage(base))
+      : reply.send({ items: problemCodes.map((code) => ({ code, ...problemTypes[code] })) })
+  })
   app.get<{ Params: { code: string } }>('/problems/:code', (request, reply) => {
     const { code } = request.params
     if (!isProblemCode(code)) throw problems.notFound()
-    const wantsPage = (request.headers.accept ?? '').includes('text/html')
     addVary(reply, 'Accept')
-    return wantsPage ? sendPage(reply, problemPage(base, code)) : reply.send({ code, ...problemTypes[code] })
+    return wantsPage(request)
+      ? sendPage(reply, problemPage(base, code))
+      : reply.send({ code, ...problemTypes[code] })
   })
 }
+
+const wantsPage = ({ headers }: FastifyRequest): boolean => (headers.accept ?? '').includes('text/html')
 
 const catalogPath = '/.well-known/api-catalog'
 
@@ -80,6 +89,7 @@ const pageStyle = `
   body { font: 1rem/1.5 system-ui, sans-serif; max-width: 42rem; margin: 3rem auto; padding: 0 1rem; }
   code { font-size: 0.95em; }
   li { margin: 0.5rem 0; }
+  dd { margin: 0.25rem 0 1rem 1rem; }
 `
 
 const docsStyle = `
@@ -124,18 +134,37 @@ application to look at here; this is for programs, and for those who write them.
 <ul>
   <li><a href="${escapeHtml(base)}/docs">Try the API in Swagger UI</a></li>
   <li>Read the contract <a href="${escapeHtml(base)}/openapi.yaml">as YAML</a> or <a href="${escapeHtml(base)}/openapi.json">as JSON</a></li>
+  <li><a href="${escapeHtml(base)}/problems">Look up a problem code</a></li>
   <li><a href="${escapeHtml(base)}/health/ready">Is the service ready?</a></li>
 </ul>`,
   )
+
+/** All problems, each in full: an error message is found by searching this page. */
+const problemsPage = (base: string): string =>
+  page(
+    'Problems',
+    `<h1>Problems</h1>
+<p>Every response with a status from 400 on is a problem document (RFC 9457). Its <code>code</code> is one of these.</p>
+<dl>
+${problemCodes.map((code) => problemEntry(base, code)).join('\n')}
+</dl>
+<p><a href="${escapeHtml(base)}/">Taskwright</a></p>`,
+  )
+
+const problemEntry = (base: string, code: ProblemCode): string => {
+  const { status, title, explanation } = problemTypes[code]
+  return `<dt id="${code}"><a href="${escapeHtml(base)}/problems/${code}"><code>${code}</code></a>, status ${status}</dt>
+<dd><strong>${escapeHtml(title)}.</strong> ${escapeHtml(explanation)}</dd>`
+}
 
 const problemPage = (base: string, code: ProblemCode): string => {
   const { status, title, explanation } = problemTypes[code]
   return page(
     title,
     `<h1>${escapeHtml(title)}</h1>
-<p><code>${code}</code>, answered with status ${status}.</p>
+<p><code>${code}</code>, status ${status}</p>
 <p>${escapeHtml(explanation)}</p>
-<p><a href="${escapeHtml(base)}/">Taskwright</a></p>`,
+<p><a href="${escapeHtml(base)}/problems">All problems</a></p>`,
   )
 }
 

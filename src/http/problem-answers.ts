@@ -58,13 +58,15 @@ export const refuseUnreadable = (
     return
   }
   const problem = problemOfParser(error.code)
-  const body = JSON.stringify(problemDocument(problem, publicUrl, '/', newId()))
+  const requestId = newId()
+  const body = JSON.stringify(problemDocument(problem, publicUrl, '/', requestId))
   socket.end(
     [
       `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
       `content-type: ${mediaType}`,
       `content-length: ${Buffer.byteLength(body)}`,
       ...Object.entries(securityHeaders('http', publicUrl)).map(([name, value]) => `${name}: ${value}`),
+      `x-request-id: ${requestId}`,
       'connection: close',
       '',
       body,

@@ -1,3 +1,4 @@
+import { lookUp } from '../fixture/contract-check.ts'
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { problemTypes } from '../../src/problem-types.ts'
@@ -36,7 +37,7 @@ t.test('the root page', async (t) => {
     t.equal(response.headers.get('content-type'), 'text/html; charset=utf-8')
     t.match(html, /HTTP API of a Taskwright service/)
     const addresses = addressesIn(html).filter((address) => !address.startsWith('data:'))
-    t.strictSame(addresses, ['/docs', '/openapi.yaml', '/openapi.json', '/health/ready'])
+    t.strictSame(addresses, ['/docs', '/openapi.yaml', '/openapi.json', '/problems', '/health/ready'])
     for (const address of addresses) t.equal((await follow(service.url, address)).status, 200, address)
   })
 
@@ -135,6 +136,23 @@ t.test('/openapi.yaml is the file of the repository, byte for byte', async (t) =
   }
 })
 
+t.test('/problems lists all of them, as the contract does', async (t) => {
+  const forPrograms = await follow(service.url, '/problems')
+  t.equal(forPrograms.headers.get('vary'), 'Accept')
+  const { items } = JSON.parse(forPrograms.text) as { readonly items: readonly { readonly code: string }[] }
+  t.strictSame(Object.fromEntries(items.map(({ code, ...type }) => [code, type])), problemTypes)
+  const { enum: codes } = lookUp(['components', 'schemas', 'ProblemCode'])?.node ?? {}
+  t.strictSame(codes, Object.keys(problemTypes))
+
+  const forPeople = await follow(service.url, '/problems', { headers: { accept: 'text/html' } })
+  t.equal(forPeople.headers.get('content-type'), 'text/html; charset=utf-8')
+  for (const [code, { status, title }] of Object.entries(problemTypes)) {
+    t.match(forPeople.text, `href="/problems/${code}"`)
+    t.match(forPeople.text, `<code>${code}</code></a>, status ${status}`)
+    t.match(forPeople.text, title)
+  }
+})
+
 t.test('/problems/<code>', async (t) => {
   for (const [code, { status, title, explanation }] of Object.entries(problemTypes)) {
     t.test(code, async (t) => {
@@ -143,7 +161,7 @@ t.test('/problems/<code>', async (t) => {
       t.strictSame(JSON.parse(forPrograms.text), { code, status, title, explanation })
       const forPeople = await follow(service.url, `/problems/${code}`, { headers: { accept: 'text/html' } })
       t.equal(forPeople.headers.get('content-type'), 'text/html; charset=utf-8')
-      t.match(forPeople.text, new RegExp(`<code>${code}</code>, answered with status ${status}`))
+      t.match(forPeople.text, new RegExp(`<code>${code}</code>, status ${status}`))
     })
   }
 

@@ -218,7 +218,7 @@ t.test('the fields', async (t) => {
     t.match(body, {
       type: '/problems/too_many_requests',
       status: 429,
-      detail: `At most 5 requests a minute are taken here. Try again in ${seconds} seconds.`,
+      detail: `The limit is 5 requests per minute. Retry in ${seconds} seconds.`,
       instance: '/auth/me',
       code: 'too_many_requests',
     })

@@ -116,7 +116,7 @@ public final class Main {
     var rename = new TaskPatch().title("Publish the release notes");
     tasks.updateTask(task.getId(), rename, etag);
     var conflict = problem(412, () -> tasks.updateTask(task.getId(), rename, etag));
-    equal("code", conflict.getCode(), "precondition_failed");
+    equal("code", conflict.getCode().getValue(), "precondition_failed");
     ok("conflict");
 
     var invalid = problem(400, () -> tasks.createTask(new TaskCreate().title("x".repeat(501)), null));
@@ -132,7 +132,7 @@ public final class Main {
 
     auth.logout(false);
     var refused = problem(401, () -> auth.getCurrentUser((String) null, null));
-    equal("code", refused.getCode(), "unauthorized");
+    equal("code", refused.getCode().getValue(), "unauthorized");
     ok("logout");
   }
 
