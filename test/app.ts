@@ -74,6 +74,30 @@ t.test('a path that is not there is 404, whatever the method and the body', asyn
   t.equal((await ask(t, '/nope', broken)).status, 404)
 })
 
+t.test('a path that lacks an id, or ends with a slash, is 404 for everybody', async (t) => {
+  const withIds = [...new Set(operations.map(({ path }) => path))]
+    .filter((path) => path.includes('{'))
+    .map((path) => path.replaceAll(/\{\w+\}/g, ''))
+  const withSlash = operations.map(({ path }) => `${path.replaceAll(/\{\w+\}/g, newId())}/`)
+  for (const path of new Set([...withIds, ...withSlash, '/problems/'])) {
+    for (const method of ['GET', 'POST', 'DELETE']) {
+      for (const headers of [{}, bearer]) {
+        const { status, body } = await ask(t, path, { method, headers })
+        t.equal(status, 404, `${method} ${path}`)
+        t.match(body, { code: 'not_found' })
+      }
+    }
+  }
+})
+
+t.test('the asterisk form of a request names no path', async (t) => {
+  for (const method of allMethods.filter((method) => method !== 'HEAD')) {
+    const { status, body } = await raw(t, `${method} * HTTP/1.1`, 'Host: x', 'Connection: close')
+    t.equal(status, 404, method)
+    t.match(body, { code: 'not_found', instance: '/*' })
+  }
+})
+
 t.test('a method that a path does not take is 405 with Allow', async (t) => {
   const methodsOf = (path: string): string[] => {
     const methods = operations.filter((operation) => operation.path === path).map(({ method }) => method)

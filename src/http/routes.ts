@@ -153,12 +153,17 @@ export const collectPaths = (app: FastifyInstance): KnownPaths => {
   })
   return {
     methodsOf(url) {
-      const methods: unknown = paths.find('GET', pathOf(url))?.store
+      const found = paths.find('GET', pathOf(url))
+      if (found === null || hasEmptyParameter(found.params)) return null
+      const methods: unknown = found.store
       return methods instanceof Set ? [...methods].map(String).toSorted() : null
     },
     isLiteral: (path) => methodsByPath.has(path),
   }
 }
+
+/** The router takes `/tasks/` for `/tasks/{task_id}` with an empty id. */
+const hasEmptyParameter = (params: unknown): boolean => Object.values(params ?? {}).includes('')
 
 /** Answers a path without the method with 405 and Allow, and anything else that has no route with 404. */
 export const answerUnknownRoutes = (app: FastifyInstance, { methodsOf, isLiteral }: KnownPaths): void => {
@@ -172,7 +177,7 @@ export const answerUnknownRoutes = (app: FastifyInstance, { methodsOf, isLiteral
     routeOptions.url?.includes(':') === true && isLiteral(pathOf(url))
   // Before a body is read, since that can only find another fault.
   app.addHook('onRequest', (request, _reply, done) => {
-    if (request.is404 || isMisrouted(request)) refuse(request)
+    if (request.is404 || hasEmptyParameter(request.params) || isMisrouted(request)) refuse(request)
     done()
   })
   app.setNotFoundHandler(refuse)

@@ -1,8 +1,12 @@
 /** The path of a request's URL: what stands before the query. */
 export const pathOf = (url: string): string => url.split('?', 1)[0] ?? url
 
-/** A request's URL under the path of PUBLIC_URL, `base`; a proxy may have taken that path away already. */
+/**
+ * A request's URL under the path of PUBLIC_URL, `base`; a proxy may have removed that path already. The asterisk form (RFC
+ * 9112 §3.2.4) becomes a path that does not exist, since the router takes it for the root.
+ */
 export const withoutBase = (url: string, base: string): string => {
+  if (url === '*') return '/*'
   const rest = url.startsWith(base) ? url.slice(base.length) : url
   if (rest.startsWith('/')) return rest
   return rest === '' || rest.startsWith('?') ? `/${rest}` : url
