@@ -749,7 +749,7 @@ export interface paths {
         };
         /**
          * Get a thumbnail
-         * @description A small WebP image of an attachment that is a PNG, JPEG, GIF, WebP or AVIF image, which its bytes decide and not the media type that was claimed for it. It is upright, in sRGB and without metadata; of several frames it is the first. It is made when it is first asked for and then kept, and goes with its attachment. An image of more than 33,554,432 bytes or 50,000,000 pixels (AVIF: 16,000,000) has none.
+         * @description A small WebP image of an attachment that is a PNG, JPEG, GIF, WebP or AVIF image, which its bytes decide and not the media type that was claimed for it. It is upright, in sRGB and without metadata; of several frames it is the first. It is made when it is first asked for and then kept, and goes with its attachment. An image of more than 33,554,432 bytes, 50,000,000 pixels (AVIF: 8,000,000) or 32,768 pixels on a side has none, nor has one that takes more than 4 seconds of processor time or 256 MiB of memory to decode. A user can have 16 thumbnails waiting to be made; the next request is answered 429. Users take turns.
          */
         get: operations["getThumbnail"];
         put?: never;
@@ -2098,7 +2098,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The image has so many bytes or pixels that no thumbnail is made of it. */
+        /** @description The image has too many bytes or pixels, or decoding it takes too much time or memory. */
         ImageTooLarge: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];

@@ -28,6 +28,7 @@ import { thumbnailHandlers } from './handlers/thumbnails.ts'
 import { trashHandlers } from './handlers/trash.ts'
 import { uploadHandlers } from './handlers/uploads.ts'
 import { userHandlers } from './handlers/users.ts'
+import type { Thumbnailer } from './images/thumbnailer.ts'
 import type { LogStream } from './log.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './operation.ts'
@@ -58,7 +59,6 @@ import { reportOutages } from './observe/outages.ts'
 import { maxBodyBytes, problemOf } from './problems.ts'
 import type { Storage } from './storage/storage.ts'
 import { startSweeper, type SweepTimes, uploadTimeout } from './sweeper.ts'
-import type { Thumbnailer } from './thumbnailer.ts'
 
 /** What an app is made of; a test passes its own. */
 export interface AppDeps {
@@ -222,6 +222,7 @@ export const buildApp = async ({
   const paging = createPaging(cursorKeys, publicUrl)
   // Hooks of this kind run the last one first, and the sweeper uses the storage.
   app.addHook('onClose', () => storage.close())
+  app.addHook('onClose', async () => thumbnailer.close())
   const { auditDays, trashDays } = config
   const sweeper = startSweeper({
     db: background,

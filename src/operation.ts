@@ -155,6 +155,8 @@ export interface Input<Id extends OperationId> {
   readonly ifMatch: readonly string[] | null
   /** Set when the request has an Idempotency-Key. */
   readonly idempotency: IdempotencyOf<operations[Id]> | null
+  /** Aborted when the request has ended: it was answered, or the client has gone. */
+  readonly signal: AbortSignal
 }
 
 export type Handlers = {

@@ -199,7 +199,8 @@ export const problemTypes = {
   image_too_large: {
     status: 422,
     title: 'Image too large',
-    explanation: 'The image has too many bytes or pixels for a thumbnail. Download the file itself.',
+    explanation:
+      'The image has too many bytes or pixels, or decoding it takes too much time or memory. Download the file itself instead.',
   },
   wrong_password: {
     status: 422,

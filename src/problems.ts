@@ -8,9 +8,15 @@ import { type Principal, roleRefuses, scopeRefuses } from './domain/permissions.
 import type { Scope } from './domain/scopes.ts'
 import { TextTooCostly } from './domain/text.ts'
 import { leaseSeconds } from './domain/uploads.ts'
+import {
+  DecoderUnavailable,
+  ImageTooLarge,
+  ThumbnailQueueFull,
+  TooManyThumbnails,
+  UnsupportedImage,
+} from './images/errors.ts'
 import { type ProblemCode, problemTypes } from './problem-types.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage/storage.ts'
-import { ImageTooLarge, ThumbnailQueueFull, UnsupportedImage } from './thumbnailer.ts'
 
 /** How many faults of a request a problem reports. */
 export const maxErrors = 20
@@ -211,6 +217,8 @@ export const problems = {
   methodNotAllowed: (method: string, allow: string) =>
     new Problem('method_not_allowed', `${method} is not allowed. Allowed: ${allow}.`, { headers: { allow } }),
   requestTimeout: () => new Problem('request_timeout', 'The request did not arrive in time.'),
+  /** Only seen in the log. */
+  clientGone: () => new Problem('request_timeout', 'The client closed the connection before the answer.'),
   usernameTaken: () =>
     new Problem('username_taken', 'Another account has this username.', at('/username', 'is taken')),
   emailTaken: () =>
@@ -280,8 +288,8 @@ export const problems = {
       'The file is not a PNG, JPEG, GIF, WebP or AVIF image, or it is damaged.',
       { cause },
     ),
-  imageTooLarge: (limit: string) =>
-    new Problem('image_too_large', `Thumbnails are made from images of at most ${limit}.`),
+  imageTooLarge: (reason: string) =>
+    new Problem('image_too_large', `${reason} Download the file itself instead.`),
   rangeNotSatisfiable: (size: number) =>
     new Problem('range_not_satisfiable', `The file has ${size} bytes.`, {
       headers: { 'content-range': `bytes */${size}` },
@@ -313,11 +321,11 @@ export const problems = {
       `Too many of your requests are waiting for the database. Try again in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
-  tooManyThumbnails: (seconds: number) =>
+  tooManyThumbnails: () =>
     new Problem(
       'too_many_requests',
-      `Too many thumbnails are being made at once. Retry in ${seconds} seconds.`,
-      retryAfter(seconds),
+      'Too many of your requests wait for a thumbnail. Retry in 5 seconds.',
+      retryAfter(5),
     ),
   rateLimited: (limit: number, seconds: number) =>
     new Problem(
@@ -435,9 +443,9 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
   if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
   if (error instanceof QuotaExceeded) return problems.quotaExceeded(error)
-  if (error instanceof ThumbnailQueueFull) return problems.tooManyThumbnails(error.retryAfterSeconds)
+  if (error instanceof TooManyThumbnails) return problems.tooManyThumbnails()
   if (error instanceof UnsupportedImage) return problems.unsupportedImage(error)
-  if (error instanceof ImageTooLarge) return problems.imageTooLarge(error.limit)
+  if (error instanceof ImageTooLarge) return problems.imageTooLarge(error.message)
   if (error instanceof FileTooLarge) return problems.contentTooLarge(error.maxBytes)
   if (error instanceof FileMissing) return problems.fileLost(error)
   if (error instanceof StorageFull) return problems.insufficientStorage(error)
@@ -445,6 +453,9 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
     return problems.serviceUnavailable('The file storage is unavailable. Retry in a few seconds.', error)
   }
   if (error instanceof TooManyStatements) return problems.tooManyStatements(error.retryAfterSeconds)
+  if (error instanceof ThumbnailQueueFull || error instanceof DecoderUnavailable) {
+    return problems.serviceUnavailable('No thumbnail can be made right now. Retry in a few seconds.', error)
+  }
   if (error instanceof DatabaseUnavailable) {
     return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', error)
   }

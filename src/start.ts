@@ -13,6 +13,7 @@ import { keepEmbeddedTidy } from './db/maintenance.ts'
 import { migrateWhenPossible, untilMigrated } from './db/when-migrated.ts'
 import { addressesOf, listen } from './http/listen.ts'
 import { httpUrl } from './http/url.ts'
+import { createThumbnailer } from './images/thumbnailer.ts'
 import { openLog } from './log.ts'
 import { loggingMailer, noMailer, type OpenMailer } from './mail/mailer.ts'
 import { databaseAround, hasherAround, storageAround } from './observe/around.ts'
@@ -22,7 +23,6 @@ import { expectOwnHost } from './own-host.ts'
 import { loadSecrets } from './secret.ts'
 import { openStorage } from './storage/open.ts'
 import type { Storage } from './storage/storage.ts'
-import { createThumbnailer } from './thumbnailer.ts'
 import { startWatchdog } from './watchdog.ts'
 
 /** What the parts of the service need of the process that they are started in. */
@@ -61,7 +61,6 @@ const startAlone = async (config: Config, process: ServiceProcess): Promise<void
     connection,
     migrated,
     passwords: passwordHasher(),
-    thumbnailer: createThumbnailer(),
     offerMetrics: ({ registry }) => offerMetrics(registry, config, process),
   })
   if (served === null) return
@@ -99,7 +98,6 @@ const startWorker = async (config: Config, process: ServiceProcess): Promise<voi
     connection: await openConnection(config, process),
     migrated: primary.migrated,
     passwords: passwordHasher({ inTurn: primary.hashesInTurn }),
-    thumbnailer: createThumbnailer(primary.thumbnailsInTurn),
     offerMetrics: async ({ registry }) => primary.onReadMetrics(() => registry.getMetricsAsJSON()),
     peers: primary,
   })
@@ -109,7 +107,7 @@ const startWorker = async (config: Config, process: ServiceProcess): Promise<voi
 }
 
 /** What differs between one process that does everything and one of several. */
-interface Parts extends Pick<AppDeps, 'passwords' | 'thumbnailer' | 'peers'> {
+interface Parts extends Pick<AppDeps, 'passwords' | 'peers'> {
   readonly connection: ConnectionOptions
   readonly migrated: Promise<void>
   /** Lets others read the metrics, if the configuration wants any. */
@@ -123,7 +121,7 @@ const mostConnecting = 4_096
 const serve = async (
   config: Config,
   process: ServiceProcess,
-  { connection, migrated, offerMetrics, passwords: unobserved, thumbnailer, peers }: Parts,
+  { connection, migrated, offerMetrics, passwords: unobserved, peers }: Parts,
 ): Promise<{ readonly database: Database; readonly url: string } | null> => {
   const { atEnd, fail, stopping } = process
   startWatchdog({ format: readLogFormat(), worker: peers?.worker ?? null, onError: fail })
@@ -146,7 +144,7 @@ const serve = async (
     secrets: await loadSecrets(config),
     storage,
     passwords,
-    thumbnailer,
+    thumbnailer: createThumbnailer(),
     logStream,
     openMailer: await mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
     observers,

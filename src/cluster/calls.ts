@@ -4,7 +4,7 @@ import type { RequestCount } from '../http/request-counts.ts'
 import type { ProcessMetrics } from '../observe/metrics.ts'
 
 /** What may be done by so many at a time on a host, whichever process they are in. */
-export type QueueName = 'hashes' | 'thumbnails'
+export type QueueName = 'hashes'
 
 /** What a worker asks of the primary. */
 export interface PrimaryCalls {

@@ -5,7 +5,6 @@ import { within } from '../domain/deadline.ts'
 import { watchPulse } from '../domain/pulse.ts'
 import { countInMemory } from '../http/request-counts.ts'
 import type { ProcessMetrics } from '../observe/metrics.ts'
-import { thumbnailQueue } from '../thumbnailer.ts'
 import { connectPeer, type Peer, type PrimaryCalls, type QueueName, type WorkerCalls } from './calls.ts'
 
 /** The processes that answer requests, which are replaced when they end by themselves or hang. */
@@ -63,7 +62,7 @@ export const startWorkers = (
   let shortLives = 0
 
   const countRequest = countInMemory()
-  const queues: Queues = { hashes: hashQueue(), thumbnails: thumbnailQueue() }
+  const queues: Queues = { hashes: hashQueue() }
 
   const launch = (): void => {
     const worker = cluster.fork()

@@ -5,7 +5,6 @@ import type { Config } from '../config.ts'
 import type { InTurn } from '../domain/bounded-queue.ts'
 import { within } from '../domain/deadline.ts'
 import { type CountRequest, countInMemory } from '../http/request-counts.ts'
-import { ThumbnailQueueFull, thumbnailQueue } from '../thumbnailer.ts'
 import { connectPeer, type Peer, type PrimaryCalls, type QueueName, type WorkerCalls } from './calls.ts'
 
 /** Whether this process is a worker of ours, and not of a process manager that uses node:cluster too. */
@@ -21,7 +20,6 @@ export interface Primary {
   readonly otherCaches: OtherCaches
   /** The queue that all workers wait in. */
   readonly hashesInTurn: InTurn
-  readonly thumbnailsInTurn: InTurn
   /** Has the primary ask for metrics here. */
   onReadMetrics(read: WorkerCalls['readMetrics']): void
   /** Says where this worker answers requests. */
@@ -97,7 +95,6 @@ export const connectToPrimary = async (stop: () => void): Promise<Primary> => {
       onForget: (listener) => void (forget = listener),
     },
     hashesInTurn: inTurn('hashes', hashQueue(), () => new HashQueueFull()),
-    thumbnailsInTurn: inTurn('thumbnails', thumbnailQueue(), () => new ThumbnailQueueFull()),
     onReadMetrics: (read) => void (readMetrics = read),
     ready: (url) => primary.call('ready', url),
   }

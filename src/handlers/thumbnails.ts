@@ -1,13 +1,20 @@
 import { Readable } from 'node:stream'
 import { auditReadByAdmin } from '../db/audit.ts'
 import type { Database } from '../db/client.ts'
-import { deleteThumbnail, insertThumbnail, selectThumbnail, type Thumbnail } from '../db/thumbnails.ts'
+import {
+  deleteThumbnail,
+  insertThumbnail,
+  selectThumbnail,
+  type Thumbnail,
+  type ThumbnailSource,
+} from '../db/thumbnails.ts'
 import type { Outcome } from '../domain/outcome.ts'
+import { createSingleFlight } from '../images/single-flight.ts'
+import { type Thumbnailer, type ThumbnailRequest, thumbnailWidth } from '../images/thumbnailer.ts'
 import { type Handlers, quoteETag } from '../operation.ts'
 import { expectDone, problems } from '../problems.ts'
 import { openUnlessDeleted } from '../storage/deleted-files.ts'
 import { type ByteRange, FileMissing, type Storage } from '../storage/storage.ts'
-import { type Thumbnailer, thumbnailWidth } from '../thumbnailer.ts'
 
 interface Deps {
   readonly db: Database
@@ -17,16 +24,26 @@ interface Deps {
 
 const defaultWidth = 256
 
-/** What the contract's tag `attachments` has of thumbnails. They are made when they are asked for, and kept. */
-export const thumbnailHandlers = ({ db, storage, thumbnailer }: Deps) =>
-  ({
-    async getThumbnail({ params, query, principal, client }) {
+/** The thumbnails of the contract's tag `attachments`. They are made when they are first requested, and kept. */
+export const thumbnailHandlers = ({ db, storage, thumbnailer }: Deps) => {
+  const flights = createSingleFlight<Thumbnail>()
+
+  return {
+    async getThumbnail({ params, query, principal, client, signal }) {
       const { attach_id } = params
       const width = thumbnailWidth(query.width ?? defaultWidth)
       const find = () => selectThumbnail(db, principal, attach_id, width)
       const { file, thumbnail, ownerReadByAdmin: ownerId } = expectDone(await find())
       await auditReadByAdmin(db, 'attachment.read_by_admin', { client, principal, ownerId })
-      const make = () => makeThumbnail({ db, storage, thumbnailer }, attach_id, file, width)
+      const make = () =>
+        flights.run(
+          `${attach_id} ${width}`,
+          (signal) => {
+            const request = { width, principalId: principal.userId, signal }
+            return makeThumbnail({ db, storage, thumbnailer }, attach_id, file, request)
+          },
+          signal,
+        )
       const { storage_key, size, sha256 } = thumbnail ?? (await openUnlessDeleted(make, find))
       return {
         status: 200,
@@ -35,27 +52,35 @@ export const thumbnailHandlers = ({ db, storage, thumbnailer }: Deps) =>
         body: { open: () => openThumbnail({ db, storage }, storage_key, find) },
       }
     },
-  }) satisfies Partial<Handlers>
+  } satisfies Partial<Handlers>
+}
 
 /**
- * Makes a thumbnail and keeps it. Of two made at the same time the one stays whose row was there first. A file whose row
- * is refused, since the attachment was deleted meanwhile, is left to the sweeper.
+ * Makes a thumbnail and keeps it. When another process has made the same one meanwhile, the first row stays. If the
+ * attachment was deleted meanwhile, the insertion fails and the sweeper removes the file.
  */
 const makeThumbnail = async (
   { db, storage, thumbnailer }: Deps,
   attachmentId: string,
-  original: { readonly storage_key: string; readonly size: number },
-  width: number,
+  { storage_key, size }: ThumbnailSource['file'],
+  request: Omit<ThumbnailRequest, 'file'>,
 ): Promise<Thumbnail> => {
-  const open = (range?: ByteRange) => storage.open(original.storage_key, range)
-  const image = await thumbnailer.render({ size: original.size, open }, width)
-  const { key, size, sha256 } = await storage.put(Readable.from([image]), { maxBytes: image.length })
-  const kept = await insertThumbnail(db, { attachmentId, width, storageKey: key, size, sha256 })
-  if (kept.storage_key !== key) await storage.remove(key)
+  const open = (range?: ByteRange) => storage.open(storage_key, range)
+  const image = await thumbnailer.render({ file: { key: storage_key, size, open }, ...request })
+  const stored = await storage.put(Readable.from([image]), { maxBytes: image.length })
+  const { width } = request
+  const kept = await insertThumbnail(db, {
+    attachmentId,
+    width,
+    storageKey: stored.key,
+    size: stored.size,
+    sha256: stored.sha256,
+  })
+  if (kept.storage_key !== stored.key) await storage.remove(stored.key)
   return kept
 }
 
-/** One whose file is lost is forgotten, so that the next request has it made again. */
+/** Opens a thumbnail. One whose file is lost is forgotten, so that the next request makes it again. */
 const openThumbnail = async (
   { db, storage }: Omit<Deps, 'thumbnailer'>,
   key: string,

@@ -101,6 +101,10 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         headers: conditionsOf(request),
         ifMatch,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
+        // Made for the few handlers that read it.
+        get signal() {
+          return signalOf(reply)
+        },
       }
       const answering = runAs(work, () => handle(input as never)).catch((error: unknown) => {
         throw error instanceof DatabaseUnavailable ? unavailable(work, request, error) : error
@@ -198,6 +202,14 @@ const conditionsOf = ({ method, headers }: FastifyRequest): FastifyRequest['head
   if (method !== 'HEAD') return headers
   const { range: _, ...others } = headers
   return others
+}
+
+/** Aborted when the answer has been sent or the connection has closed. */
+const signalOf = ({ raw }: FastifyReply): AbortSignal => {
+  const ended = new AbortController()
+  if (raw.closed) ended.abort(problems.clientGone())
+  else raw.once('close', () => ended.abort(problems.clientGone()))
+  return ended.signal
 }
 
 const isForm = ({ mediaTypes }: ContractOperation): boolean => mediaTypes.includes('multipart/form-data')

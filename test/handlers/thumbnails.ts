@@ -1,12 +1,20 @@
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { newId } from '../../src/db/ids.ts'
+import { timeLimits } from '../../src/http/slow-clients.ts'
+import { createDecoder, type Decoder } from '../../src/images/decoder.ts'
+import { UnsupportedImage } from '../../src/images/errors.ts'
+import { createThumbnailer, type ThumbnailRequest } from '../../src/images/thumbnailer.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
-import { createThumbnailer, thumbnailQueue } from '../../src/thumbnailer.ts'
 import { eventually } from '../fixture/eventually.ts'
-import { blackPng, longComment } from '../fixture/images.ts'
+import { blackPng, growWebp, interlacedPng, longComment, redGif } from '../fixture/images.ts'
+import { runProcess } from '../fixture/process.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
 import { openTestStorage } from '../fixture/storage.ts'
 import { countStatuses } from '../fixture/tasks.ts'
@@ -14,7 +22,6 @@ import { countStatuses } from '../fixture/tasks.ts'
 type Attachment = components['schemas']['Attachment']
 
 const mebibyte = 1_048_576
-const maxQueue = 4
 const { storage: files, keys } = await openTestStorage(t)
 
 /** What happens in the storage before a file is opened or put. */
@@ -43,15 +50,64 @@ const intervene = (t: Test, actions: Partial<typeof usual>): void => {
   before = { ...usual, ...actions }
 }
 
+/** A busy machine may take its time. */
+const patientTimes = { decode: 100_000, idle: 60_000 }
+
+const decoder = createDecoder(patientTimes)
+
+/** The sizes of the files that were given to the decoder, in order. */
+let decoded: number[] = []
+
+/** What happens when the decoder is given a file. */
+type DecodeHook = (size: number, interrupted: AbortSignal) => Promise<void>
+
+const watchedDecoder = (hook: DecodeHook = async () => {}): Decoder => ({
+  pid: null,
+  close() {},
+  async decode(request, open, signal) {
+    decoded.push(request.size)
+    await hook(request.size, signal)
+    return decoder.decode(request, open, signal)
+  },
+})
+
+const queueLimits = { maxWaiting: 20, maxWaitingEach: 16, turn: 60_000 }
+let thumbnailer = createThumbnailer({ decoder: watchedDecoder(), limits: queueLimits })
+
+/** Has another thumbnailer work until the test ends. */
+const replaceThumbnailer = (
+  t: Test,
+  { hook, limits }: { readonly hook?: DecodeHook; readonly limits?: Partial<typeof queueLimits> },
+): void => {
+  const usual = thumbnailer
+  t.teardown(() => (thumbnailer = usual))
+  decoded = []
+  thumbnailer = createThumbnailer({ decoder: watchedDecoder(hook), limits: { ...queueLimits, ...limits } })
+}
+
+/** What the service was asked to render, so that a test can see a caller leave. */
+let rendering: ThumbnailRequest[] = []
+
 const service = await startService(t, {
   storage,
-  thumbnailer: createThumbnailer(thumbnailQueue(maxQueue)),
+  thumbnailer: {
+    render(request) {
+      rendering.push(request)
+      return thumbnailer.render(request)
+    },
+    close: () => decoder.close(),
+  },
+  timeLimits: { ...timeLimits, answer: 120_000 },
   config: { attachmentMaxBytes: 40 * mebibyte },
 })
 await service.register('admin')
 const owner = await service.register('owner')
+const other = await service.register('other')
 const { token } = owner
-const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With pictures' } })
+const { body: task } = await service.expect('createTask', 201, {
+  token,
+  body: { title: 'With pictures', assignee_id: other.id },
+})
 
 /** Attaches a file that claims to be no image, unless said otherwise. */
 const attach = async (
@@ -78,6 +134,25 @@ const canvas = (width: number, height: number, background = 'red') =>
   sharp({ create: { width, height, channels: 3, background } })
 
 const photo = () => canvas(600, 300).jpeg().toBuffer()
+
+/** What an action comes to, and the most resident memory in bytes that the decoder has had meanwhile. */
+const peakOfDecoder = async <T>(action: () => Promise<T>) => {
+  let peak = 0
+  const look = (): void => {
+    try {
+      const status = readFileSync(`/proc/${decoder.pid}/status`, 'utf8')
+      peak = Math.max(peak, 1_024 * Number(/^VmHWM:\s+(\d+)/m.exec(status)?.[1]))
+    } catch {
+      // There is no decoder at the moment, or no such file on this system.
+    }
+  }
+  const timer = setInterval(look, 5)
+  try {
+    return { result: await action(), peak }
+  } finally {
+    clearInterval(timer)
+  }
+}
 
 /** The files that `action` has added when it is done. */
 const filesMadeBy = async (action: () => Promise<unknown>): Promise<string[]> => {
@@ -138,19 +213,6 @@ t.test('getThumbnail', async (t) => {
     t.ok(red > 200 && blue < 50, 'it is the red one')
   })
 
-  t.test('200: the first frame of a GIF image, and nothing behind it is read', async (t) => {
-    const screen = Buffer.from('GIF89a\x01\0\x01\0\0\0\0', 'latin1')
-    const comment = Buffer.from('!\xfe\x07Nothing\x02,;\0', 'latin1')
-    // One pixel, of the first of two colours.
-    const frame = (color: string) => Buffer.from(`2c000000000100010080${color}0000000202440100`, 'hex')
-    const damaged = [frame('0000ff'), Buffer.from('This is no frame.')]
-    const { bytes } = await imageOf(
-      await attach(Buffer.concat([screen, comment, frame('ff0000'), comment, ...damaged])),
-    )
-    const [red = 0, , blue = 255] = await sharp(bytes).raw().toBuffer()
-    t.ok(red > 200 && blue < 50, 'it is the red one')
-  })
-
   t.test('200: upright, and without metadata', async (t) => {
     const taken = await canvas(600, 300)
       .withMetadata({ orientation: 6 })
@@ -163,31 +225,22 @@ t.test('getThumbnail', async (t) => {
     t.notMatch(bytes.toString('latin1'), 'Somebody')
   })
 
-  t.test('200: comments that would unpack to half a gigabyte stay packed', async (t) => {
-    const comment = longComment(7_500_000)
-    const chunks = Array.from({ length: 64 }, () => comment)
-    const bomb = await attach(blackPng({ width: 60, height: 30, chunks }))
-    t.ok(bomb.size < mebibyte, `${bomb.size} bytes`)
-    // What is loaded for the first image does not count.
-    await thumbnailOf(await attach(await photo()))
-    const memory = process.memoryUsage.rss()
-    t.match((await imageOf(bomb)).header, { width: 60, height: 30 })
-    const grown = (process.memoryUsage.rss() - memory) / mebibyte
-    t.ok(grown < 30, `it takes ${grown.toFixed(1)} MiB`)
-  })
-
-  t.test('200: made once, and by nobody twice', async (t) => {
+  t.test('200: rendered once for 64 requests at once', async (t) => {
     const attachment = await attach(await photo())
+    replaceThumbnailer(t, {})
     const replies: Awaited<ReturnType<typeof thumbnailOf>>[] = []
     const made = await filesMadeBy(async () => {
-      const requests = Array.from({ length: 1 + maxQueue }, () => thumbnailOf(attachment))
+      const requests = Array.from({ length: 64 }, (_, at) =>
+        thumbnailOf(attachment, { token: at % 2 === 0 ? token : other.token }),
+      )
       replies.push(...(await Promise.all(requests)))
     })
+    t.equal(decoded.length, 1)
     t.equal(made.length, 1, 'one file is left')
-    t.same(new Set(replies.map(({ status }) => status)), new Set([200]))
+    t.strictSame(countStatuses(replies), { 200: 64 })
     t.equal(new Set(replies.map(({ headers }) => headers.get('etag'))).size, 1)
-    intervene(t, { put: () => Promise.reject(new StorageFull()) })
-    t.equal((await thumbnailOf(attachment)).status, 200, 'nothing is made again')
+    t.equal((await thumbnailOf(attachment)).status, 200)
+    t.equal(decoded.length, 1, 'and never again')
   })
 
   t.test('200: HEAD has the headers and no body', async (t) => {
@@ -293,10 +346,13 @@ t.test('getThumbnail', async (t) => {
     }
   })
 
-  t.test('415: no other decoder would run, should a file get past its signature', async (t) => {
-    await imageOf(await attach(await photo()))
-    const text = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'
-    await t.rejects(sharp(Buffer.from(text)).metadata(), 'which holds for all of the process')
+  t.test('415: the decoder refuses other formats, should a file get past its signature', async (t) => {
+    const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+    for (const content of [svg, await canvas(20, 20).tiff().toBuffer()]) {
+      const request = { size: content.length, width: 16, height: 64 }
+      const open = async () => Readable.from([content])
+      await t.rejects(decoder.decode(request, open, new AbortController().signal), UnsupportedImage)
+    }
   })
 
   t.test('415: of what is no image hardly anything is read', async (t) => {
@@ -306,63 +362,77 @@ t.test('getThumbnail', async (t) => {
     t.ok(bytesRead > 0 && bytesRead < 100, `${bytesRead} bytes`)
   })
 
-  t.test('415: a JPEG image that is a million empty segments', async (t) => {
+  t.test('415: a failure is remembered', async (t) => {
     const image = await photo()
-    const segments = Buffer.alloc(4_000_000, Buffer.from([0xff, 0xe1, 0, 2]))
-    const bomb = await attach(Buffer.concat([image.subarray(0, 2), segments, image.subarray(2)]))
-    // What is loaded for the first image does not count.
-    await thumbnailOf(await attach(image))
-    const memory = process.memoryUsage.rss()
-    t.match(await thumbnailOf(bomb), { status: 415, body: { code: 'unsupported_image' } })
-    const grown = (process.memoryUsage.rss() - memory) / mebibyte
-    t.ok(grown < 30, `it takes ${grown.toFixed(1)} MiB`)
+    const attachment = await attach(image.subarray(0, image.length / 2))
+    replaceThumbnailer(t, {})
+    for (const width of [64, 64, 128])
+      t.match(await thumbnailOf(attachment, { query: { width } }), { status: 415 })
+    t.equal(decoded.length, 1)
   })
 
-  t.test(
-    '415: a WebP image of a million empty chunks, or of more frames than anybody looks at',
-    async (t) => {
-      const still = await canvas(60, 30)
-        .withExif({ IFD0: { Copyright: 'nobody' } })
-        .webp()
-        .toBuffer()
-      const frames = await Promise.all(['red', 'blue'].map((color) => canvas(60, 30, color).png().toBuffer()))
-      const moving = await sharp(frames, { join: { animated: true } })
-        .webp()
-        .toBuffer()
-      const grow = (image: Buffer, chunk: Uint8Array, count: number): Buffer => {
-        const grown = Buffer.concat([image, Buffer.alloc(count * chunk.length, chunk)])
-        grown.writeUInt32LE(grown.length - 8, 4)
-        return grown
-      }
-      const frame = moving.subarray(moving.lastIndexOf('ANMF'))
-      t.equal((await thumbnailOf(await attach(grow(moving, frame, 100)))).status, 200)
-      const chunk = Buffer.from('none\0\0\0\0')
-      for (const bomb of [grow(still, chunk, 1_000_000), grow(moving, frame, 10_000)])
-        t.match(await thumbnailOf(await attach(bomb)), { status: 415, body: { code: 'unsupported_image' } })
-    },
-  )
+  t.test('422: images that take too much', async (t) => {
+    const still = await canvas(60, 30)
+      .withExif({ IFD0: { Copyright: 'nobody' } })
+      .webp()
+      .toBuffer()
+    const frames = await Promise.all(['red', 'blue'].map((color) => canvas(60, 30, color).png().toBuffer()))
+    const moving = await sharp(frames, { join: { animated: true } })
+      .webp()
+      .toBuffer()
+    const frame = moving.subarray(moving.lastIndexOf('ANMF'))
+    const image = await photo()
+    const segments = Buffer.alloc(8_000_000, Buffer.from([0xff, 0xe1, 0, 2]))
+    const comments = Array.from({ length: 64 }, () => longComment(7_500_000))
+    const avif = await canvas(3_000, 2_700).avif({ effort: 0 }).toBuffer()
 
-  t.test('422: a few kilobytes that would be 900 million pixels', async (t) => {
-    const bomb = await attach(blackPng({ width: 30_000, height: 30_000 }), 'picture.png', 'image/png')
-    t.ok(bomb.size < mebibyte, `${bomb.size} bytes`)
-    // What is loaded for the first image does not count.
-    await thumbnailOf(await attach(await photo()))
-    const memory = process.memoryUsage.rss()
-    const begun = performance.now()
-    const { status, body } = await thumbnailOf(bomb)
-    t.equal(status, 422)
-    t.match(body, { code: 'image_too_large' })
-    t.ok(performance.now() - begun < 5_000, 'it is refused soon')
-    const grown = (process.memoryUsage.rss() - memory) / mebibyte
-    t.ok(grown < 30, `and takes ${grown.toFixed(1)} MiB`)
+    const pixels = /^The image has more than \d+ pixels/
+    const memory = /too much memory/
+    const attacks: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
+      'a PNG image of 900 million pixels': [blackPng({ width: 30_000, height: 30_000 }), pixels],
+      'a PNG image that is too high': [blackPng({ width: 1, height: 32_769 }), pixels],
+      'a PNG image of one column': [blackPng({ width: 1, height: 50_000_000 }), pixels],
+      'an AVIF image of 8.1 million pixels': [avif, pixels],
+      'an interlaced PNG image of 64 bits a pixel': [interlacedPng(5_600), memory],
+      'a PNG image with half a gigabyte of comments': [
+        blackPng({ width: 60, height: 30, chunks: comments }),
+        memory,
+      ],
+      'a GIF image of one large frame': [redGif({ side: 7_000 }), memory],
+      'a JPEG image of two million empty segments': [
+        Buffer.concat([image.subarray(0, 2), segments, image.subarray(2)]),
+        memory,
+      ],
+      'a WebP image of four million empty chunks': [
+        growWebp(still, Buffer.from('none\0\0\0\0'), 4_000_000),
+        memory,
+      ],
+      'a WebP image of 300,000 frames': [growWebp(moving, frame, 300_000), /too long/],
+    }
+    for (const [what, [content, detail]] of Object.entries(attacks)) {
+      const attachment = await attach(content)
+      const own = process.memoryUsage.rss()
+      const { result, peak } = await peakOfDecoder(() => thumbnailOf(attachment))
+      t.match(result, { status: 422, body: { code: 'image_too_large', detail } }, what)
+      t.ok(peak < 320 * mebibyte, `${what}: the decoder takes ${Math.round(peak / mebibyte)} MiB`)
+      const grown = process.memoryUsage.rss() - own
+      t.ok(grown < 64 * mebibyte, `${what}: the service takes ${Math.round(grown / mebibyte)} MiB more`)
+    }
+    t.equal((await thumbnailOf(await attach(image))).status, 200, 'others are decoded')
   })
 
-  t.test('422: an AVIF image may have fewer pixels', async (t) => {
-    const wide = canvas(5_000, 4_000)
-    const png = await attach(await wide.png().toBuffer())
-    t.equal((await thumbnailOf(png)).status, 200)
-    const avif = await attach(await wide.avif({ effort: 0 }).toBuffer())
-    t.match(await thumbnailOf(avif), { status: 422, body: { detail: /at most 16000000 pixels/ } })
+  t.test('200: large images, within the limits', async (t) => {
+    const images = {
+      'a PNG image of 49 million pixels': blackPng({ width: 7_000, height: 7_000 }),
+      'a PNG image of the greatest height': blackPng({ width: 1, height: 32_768 }),
+      'a GIF image of 100,000 frames': redGif({ frames: 100_000 }),
+      'an AVIF image of 7.5 million pixels': await canvas(3_000, 2_500).avif({ effort: 0 }).toBuffer(),
+    }
+    for (const [what, image] of Object.entries(images)) {
+      const { result, peak } = await peakOfDecoder(async () => thumbnailOf(await attach(image)))
+      t.equal(result.status, 200, what)
+      t.ok(peak < 320 * mebibyte, `${what}: the decoder takes ${Math.round(peak / mebibyte)} MiB`)
+    }
   })
 
   t.test('422: a file that is too large', async (t) => {
@@ -371,17 +441,130 @@ t.test('getThumbnail', async (t) => {
     t.match(await thumbnailOf(attachment), { status: 422, body: { code: 'image_too_large' } })
   })
 
-  t.test('429: more at once than may wait', async (t) => {
-    const attachment = await attach(await photo())
-    const { promise: gate, resolve: release } = Promise.withResolvers<void>()
-    t.teardown(release)
-    intervene(t, { open: () => gate })
-    const requests = Array.from({ length: 2 + maxQueue }, () => thumbnailOf(attachment))
-    const refused = await Promise.race(requests)
-    t.equal(refused.status, 429)
+  t.test('429: one member with 70 requests delays others by one image', async (t) => {
+    const gate = Promise.withResolvers<void>()
+    t.teardown(gate.resolve)
+    replaceThumbnailer(t, { hook: () => gate.promise })
+    const image = await photo()
+    const attachments: Attachment[] = []
+    while (attachments.length < 70) attachments.push(await attach(image))
+    const others = await attach(Buffer.concat([image, Buffer.from('longer')]))
+    const refusals = Promise.withResolvers<void>()
+    let refused = 0
+    const requests = attachments.map(async (attachment) => {
+      const reply = await thumbnailOf(attachment)
+      if (reply.status === 429) refused += 1
+      if (refused === 53) refusals.resolve()
+      return reply
+    })
+    await refusals.promise
+    const theirs = thumbnailOf(others, { token: other.token })
+    await eventually('their request waits', async () => rendering.at(-1)?.principalId === other.id)
+    gate.resolve()
+    t.equal((await theirs).status, 200)
+    const replies = await Promise.all(requests)
+    t.strictSame(countStatuses(replies), { 200: 17, 429: 53 })
+    for (const { status, headers } of replies)
+      if (status === 429) t.ok(Number(headers.get('retry-after')) > 0)
+    t.equal(decoded.indexOf(others.size), 1, 'theirs is the second of 18')
+    t.equal(decoded.length, 18)
+  })
+
+  t.test('503: more members at once than may wait', async (t) => {
+    const gate = Promise.withResolvers<void>()
+    t.teardown(gate.resolve)
+    replaceThumbnailer(t, { hook: () => gate.promise, limits: { maxWaiting: 1 } })
+    const [first, second, third] = [
+      await attach(await photo()),
+      await attach(await photo()),
+      await attach(await photo()),
+    ]
+    const running = thumbnailOf(first)
+    await eventually('one is decoded', async () => decoded.length === 1)
+    const waiting = [second, third].map((attachment) => thumbnailOf(attachment, { token: other.token }))
+    const refused = await Promise.race(waiting)
+    t.match(refused, { status: 503, body: { code: 'service_unavailable' } })
     t.ok(Number(refused.headers.get('retry-after')) > 0)
-    release()
-    t.strictSame(countStatuses(await Promise.all(requests)), { 200: 1 + maxQueue, 429: 1 })
+    gate.resolve()
+    t.strictSame(countStatuses(await Promise.all([running, ...waiting])), { 200: 2, 503: 1 })
+  })
+
+  t.test('200: an image that takes long is interrupted for others, and decoded later', async (t) => {
+    const slow = await attach(await photo())
+    const quick = await attach(Buffer.concat([await photo(), Buffer.from('longer')]))
+    let isFirst = true
+    const hook: DecodeHook = async (size, interrupted) => {
+      if (size !== slow.size || !isFirst) return
+      isFirst = false
+      await once(interrupted, 'abort')
+    }
+    replaceThumbnailer(t, { hook, limits: { turn: 1 } })
+    const first = thumbnailOf(slow)
+    await eventually('it is decoded', async () => decoded.length === 1)
+    const second = await thumbnailOf(quick, { token: other.token })
+    t.equal(second.status, 200)
+    t.equal((await first).status, 200)
+    t.strictSame(decoded, [slow.size, quick.size, slow.size])
+  })
+
+  t.test('200: requests whose clients have gone leave the queue', async (t) => {
+    const gate = Promise.withResolvers<void>()
+    t.teardown(gate.resolve)
+    replaceThumbnailer(t, { hook: () => gate.promise })
+    const first = await attach(await photo())
+    const abandoned = await attach(Buffer.concat([await photo(), Buffer.from('longer')]))
+    const running = thumbnailOf(first)
+    await eventually('one is decoded', async () => decoded.length === 1)
+    rendering = []
+    const client = new AbortController()
+    const headers = { authorization: `Bearer ${token}` }
+    const url = `${service.url}/attachments/${abandoned.id}/thumbnail`
+    const gone = fetch(url, { headers, signal: client.signal })
+    await eventually('the other waits', async () => rendering.length === 1)
+    const [request] = rendering
+    if (request === undefined) throw new Error('Nothing waits')
+    const left = once(request.signal, 'abort')
+    client.abort()
+    await t.rejects(gone)
+    await left
+    gate.resolve()
+    t.equal((await running).status, 200)
+    t.equal((await thumbnailOf(await attach(await photo()))).status, 200)
+    t.notOk(decoded.includes(abandoned.size))
+  })
+
+  t.test('200: after the decoder was killed in the middle of an image', async (t) => {
+    const attachment = await attach(await photo())
+    let kills = 1
+    intervene(t, {
+      // The second time the file is opened for the decoder.
+      open: async () => {
+        if (bytesRead === 0) return
+        if (kills > 0 && decoder.pid !== null) process.kill(decoder.pid, 'SIGKILL')
+        kills -= 1
+      },
+    })
+    replaceThumbnailer(t, {})
+    bytesRead = 0
+    t.equal((await thumbnailOf(attachment)).status, 200)
+    t.equal(decoded.length, 2)
+  })
+
+  t.test('415: an image that ends the decoder each time', async (t) => {
+    const attachment = await attach(await photo())
+    intervene(t, {
+      open: async () => {
+        if (bytesRead > 0 && decoder.pid !== null) process.kill(decoder.pid, 'SIGKILL')
+      },
+    })
+    replaceThumbnailer(t, {})
+    bytesRead = 0
+    t.equal((await thumbnailOf(attachment)).status, 415)
+    t.equal(decoded.length, 2)
+    before = usual
+    t.equal((await thumbnailOf(attachment)).status, 415, 'which is remembered')
+    t.equal(decoded.length, 2)
+    t.equal((await thumbnailOf(await attach(await photo()))).status, 200, 'others are decoded')
   })
 
   t.test('503: the storage cannot be read', async (t) => {
@@ -433,3 +616,30 @@ t.test('thumbnails go with their attachment', async (t) => {
     await eventually(`the thumbnails of one ${what} are gone`, areGone(made))
   }
 })
+
+t.test('a decoder without work ends', async () => {
+  const decoder = createDecoder({ ...patientTimes, idle: 1 })
+  const image = await photo()
+  const request = { size: image.length, width: 16, height: 64 }
+  await decoder.decode(request, async () => Readable.from([image]), new AbortController().signal)
+  await eventually('it has ended', async () => decoder.pid === null)
+})
+
+t.test('no decoder is left when its service is killed', async (t) => {
+  const program = fileURLToPath(new URL('../fixture/dying-decoder-parent.ts', import.meta.url))
+  const { code, output } = await runProcess({}, program)
+  t.equal(code, null)
+  const pid = Number(output)
+  t.ok(pid > 0, output)
+  await eventually('it has ended', async () => !isRunning(pid))
+})
+
+/** Whether there is such a process; one that is only not waited for does not count. */
+const isRunning = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0)
+    return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,137 @@
+import { LRUCache } from 'lru-cache'
+import { buffer } from 'node:stream/consumers'
+import type { Readable } from 'node:stream'
+import { type ByteRange, StorageUnavailable } from '../storage/storage.ts'
+import { createDecoder, type Decoder } from './decoder.ts'
+import {
+  DecoderCrashed,
+  ImageTooLarge,
+  ThumbnailQueueFull,
+  TooManyThumbnails,
+  UnsupportedImage,
+} from './errors.ts'
+import { createFairQueue } from './fair-queue.ts'
+
+/** A stored file that may be an image. */
+export interface ImageFile {
+  /** Identifies the content. */
+  readonly key: string
+  /** Bytes. */
+  readonly size: number
+  open(range?: ByteRange): Promise<Readable>
+}
+
+export interface ThumbnailRequest {
+  readonly file: ImageFile
+  /** One of the widths that `thumbnailWidth` returns. */
+  readonly width: number
+  /** Whose turn it takes. */
+  readonly principalId: string
+  /** Aborted when nobody waits for the thumbnail any more. */
+  readonly signal: AbortSignal
+}
+
+/** Makes small images of large ones. */
+export interface Thumbnailer {
+  /**
+   * The image as WebP, at most `width` pixels wide and never larger than the original: upright, in sRGB and without
+   * metadata. An animation's first frame.
+   *
+   * @throws UnsupportedImage, ImageTooLarge; both are remembered
+   * @throws TooManyThumbnails, ThumbnailQueueFull
+   * @throws DecoderUnavailable
+   * @throws FileMissing, StorageUnavailable when the file cannot be read
+   */
+  render(request: ThumbnailRequest): Promise<Buffer>
+  /** Ends the decoder. */
+  close(): void
+}
+
+/** Bytes. The decoders need the whole file in memory. */
+const maxFileSize = 32 * 1024 * 1024
+
+/** In proportion to the width. Otherwise a strip of one pixel's width could have any height. */
+const maxHeight = 4
+
+/** Widths are rounded up to one of these, so that clients cannot fill the storage with one of each. */
+const widths = [16, 32, 64, 128, 256, 512, 1_024]
+
+/** The width of the thumbnail for a client that asks for `requested` pixels. */
+export const thumbnailWidth = (requested: number): number => {
+  const width = widths.find((width) => width >= requested)
+  if (width === undefined) throw new RangeError(`No thumbnail is ${requested} pixels wide`)
+  return width
+}
+
+/** The first bytes of a PNG, JPEG, GIF, WebP and AVIF file. */
+const signatures = /^(?:\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|RIFF[^]{4}WEBP|[^]{4}ftyp(?:avif|avis|mif1))/
+const maxSignatureLength = 12
+
+/** A browser asks for six images at a time, a proxy with HTTP/2 for some more. */
+const queueLimits = { maxWaiting: 128, maxWaitingEach: 16, turn: 750 }
+
+/** Files whose failure is remembered, and for how many milliseconds: a busy machine may be to blame. */
+const failureMemory = { max: 1_000, ttl: 3_600_000 }
+
+export const createThumbnailer = ({
+  decoder = createDecoder(),
+  limits = queueLimits,
+}: {
+  readonly decoder?: Decoder
+  readonly limits?: typeof queueLimits
+} = {}): Thumbnailer => {
+  const queue = createFairQueue({
+    ...limits,
+    full: () => new ThumbnailQueueFull(),
+    fullForPrincipal: () => new TooManyThumbnails(),
+  })
+  const failures = new LRUCache<string, UnsupportedImage | ImageTooLarge>(failureMemory)
+
+  const decode = async (file: ImageFile, width: number, interrupted: AbortSignal): Promise<Buffer> => {
+    const request = { size: file.size, width, height: maxHeight * width }
+    const open = () => file.open()
+    try {
+      return await decoder.decode(request, open, interrupted)
+    } catch (error) {
+      if (!(error instanceof DecoderCrashed)) throw error
+    }
+    // Once more, since it may have been killed by somebody else.
+    try {
+      return await decoder.decode(request, open, interrupted)
+    } catch (error) {
+      throw error instanceof DecoderCrashed ? new UnsupportedImage({ cause: error }) : error
+    }
+  }
+
+  return {
+    async render({ file, width, principalId, signal }) {
+      const known = failures.get(file.key)
+      if (known !== undefined) throw known
+      try {
+        await checkFile(file)
+        return await queue.run(principalId, (interrupted) => decode(file, width, interrupted), signal)
+      } catch (error) {
+        if (error instanceof UnsupportedImage || error instanceof ImageTooLarge) failures.set(file.key, error)
+        throw error
+      }
+    },
+    close: () => decoder.close(),
+  }
+}
+
+/** Refuses what is no image, of which only the first bytes are read, before it takes a place in the queue. */
+const checkFile = async (file: ImageFile): Promise<void> => {
+  if (file.size < maxSignatureLength) throw new UnsupportedImage()
+  const start = await readBytes(file, { start: 0, end: maxSignatureLength - 1 })
+  if (!signatures.test(start.toString('latin1'))) throw new UnsupportedImage()
+  if (file.size > maxFileSize) throw new ImageTooLarge(`The image has more than ${maxFileSize} bytes.`)
+}
+
+const readBytes = async (file: ImageFile, range: ByteRange): Promise<Buffer> => {
+  const content = await file.open(range)
+  try {
+    return await buffer(content)
+  } catch (cause) {
+    throw new StorageUnavailable({ cause })
+  }
+}
