@@ -468,6 +468,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/users/{user_id}/api-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a user's API tokens
+         * @description For administrators. Without the tokens themselves, which are not kept.
+         */
+        get: operations["listUserApiTokens"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/users/{user_id}/api-tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke a user's API token
+         * @description For administrators. The token stops working at once.
+         */
+        delete: operations["revokeUserApiToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/users/{user_id}/tasks": {
         parameters: {
             query?: never;
@@ -1539,7 +1579,7 @@ export interface components {
             reset_second_factor: boolean;
         };
         /**
-         * @description What an API token may do, as far as its user may.
+         * @description What an API token may do, as far as its user may. A write scope includes the read scope of the same name: the answer to a change shows what was changed.
          * @enum {string}
          */
         Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write";
@@ -3482,6 +3522,87 @@ export interface operations {
             404: components["responses"]["NotFound"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listUserApiTokens: {
+        parameters: {
+            query?: {
+                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                offset?: components["parameters"]["Offset"];
+                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Count everything that matches, in `total`. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The user's id.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the user's API tokens, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiTokenList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    revokeUserApiToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The user's id.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+                /**
+                 * @description The API token's id.
+                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
+                 */
+                token_id: components["parameters"]["TokenId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token is gone. */
+            204: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];

@@ -40,6 +40,8 @@ export const sessionOperations = [
   'listApiTokens',
   'createApiToken',
   'revokeApiToken',
+  'listUserApiTokens',
+  'revokeUserApiToken',
   'getSecondFactor',
   'enrolSecondFactor',
   'confirmSecondFactor',

@@ -76,6 +76,11 @@ const paths: Partial<Record<OperationId, (learned: Learned) => Promise<Call['par
     const { body: attachment } = await service.expect('addTaskAttachment', 201, { token, ...upload })
     return { attach_id: attachment.id }
   },
+  async revokeUserApiToken({ access_token: token, user }) {
+    const body = { name: 'A program', scopes: ['tasks:read'] }
+    const { body: made } = await service.expect('createApiToken', 201, { token, body })
+    return { user_id: user?.id ?? '', token_id: made.id }
+  },
 }
 
 /** What ends something that others need, and what needs something that the contract has later. */

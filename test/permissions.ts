@@ -43,6 +43,8 @@ const rules: Readonly<Record<string, Rule>> = {
   'api_token.see': { see: ['owner'], may: ['owner'] },
   'api_token.create': { see: signedIn, may: signedIn },
   'api_token.revoke': { see: ['owner'], may: ['owner'] },
+  'api_token.see_any': { see: signedIn, may: ['admin'] },
+  'api_token.revoke_any': { see: signedIn, may: ['admin'] },
   'second_factor.see': { see: signedIn, may: signedIn },
   'second_factor.change': { see: signedIn, may: signedIn },
   'audit.see': { see: signedIn, may: ['admin'] },
@@ -92,6 +94,8 @@ const declared: Readonly<Record<OperationId, readonly [RequiredScope, Permission
   listApiTokens: ['session', 'api_token.see'],
   createApiToken: ['session', 'api_token.create'],
   revokeApiToken: ['session', 'api_token.revoke'],
+  listUserApiTokens: ['session', 'api_token.see_any'],
+  revokeUserApiToken: ['session', 'api_token.revoke_any'],
 
   getSecondFactor: ['session', 'second_factor.see'],
   enrolSecondFactor: ['session', 'second_factor.change'],
@@ -433,6 +437,23 @@ const scenarios: Readonly<Record<OperationId, readonly Scenario[]>> = {
       request: async ({ people: { owner } }) => ({
         params: { token_id: (await createApiToken(owner)).id },
       }),
+    },
+  ],
+  listUserApiTokens: [
+    { request: ofOwner },
+    {
+      what: 'of their own',
+      request: ({ people }, persona) => ({
+        params: { user_id: people[persona === 'anonymous' ? 'owner' : persona].id },
+      }),
+    },
+  ],
+  revokeUserApiToken: [
+    {
+      request: async (world) => {
+        const { owner } = world.people
+        return { params: { user_id: owner.id, token_id: (await createApiToken(owner)).id } }
+      },
     },
   ],
 
@@ -965,7 +986,7 @@ const tryWithoutScope = async (t: Test, operation: ContractOperation, scenario: 
   const id = operation.id as OperationId
   const persona = ruleOf(operation).may.includes('owner') ? 'owner' : 'admin'
   const world = await shared
-  const scopes = allScopes.filter((one) => one !== scope)
+  const scopes = allScopes.filter((one) => one !== scope && one.replace(':write', ':read') !== scope)
   const token = await apiTokenWith(world.people[persona], scopes)
   const request = { ...(await scenario.request?.(world, persona)), token }
 

@@ -40,6 +40,7 @@ const exceptions: Partial<Record<OperationId, readonly [statements: number, beca
   undoEmailChange: [3, 'a token for a new password is stored when no session can void it any more'],
   confirmSecondFactor: [3, 'the secret is needed to check the code, and the attempt is counted before'],
   disableSecondFactor: [4, 'password and code are checked here, each with its attempts'],
+  listUserApiTokens: [2, 'an empty list does not tell whether there is such a user'],
   listUserTasks: [2, 'an empty list does not tell whether there is such a user'],
   listTaskAttachments: [2, 'an empty list does not tell whether there is such a task'],
   getThumbnail: [2, 'it is made when it is first asked for'],
@@ -155,6 +156,8 @@ const requests: Readonly<Record<OperationId, () => Call | Promise<Call>>> = {
   listApiTokens: () => as(owner),
   createApiToken: () => as(owner, { body: { name: unique(), scopes: ['tasks:read'] } }),
   revokeApiToken: async () => as(owner, { params: { token_id: await apiToken() } }),
+  listUserApiTokens: () => as(admin, ofUser),
+  revokeUserApiToken: async () => as(admin, { params: { user_id: owner.id, token_id: await apiToken() } }),
 
   getSecondFactor: () => as(owner),
   async enrolSecondFactor() {

@@ -7,7 +7,15 @@ import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { newId } from './ids.ts'
 import { apiTokenJson } from './json.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './list.ts'
+import {
+  conditionsOf,
+  createdAt,
+  filterBy,
+  newestFirst,
+  type Page,
+  type PageRequest,
+  selectPage,
+} from './list.ts'
 import { allowsOwn, callerOf, callerParameters } from './permissions.ts'
 import { lastUsedPrecision, notingUse, parseRole } from './sessions.ts'
 import { onlyRow, type Placeholders, statement } from './statement.ts'
@@ -75,18 +83,47 @@ export const selectApiTokens = (db: Database, principal: Principal, page: PageRe
     page,
   )
 
-const remove = statement(
-  { id: 'uuid', ...callerParameters, ...auditParameters },
-  { id: 'text', ...auditColumns },
-  (p) => sql`
-    with token as (
-      delete from api_tokens token where id = ${p.id} and ${allowsOwn('api_token.revoke', p, token)} returning *
-    ), audit as (${audit(
-      p,
-      sql`${auditEvent(p, 'api_token.revoked', { user: sql`user_id`, token: sql`id` })} from token`,
-    )})
-    select id::text, ${auditColumn} from token`,
-)
+const ofUser = { user_id: filterBy('uuid', (value) => sql`item.user_id = ${value}`) }
+
+/** A page of the API tokens of one user, for an administrator. */
+export const selectUserApiTokens = (
+  db: Database,
+  principal: Principal,
+  userId: string,
+  page: PageRequest,
+): Promise<Page> =>
+  selectPage(
+    db,
+    {
+      name: 'user_api_tokens',
+      from: sql`api_tokens item`,
+      seenBecause: (caller) => [allowsOwn('api_token.see_any', caller, sql`item`)],
+      filters: conditionsOf(ofUser, { user_id: userId }),
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
+      json: (row) => apiTokenJson(row),
+    },
+    principal,
+    page,
+  )
+
+const revoke = (permission: 'api_token.revoke' | 'api_token.revoke_any') =>
+  statement(
+    { id: 'uuid', user_id: 'uuid', ...callerParameters, ...auditParameters },
+    { id: 'text', ...auditColumns },
+    (p) => sql`
+      with token as (
+        delete from api_tokens token
+        where id = ${p.id} and user_id = ${p.user_id} and ${allowsOwn(permission, p, token)} returning *
+      ), audit as (${audit(
+        p,
+        sql`${auditEvent(p, 'api_token.revoked', { user: sql`user_id`, token: sql`id` })} from token`,
+      )})
+      select id::text, ${auditColumn} from token`,
+  )
+
+const revokeOwn = revoke('api_token.revoke')
+const revokeAny = revoke('api_token.revoke_any')
 
 /** Revokes an API token of the principal. */
 export const deleteApiToken = async (
@@ -94,8 +131,22 @@ export const deleteApiToken = async (
   principal: Principal,
   client: Client,
   id: string,
-): Promise<Outcome<unknown>> =>
-  found(onlyRow(await remove(db, { id, ...callerOf(principal), ...auditValues(client, principal) })))
+): Promise<Outcome<unknown>> => {
+  const values = { id, user_id: principal.userId, ...callerOf(principal), ...auditValues(client, principal) }
+  return found(onlyRow(await revokeOwn(db, values)))
+}
+
+/** Revokes an API token of any user, for an administrator. */
+export const deleteUserApiToken = async (
+  db: Database,
+  principal: Principal,
+  client: Client,
+  userId: string,
+  id: string,
+): Promise<Outcome<unknown>> => {
+  const values = { id, user_id: userId, ...callerOf(principal), ...auditValues(client, principal) }
+  return found(onlyRow(await revokeAny(db, values)))
+}
 
 /** An API token that was shown, with the milliseconds until it expires, at most a day. */
 export interface UsedApiToken {

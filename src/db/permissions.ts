@@ -61,7 +61,7 @@ export const allowsUser = (permission: Permission, caller: CallerPlaceholders, u
 
 /** May the caller do this to what the user in `row.user_id` has for themselves: a session, an API token? */
 export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, row: SQL): SQL =>
-  allowed(permission, { self: sql`${row}.user_id = ${caller.caller}` })
+  allowed(permission, { self: sql`${row}.user_id = ${caller.caller}`, admin: caller.is_admin })
 
 /** May the caller do this to the audit trail? */
 export const allowsAudit = (permission: Permission, caller: CallerPlaceholders): SQL =>

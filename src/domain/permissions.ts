@@ -1,4 +1,4 @@
-import type { RequiredScope, Scope } from './scopes.ts'
+import { includesScope, type RequiredScope, type Scope } from './scopes.ts'
 
 /**
  * Who may do what, as data. Each key is the `x-permission` of an operation or a finer rule within one; each value
@@ -14,6 +14,8 @@ export const permissions = {
   'api_token.see': ['self'],
   'api_token.create': ['signed_in'],
   'api_token.revoke': ['self'],
+  'api_token.see_any': ['admin'],
+  'api_token.revoke_any': ['admin'],
   'second_factor.see': ['signed_in'],
   'second_factor.change': ['signed_in'],
   'audit.see': ['admin'],
@@ -26,8 +28,8 @@ export const permissions = {
   'user.change_email': ['self_in_session', 'admin_in_session'],
   'user.change_role': ['admin_in_session'],
   'user.set_password': ['another_admin'],
-  // Nor end the account that it acts for, with all that is in it.
-  'user.delete': ['self_in_session', 'admin'],
+  // Nor may it delete the account that it acts for, an administrator's included.
+  'user.delete': ['self_in_session', 'another_admin'],
   // Everything in the installation, by `all=true` of a list or feed.
   'list.all': ['admin'],
   'task.see': ['owner', 'assignee', 'admin'],
@@ -98,5 +100,5 @@ export const listReader = (principal: Principal, { all = false }: { readonly all
 /** Whether the credential is not enough for an operation with this scope, whoever it belongs to. */
 export const scopeRefuses = (scope: RequiredScope, credential: Credential): boolean => {
   if (scope === 'none' || credential.kind === 'session') return false
-  return scope === 'session' || !credential.scopes.includes(scope)
+  return scope === 'session' || !credential.scopes.some((granted) => includesScope(granted, scope))
 }

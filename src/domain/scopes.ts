@@ -22,6 +22,18 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   none: true,
 }
 
+/** The read scope that each write scope includes: the answer to a change shows what was changed. */
+const readScopes: Partial<Record<Scope, Scope>> = {
+  'tasks:write': 'tasks:read',
+  'tags:write': 'tags:read',
+  'attachments:write': 'attachments:read',
+  'users:write': 'users:read',
+}
+
+/** Whether a scope that a token was granted is enough where another one is required. */
+export const includesScope = (granted: Scope, required: Scope): boolean =>
+  granted === required || readScopes[granted] === required
+
 /** Whether a contract's `x-scope` is one that exists here. */
 export const isRequiredScope = (name: unknown): name is RequiredScope =>
   typeof name === 'string' && Object.hasOwn(requiredScopes, name)

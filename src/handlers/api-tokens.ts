@@ -1,8 +1,15 @@
 import type { components } from '../../generated/openapi.ts'
 import { newApiToken } from '../auth/api-tokens.ts'
 import type { Credentials } from '../auth/credentials.ts'
-import { deleteApiToken, insertApiToken, selectApiTokens } from '../db/api-tokens.ts'
+import {
+  deleteApiToken,
+  deleteUserApiToken,
+  insertApiToken,
+  selectApiTokens,
+  selectUserApiTokens,
+} from '../db/api-tokens.ts'
 import type { Database } from '../db/client.ts'
+import { selectUser } from '../db/users.ts'
 import { jsonText } from '../domain/json-text.ts'
 import type { Paging } from '../http/paging.ts'
 import type { Handlers } from '../operation.ts'
@@ -39,6 +46,19 @@ export const apiTokenHandlers = ({ db, paging, credentials }: Deps) =>
     async revokeApiToken({ params, principal, client }) {
       expectDone(await deleteApiToken(db, principal, client, params.token_id))
       await credentials.forgetApiToken(params.token_id)
+      return { status: 204 }
+    },
+
+    async listUserApiTokens({ path, params, principal, query }) {
+      const { request, answer } = paging(path, principal, query)
+      expectDone(await selectUser(db, principal, params.user_id))
+      return answer(await selectUserApiTokens(db, principal, params.user_id, request))
+    },
+
+    async revokeUserApiToken({ params, principal, client }) {
+      const tokenId = params.token_id.toLowerCase()
+      expectDone(await deleteUserApiToken(db, principal, client, params.user_id, tokenId))
+      await credentials.forgetApiToken(tokenId)
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

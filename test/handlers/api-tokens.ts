@@ -309,6 +309,81 @@ t.test('revokeApiToken', async (t) => {
   })
 })
 
+t.test('listUserApiTokens', async (t) => {
+  const account = await service.register('suspect')
+  const params = { user_id: account.id }
+
+  t.test('200: those of the user, for an administrator', async (t) => {
+    const { token: _token, ...shown } = await createApiToken(account)
+    await createApiToken(admin)
+    const request = { token: admin.token, params: { user_id: account.id.toUpperCase() } }
+    const { body, headers } = await service.expect('listUserApiTokens', 200, request)
+    t.strictSame(body, { items: [shown], next_cursor: null, prev_cursor: null, total: null })
+    t.equal(headers.get('cache-control'), 'private, no-cache')
+  })
+
+  t.test('200: page by page, with cursors of this user alone', async (t) => {
+    for (let count = 0; count < 2; count += 1) await createApiToken(account)
+    const query = { limit: 2 }
+    const { body } = await service.expect('listUserApiTokens', 200, { token: admin.token, params, query })
+    t.equal(body.items.length, 2)
+    const next = { limit: 2, cursor: body.next_cursor ?? '' }
+    const rest = await service.expect('listUserApiTokens', 200, { token: admin.token, params, query: next })
+    t.equal(rest.body.items.length, 1)
+    const foreign = { token: admin.token, params: { user_id: admin.id }, query: next }
+    t.strictSame(pointersOf((await service.expect('listUserApiTokens', 400, foreign)).body), ['/cursor'])
+  })
+
+  t.test('401, 403 and 404', async (t) => {
+    await service.expect('listUserApiTokens', 401, { params })
+    for (const { token } of [account, await service.register('nosy')])
+      await service.expect('listUserApiTokens', 403, { token, params })
+    const { token } = await createApiToken(admin, { scopes })
+    t.match(await service.call('listUserApiTokens', { token, params }), insufficientScope)
+    const unknown = { token: admin.token, params: { user_id: unknownId } }
+    await service.expect('listUserApiTokens', 404, unknown)
+  })
+})
+
+t.test('revokeUserApiToken', async (t) => {
+  const account = await service.register('robbed')
+  const revokeOf = ({ token }: Pick<Account, 'token'>, user_id: string, token_id: string) =>
+    service.call('revokeUserApiToken', { token, params: { user_id, token_id } })
+
+  t.test('204: the token is dead at once, and the audit trail names the administrator', async (t) => {
+    const { id, token } = await createApiToken(account, { scopes: ['users:read'] })
+    t.equal(await statusOf(token), 200)
+    t.match(await revokeOf(admin, account.id.toUpperCase(), id.toUpperCase()), { status: 204, body: null })
+    t.equal(await statusOf(token), 401)
+    const event = (await auditOf(account)).at(-1)
+    t.match(event, { action: 'api_token.revoked', actor_id: admin.id, user_id: account.id, token_id: id })
+  })
+
+  t.test('400, 401, 403', async (t) => {
+    const { id, token } = await createApiToken(account, { scopes: ['users:read'] })
+    t.match(await revokeOf(admin, account.id, 'x'), { status: 400 })
+    const params = { user_id: account.id, token_id: id }
+    await service.expect('revokeUserApiToken', 401, { params })
+    for (const caller of [account, await service.register('meddler')])
+      t.match(await revokeOf(caller, account.id, id), { status: 403, body: { code: 'forbidden' } })
+    const program = await createApiToken(admin, { scopes })
+    t.match(await revokeOf(program, account.id, id), insufficientScope)
+    t.equal(await statusOf(token), 200)
+  })
+
+  t.test('404: unknown, gone or of another user', async (t) => {
+    const { id } = await createApiToken(account)
+    for (const [userId, tokenId] of [
+      [account.id, unknownId],
+      [unknownId, id],
+      [admin.id, id],
+    ] as const)
+      t.match(await revokeOf(admin, userId, tokenId), { status: 404 })
+    t.match(await revokeOf(admin, account.id, id), { status: 204 })
+    t.match(await revokeOf(admin, account.id, id), { status: 404 })
+  })
+})
+
 t.test('an API token', async (t) => {
   t.test('is dead when it has expired', async (t) => {
     const account = await service.register('dated')
@@ -392,7 +467,7 @@ t.test('an API token', async (t) => {
     for (const scope of scopes) tokens.set(scope, (await createApiToken(account, { scopes: [scope] })).token)
     for (const operation of operations.filter(({ isOpen }) => !isOpen)) {
       for (const [scope, token] of tokens) {
-        if (scope === operation.scope) continue
+        if (scope === operation.scope || scope.replace(':write', ':read') === operation.scope) continue
         const refused = await service.call(operation.id, validRequest(operation, token))
         const expected = operation.method === 'HEAD' ? { status: 403, body: null } : insufficientScope
         t.match(refused, expected, `${operation.id} with ${scope}`)
@@ -403,6 +478,44 @@ t.test('an API token', async (t) => {
         )
       }
     }
+  })
+
+  t.test('that writes reads what it writes', async (t) => {
+    const account = await service.register('writer')
+    const { body: task } = await service.expect('createTask', 201, {
+      token: account.token,
+      body: { title: 'Readable' },
+    })
+    const reads = {
+      'tasks:write': { id: 'getTask', params: { task_id: task.id } },
+      'tags:write': { id: 'listTags' },
+      'attachments:write': { id: 'listTaskAttachments', params: { task_id: task.id } },
+      'users:write': { id: 'getCurrentUser' },
+    } as const
+    for (const [scope, { id, ...request }] of Object.entries(reads)) {
+      const { token } = await createApiToken(account, { scopes: [scope] })
+      t.match(await service.call(id, { token, ...request }), { status: 200 }, scope)
+      const [topic] = scope.split(':')
+      const { token: reader } = await createApiToken(account, { scopes: [`${topic}:read`] })
+      t.match(await service.call(id, { token: reader, ...request }), { status: 200 })
+    }
+    const { token: reader } = await createApiToken(account, { scopes: ['tasks:read'] })
+    const change = { params: { task_id: task.id }, body: {} }
+    t.match(await service.call('updateTask', { token: reader, ...change }), insufficientScope)
+  })
+
+  t.test('deletes no account that it acts for, that of an administrator included', async (t) => {
+    const boss = await service.register('boss')
+    await setRole(boss, 'admin')
+    for (const account of [boss, await service.register('subject')]) {
+      const { token } = await createApiToken(account, { scopes })
+      const refused = await service.call('deleteUser', { token, params: { user_id: account.id } })
+      t.match(refused, { status: 403, body: { code: 'forbidden' } })
+      t.equal(await statusOf(account.token), 200)
+    }
+    const { token } = await createApiToken(boss, { scopes })
+    const other = await service.register('removable')
+    await service.expect('deleteUser', 204, { token, params: { user_id: other.id } })
   })
 
   t.test('with every scope reaches nothing that needs a session', async (t) => {
