@@ -74,7 +74,7 @@ export const uploadHandlers = (deps: Deps) => {
         const size = Number(headers['upload-length'])
         // Each part would become an attachment of its own.
         if (headers['upload-concat'] !== undefined)
-          throw problems.invalidField('/Upload-Concat', 'is not known here: send the file in one upload')
+          throw problems.invalidField('/Upload-Concat', 'is not supported: send the file in one upload')
         if (size > attachmentMaxBytes) throw problems.contentTooLarge(attachmentMaxBytes)
         const checksum = readChecksum(headers)
         const file = { id, taskId: params.task_id, storageKey: newKey(), ...readMetadata(headers) }
@@ -129,14 +129,14 @@ type RequestHeaders = Input<'createUpload'>['headers']
 const readChecksum = ({ 'upload-checksum': header }: RequestHeaders): PieceChecksum | null => {
   if (header === undefined) return null
   const checksum = parseChecksum(String(header))
-  if (checksum === null) throw problems.invalidField('/Upload-Checksum', 'must be by sha1 or sha256')
+  if (checksum === null) throw problems.invalidField('/Upload-Checksum', 'must use sha1 or sha256')
   return checksum
 }
 
 const readMetadata = ({ 'upload-metadata': header }: RequestHeaders) => {
   const fault = (detail: string) => problems.invalidField('/Upload-Metadata', detail)
   const metadata = parseUploadMetadata(String(header))
-  if (metadata === null) throw fault('must have each name once, and text as its value')
+  if (metadata === null) throw fault('must have each key once, and UTF-8 text as its value')
   const name = metadata.get('filename')
   if (name === undefined) throw fault('must have a filename')
   const faultOfName = validateFileName(name)

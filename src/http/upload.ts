@@ -84,11 +84,11 @@ const receiveFile = async <Stored extends Digested>(
     for await (const part of untilCut(request.raw, request.parts({ limits }))) {
       if (part.fieldname === 'sha256') {
         if (isEmptyField(part)) continue
-        if (sha256 !== null) throw problems.invalidField('/sha256', 'must be there once')
+        if (sha256 !== null) throw problems.invalidField('/sha256', 'must appear only once')
         sha256 = readSha256(part)
       } else {
         const file = expectFile(part)
-        if (received !== null) throw problems.invalidField('/file', 'must be there once')
+        if (received !== null) throw problems.invalidField('/file', 'must appear only once')
         received = { ...describePart(file), stored: await store(file.file) }
       }
     }
@@ -112,7 +112,7 @@ const readContentDigest = ({ headers }: FastifyRequest): readonly Digest[] => {
   if (digests === null) {
     throw problems.invalidField(
       '/Content-Digest',
-      'must have sha-256=:...: or sha-512=:...: with base64 in it',
+      'must have sha-256=:…: or sha-512=:…: with the digest in Base64',
     )
   }
   return digests
@@ -166,7 +166,7 @@ const expectFile = (part: FormPart): MultipartFile => {
   if (part.fieldname !== 'file') {
     throw problems.invalidField(
       `/${part.fieldname.slice(0, 100)}`,
-      'is not known here; known are file and sha256',
+      'is not a known field. Expected one of: file, sha256',
     )
   }
   if (part.type === 'field') throw problems.invalidField('/file', 'must be a file with a name')

@@ -146,6 +146,8 @@ const compilePart = (part: Part, schema: ObjectSchema): ((input: unknown) => Val
   let findFirst: ValidateFunction | undefined
   let findAll: ValidateFunction | undefined
   return (input) => {
+    if (part === 'querystring' && Object.keys(input ?? {}).length > maxParameters)
+      throw problems.invalidRequest(`The query has more than ${maxParameters} different parameters.`)
     findFirst ??= first.compile(toCompile)
     const value = read(input ?? null)
     const textErrors = part === 'querystring' ? validateTexts(value) : []
@@ -177,6 +179,9 @@ const validateTexts = (query: unknown): readonly ProblemError[] =>
     const detail = fault.find((one) => one !== null)
     return detail == null ? [] : [{ pointer: `/${escapePointer(name)}`, detail }]
   })
+
+/** Several times as many as any operation has. */
+const maxParameters = 100
 
 /** The values in a body of which all errors are searched for; of a larger one only the first is reported. */
 const maxValues = 10_000

@@ -86,6 +86,14 @@ t.test('only the first error of a very large body is searched for', async (t) =>
   }
 })
 
+t.test('a query has at most a hundred different parameters', async (t) => {
+  const query = (count: number) => Array.from({ length: count }, (_, index) => `k${index}=1`).join('&')
+  const { body } = await service.expect('listTasks', 400, { token, query: query(100) })
+  t.equal(body.errors?.length, 20)
+  const tooMany = await service.expect('listTasks', 400, { token, query: query(8_000) })
+  t.match(tooMany.body, { detail: 'The query has more than 100 different parameters.', errors: undefined })
+})
+
 t.test('keys that appear twice are refused', async (t) => {
   for (const [body, pointers] of [
     ['{"title":"a","title":"b"}', ['/title']],
