@@ -318,7 +318,7 @@ export const problems = {
   tooManyStatements: (seconds: number) =>
     new Problem(
       'too_many_requests',
-      `Too many of your requests are waiting for the database. Try again in ${seconds} seconds.`,
+      `Too many of your requests are waiting for the database. Retry in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
   tooManyThumbnails: () =>

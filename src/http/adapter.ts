@@ -156,14 +156,14 @@ interface RequestWork extends Work {
 /** A read does nothing that its client would have to know of. */
 const unavailable = (work: Work, request: FastifyRequest, cause: DatabaseUnavailable): Error => {
   if (!isRead(request) && mayHaveWritten(work)) return problems.outcomeUnknown(cause)
-  return problems.serviceUnavailable('The database cannot be used. Try again in a few seconds.', cause)
+  return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', cause)
 }
 
 /** From here on the request sends no statement, unless it has already written. */
 const tooLate = (work: RequestWork, request: FastifyRequest): Error => {
   work.isLate = true
   if (!isRead(request) && mayHaveWritten(work)) return problems.outcomeUnknown()
-  return problems.serviceUnavailable('The answer took too long. Try again in a few seconds.')
+  return problems.serviceUnavailable('The answer took too long. Retry in a few seconds.')
 }
 
 /** Who asks. An attempt that fails counts for the network that it came from. */

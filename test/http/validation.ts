@@ -170,7 +170,7 @@ t.test('413 for a body over the limit of its operation', async (t) => {
       service.call(operation.id, { ...request, body: padded(size), headers: { ...request.headers, ...json } })
     const { status, body } = await send(maxBody + 1)
     t.equal(status, 413, operation.id)
-    t.match(body, { code: 'content_too_large', detail: `At most ${maxBody} bytes are taken here.` })
+    t.match(body, { code: 'content_too_large', detail: `The limit is ${maxBody} bytes.` })
   }
   const login = { email: 'nobody@example.com', password: 'x' }
   const atLimit = await service.call('login', { body: JSON.stringify(login).padEnd(16_384), headers: json })
