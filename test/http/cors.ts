@@ -4,6 +4,7 @@ import { lookUp, member } from '../fixture/contract-check.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
 import { operations } from '../fixture/requests.ts'
 import { type Service, startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
 
 /** What pages of other origins may do, by CORS_ORIGINS. */
 
@@ -187,8 +188,15 @@ t.test('a star opens it to all, in the same words', async (t) => {
 })
 
 t.test('a listed origin may read of faults and outages', async (t) => {
+  const { attachFile, createTask } = taskActions(service)
+  const params = { attach_id: await attachFile(ada, (await createTask(ada)).id) }
   await service.loseFiles()
-  isReadable(t, await service.expect('getReadiness', 503, { headers: { origin } }), '503')
+  const { token } = ada
+  isReadable(
+    t,
+    await service.expect('downloadAttachment', 503, { token, params, headers: { origin } }),
+    '503',
+  )
   await service.deps.db.run('alter table tags rename to hidden_tags', [])
   const failed = await ask('/tags', { headers: { origin, ...bearer } })
   t.equal(failed.status, 500)
