@@ -279,7 +279,7 @@ export interface paths {
         put?: never;
         /**
          * Create an API token
-         * @description For a program that acts as you, within its scopes. The answer holds the token, and nothing shows it again. It is sent like an access token and can never create tokens, change passwords or see sessions.
+         * @description For a program that acts as you, within its scopes. The answer holds the token, and nothing shows it again but a repeat of this request with its `Idempotency-Key`. It is sent like an access token and can never create tokens, change passwords or see sessions.
          */
         post: operations["createApiToken"];
         delete?: never;
@@ -3019,7 +3019,10 @@ export interface operations {
     createApiToken: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -3029,12 +3032,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The token exists. This is the only time that it is shown. */
+            /** @description The token exists. Nothing but a repeat of this request shows it again. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
                     "Cache-Control": components["headers"]["NoStore"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3046,6 +3050,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];

@@ -252,7 +252,7 @@ export const buildApp = async ({
     }),
     ...sessionHandlers({ db, paging, credentials }),
     ...passwordHandlers({ db, passwords, checkPassword, credentials, mailer }),
-    ...apiTokenHandlers({ db, paging, credentials }),
+    ...apiTokenHandlers({ db, paging, credentials, answerKeys: deriveKeys(secrets, 'idempotent-answer') }),
     ...secondFactorHandlers({ db, checkPassword, attemptKeys, secondFactorKeys }),
     ...auditHandlers({ db, paging }),
     ...userHandlers({ db, paging, passwords, reauthenticateByPassword, credentials, mailer, sweeper }),

@@ -50,19 +50,26 @@ const makeOld = async () => {
   const { body: task } = await service.expect('createTask', 201, { token, ...creation })
   await service.expect('createTask', 201, { token, body: { title: 'The first' } })
   const { body: page } = await service.expect('listTasks', 200, { token, query: { limit: 1 } })
-  return { token, creation, task, query: { limit: 1, cursor: page.next_cursor ?? '' } }
+  const program = {
+    headers: { 'idempotency-key': newId() },
+    body: { name: 'program', scopes: ['tasks:read'] },
+  }
+  const { body: apiToken } = await service.expect('createApiToken', 201, { token, ...program })
+  return { token, creation, task, program, apiToken, query: { limit: 1, cursor: page.next_cursor ?? '' } }
 }
 
 const old = await makeOld()
 
 const takesOld = async (t: Test, { expect }: Pick<Instance, 'expect'>): Promise<void> => {
-  const { token, creation, task, query } = old
+  const { token, creation, task, program, apiToken, query } = old
   await expect('getCurrentUser', 200, { token })
   const { body: page } = await expect('listTasks', 200, { token, query })
   t.equal(page.items[0]?.id, task.id)
   const { body, headers } = await expect('createTask', 201, { token, ...creation })
   t.equal(body.id, task.id)
   t.equal(headers.get('idempotency-replayed'), 'true')
+  const { body: repeated } = await expect('createApiToken', 201, { token, ...program })
+  t.strictSame(repeated, apiToken)
 }
 
 const refusesOld = async (t: Test, { expect }: Pick<Instance, 'expect'>, token: string): Promise<void> => {

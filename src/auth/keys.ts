@@ -4,7 +4,8 @@ import type { KeyRing } from '../domain/key-ring.ts'
 /** The secrets in use, at least 32 bytes each: the first one signs, and all of them verify. */
 export type Secrets = readonly [newest: Buffer, ...earlier: Buffer[]]
 
-export type KeyPurpose = 'cursor' | 'idempotency' | 'sign-in' | 'second-factor' | 'refresh'
+export type KeyPurpose =
+  'cursor' | 'idempotency' | 'sign-in' | 'second-factor' | 'refresh' | 'idempotent-answer'
 
 /**
  * 32-byte keys for one purpose, derived from each secret by HKDF-SHA256 (RFC 5869). Keys of different purposes tell

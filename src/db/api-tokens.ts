@@ -5,6 +5,14 @@ import { parseScopes, type Scope } from '../domain/scopes.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
+import {
+  type Created,
+  createOnce,
+  type Idempotency,
+  idempotencyParameters,
+  idempotencyValues,
+  keepAnswer,
+} from './idempotency.ts'
 import { newId } from './ids.ts'
 import { apiTokenJson } from './json.ts'
 import {
@@ -30,6 +38,9 @@ export interface NewApiToken {
   readonly hash: Buffer
 }
 
+/** Seals a token for the row with this id, so that its creation can be replayed. */
+export type SealToken = (id: string) => string
+
 const token = sql.raw('token')
 
 const insert = statement(
@@ -39,7 +50,9 @@ const insert = statement(
     hash: 'bytes',
     scopes: 'text[]',
     expires_at: 'instant?',
+    sealed_token: 'text',
     ...callerParameters,
+    ...idempotencyParameters,
     ...auditParameters,
   },
   { id: 'text', json: 'text', ...auditColumns },
@@ -48,6 +61,10 @@ const insert = statement(
       insert into api_tokens (id, user_id, name, hash, scopes, expires_at)
       select ${p.id}, ${p.caller}, ${p.name}, ${p.hash}, ${p.scopes}, ${p.expires_at}
       where ${p.expires_at} is null or ${p.expires_at} > now() returning *
+    ), answer as (
+      select id, left(${apiTokenJson(token)}, -1) || ',"sealed_token":"' || ${p.sealed_token} || '"}' as json from token
+    ), kept as (
+      ${keepAnswer(p, sql`answer`)}
     ), audit as (${audit(
       p,
       sql`${auditEvent(p, 'api_token.created', { user: sql`user_id`, token: sql`id` })} from token`,
@@ -55,15 +72,26 @@ const insert = statement(
     select id::text, ${apiTokenJson(token)} as json, ${auditColumn} from token`,
 )
 
-/** Creates an API token of the principal: its id and JSON text; null when it would have expired already. */
-export const insertApiToken = async (
+/**
+ * Creates an API token of the principal: its id and JSON text; null when it would have expired already. What is kept for a
+ * repeat of the request has the member `sealed_token`, and so has the JSON of a replay.
+ */
+export const insertApiToken = (
   db: Database,
   principal: Principal,
   client: Client,
   { name, scopes, expiresAt, hash }: NewApiToken,
-): Promise<{ readonly id: string; readonly json: string } | null> => {
-  const fields = { id: newId(), name, hash, scopes, expires_at: expiresAt }
-  return onlyRow(await insert(db, { ...fields, ...callerOf(principal), ...auditValues(client, principal) }))
+  sealToken: SealToken,
+  idempotency: Idempotency | null,
+): Promise<Created | null> => {
+  const create = async (): Promise<Created | null> => {
+    const id = newId()
+    const fields = { id, name, hash, scopes, expires_at: expiresAt, sealed_token: sealToken(id) }
+    const values = { ...fields, ...callerOf(principal), ...idempotencyValues(idempotency) }
+    const row = onlyRow(await insert(db, { ...values, ...auditValues(client, principal) }))
+    return row && { ...row, replayed: false }
+  }
+  return createOnce<Created | null>(db, idempotency, create, (earlier) => earlier)
 }
 
 /** A page of the principal's own API tokens; those that have expired stay until they are revoked. */

@@ -88,6 +88,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
 
     async handler(request, reply) {
       const { principal } = request
+      checkIdempotencyKey(operation, request)
       const ifMatch = operation.takesIfMatch ? readIfMatch(request.headers['if-match']) : null
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
       const work = workOf(operation, request, reply)
@@ -312,6 +313,18 @@ const modifiedAt = (headers: PlainAnswer['headers']): number => Date.parse(Strin
 
 const sendNotModified = (reply: FastifyReply): FastifyReply =>
   reply.code(304).removeHeader('content-length').removeHeader('content-range').send()
+
+/** A client that sends a key relies on it, so an operation that would ignore it refuses it. */
+const checkIdempotencyKey = (
+  { method, takesIdempotencyKey }: ContractOperation,
+  { headers }: FastifyRequest,
+): void => {
+  if (method !== 'POST' || takesIdempotencyKey || headers['idempotency-key'] === undefined) return
+  throw problems.invalidField(
+    '/Idempotency-Key',
+    'has no effect on this operation: send the request without it',
+  )
+}
 
 /** What a request is recognized by: its body, or what its handler finds in a form that is still to be read. */
 const idempotencyOf = (

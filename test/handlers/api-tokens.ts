@@ -79,14 +79,46 @@ t.test('createApiToken', async (t) => {
     }
   })
 
-  t.test('201: another each time, whatever the Idempotency-Key', async (t) => {
-    const request = { token, body: valid, headers: { 'idempotency-key': 'a token' } }
-    const [one, other] = [
-      (await service.expect('createApiToken', 201, request)).body,
-      (await service.expect('createApiToken', 201, request)).body,
-    ]
+  t.test('201: another each time', async (t) => {
+    const [one, other] = [await createApiToken(account), await createApiToken(account)]
     t.not(one.token, other.token)
     t.not(one.id, other.id)
+  })
+
+  t.test('201: the same token for a repeat with its Idempotency-Key, also of many at once', async (t) => {
+    const before = (await listApiTokens(account)).length
+    const request = { token, body: valid, headers: { 'idempotency-key': 'a-token' } }
+    const answers = await Promise.all(
+      Array.from({ length: 5 }, () => service.expect('createApiToken', 201, request)),
+    )
+    answers.push(await service.expect('createApiToken', 201, request))
+    const [first] = answers
+    for (const { body, headers } of answers) {
+      t.strictSame(body, first?.body)
+      t.equal(headers.get('location'), `/auth/tokens/${body.id}`)
+    }
+    const replays = answers.filter(({ headers }) => headers.get('idempotency-replayed') === 'true')
+    t.equal(replays.length, answers.length - 1)
+    t.equal((await listApiTokens(account)).length, before + 1)
+    t.equal((await service.call('listTasks', { token: first?.body.token })).status, 200)
+  })
+
+  t.test('201: what is kept for a repeat does not show the token', async (t) => {
+    const request = { token, body: valid, headers: { 'idempotency-key': 'kept' } }
+    const { body } = await service.expect('createApiToken', 201, request)
+    const rows = await db.run('select kept::text as text from idempotency_keys kept', [])
+    const dump = rows.map(({ text }) => String(text)).join()
+    t.ok(dump.includes(body.id))
+    for (const form of ['utf8', 'base64', 'base64url', 'hex'] as const)
+      t.notOk(dump.includes(Buffer.from(body.token.slice(4, 40)).toString(form)), form)
+  })
+
+  t.test('422: the key of another request', async (t) => {
+    const request = { token, body: valid, headers: { 'idempotency-key': 'reused' } }
+    await service.expect('createApiToken', 201, request)
+    const other = { ...request, body: { ...valid, scopes: ['tasks:write'] } }
+    const { body } = await service.expect('createApiToken', 422, other)
+    t.equal(body.code, 'idempotency_key_reused')
   })
 
   t.test('400', async (t) => {
