@@ -2339,7 +2339,7 @@ export interface components {
         CreatedBefore: string;
         /** @description How many items to answer with. More than 200 is refused, not clamped. */
         Limit: number;
-        /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+        /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
         Offset: number;
         /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
         Cursor: string;
@@ -2347,7 +2347,7 @@ export interface components {
         Since: string;
         /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
         All: boolean;
-        /** @description Count everything that matches, in `total`. */
+        /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
         IncludeTotal: boolean;
         /** @description Only tasks with one of these statuses; repeat it for several. */
         StatusFilter: components["schemas"]["TaskStatus"][];
@@ -2386,7 +2386,8 @@ export interface components {
          *     finds "Release notes". In a script without spaces between words any part is found. The first 8,192 characters of a
          *     description are searched.
          *
-         *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
+         *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first. Where
+         *     the words are in more than 1,000 of more than 2,500 tasks, all come with the newest first.
          */
         TaskSearch: string;
         /** @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first. */
@@ -2412,6 +2413,8 @@ export interface components {
          *     * `attachment_count`, `version`: all comparisons.
          *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
          *     * A word alone, or several in quotes, is searched for in title and description.
+         *
+         *     A page of a filter that searches texts, or has `OR` or `NOT` in it, may hold fewer tasks than `limit`, even none: a request examines at most 2,500 tasks, and fewer with long texts. Read on while `next_cursor` is not null.
          *
          *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
          */
@@ -2824,11 +2827,11 @@ export interface operations {
             query?: {
                 /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. */
+                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -2984,11 +2987,11 @@ export interface operations {
             query?: {
                 /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. */
+                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -3226,11 +3229,11 @@ export interface operations {
             query?: {
                 /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. */
+                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only events that one of these users caused; repeat it for several. */
                 actor_id?: components["parameters"]["ActorFilter"];
@@ -3273,11 +3276,11 @@ export interface operations {
             query?: {
                 /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. */
+                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only users with one of these roles; repeat it for several. */
                 role?: components["parameters"]["RoleFilter"];
@@ -3537,11 +3540,11 @@ export interface operations {
             query?: {
                 /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. */
+                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -3618,11 +3621,11 @@ export interface operations {
             query?: {
                 /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. */
+                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only tasks with one of these statuses; repeat it for several. */
                 status?: components["parameters"]["StatusFilter"];
@@ -3665,7 +3668,8 @@ export interface operations {
                  *     finds "Release notes". In a script without spaces between words any part is found. The first 8,192 characters of a
                  *     description are searched.
                  *
-                 *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
+                 *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first. Where
+                 *     the words are in more than 1,000 of more than 2,500 tasks, all come with the newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
                 /** @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first. */
@@ -3683,6 +3687,8 @@ export interface operations {
                  *     * `attachment_count`, `version`: all comparisons.
                  *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
                  *     * A word alone, or several in quotes, is searched for in title and description.
+                 *
+                 *     A page of a filter that searches texts, or has `OR` or `NOT` in it, may hold fewer tasks than `limit`, even none: a request examines at most 2,500 tasks, and fewer with long texts. Read on while `next_cursor` is not null.
                  *
                  *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
                  */
@@ -3716,11 +3722,11 @@ export interface operations {
             query?: {
                 /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. */
+                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
                 all?: components["parameters"]["All"];
@@ -3765,7 +3771,8 @@ export interface operations {
                  *     finds "Release notes". In a script without spaces between words any part is found. The first 8,192 characters of a
                  *     description are searched.
                  *
-                 *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first.
+                 *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first. Where
+                 *     the words are in more than 1,000 of more than 2,500 tasks, all come with the newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
                 /** @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first. */
@@ -3783,6 +3790,8 @@ export interface operations {
                  *     * `attachment_count`, `version`: all comparisons.
                  *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
                  *     * A word alone, or several in quotes, is searched for in title and description.
+                 *
+                 *     A page of a filter that searches texts, or has `OR` or `NOT` in it, may hold fewer tasks than `limit`, even none: a request examines at most 2,500 tasks, and fewer with long texts. Read on while `next_cursor` is not null.
                  *
                  *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
                  */
@@ -4069,11 +4078,11 @@ export interface operations {
             query?: {
                 /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. */
+                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
                 all?: components["parameters"]["All"];
@@ -4215,11 +4224,11 @@ export interface operations {
             query?: {
                 /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. */
+                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -4310,11 +4319,11 @@ export interface operations {
             query?: {
                 /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. */
+                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -4834,11 +4843,11 @@ export interface operations {
             query?: {
                 /** @description How many items to answer with. More than 200 is refused, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. */
+                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
                 offset?: components["parameters"]["Offset"];
                 /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. */
+                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
                 all?: components["parameters"]["All"];

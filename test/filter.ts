@@ -77,7 +77,6 @@ const [far, old, ärger, hello, crash, ship, tests, notes] = all as [
 ]
 const without = (...titles: readonly string[]): string[] => all.filter((title) => !titles.includes(title))
 
-// First, since only the first lists of a process are prepared.
 t.test('filters of many forms leave few statements behind', async (t) => {
   const count = async () => {
     const [row] = await service.deps.db.run('select count(*)::int as count from pg_prepared_statements', [])

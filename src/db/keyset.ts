@@ -15,17 +15,7 @@ export interface SortField {
   readonly value: SQL
   readonly type: 'instant' | 'int' | 'text'
   readonly isNullable: boolean
-  /** Where it has a value, if that says nothing else. No index has its order. */
-  readonly condition?: SQL
 }
-
-/** Sorts the rows for which a condition holds before the others; only to be used as the first key of several. */
-export const firstWhere = (condition: SQL): SortField => ({
-  value: sql`case when ${condition} then 1 end`,
-  type: 'int',
-  isNullable: true,
-  condition,
-})
 
 /** A sort key as one page reads it: backwards, everything turns round. */
 interface Key extends SortField {
@@ -37,36 +27,38 @@ interface Key extends SortField {
   readonly isAtNull: boolean
 }
 
-/** Some of the rows behind a position. */
-export interface Behind {
-  /** Those in a range of an index. */
-  readonly range: SQL
-  /** What else holds for them, of which that index knows nothing. */
-  readonly condition?: SQL
-}
-
 /** The pieces of a statement for a page of rows `item` from a position on; backwards, the nearest row comes first. */
 export interface Keyset {
   readonly isForward: boolean
   /** The sort keys as columns, for what is not `item` any more. */
   readonly columns: SQL
   /**
-   * The rows behind the position in parts, each a range of an index on the first key that is a column, and the id. The rows of
-   * the second part, if there is one, come behind those of the first.
+   * The rows behind the position in parts, each a range of an index on the first key and the id. The rows of the second part,
+   * if there is one, come behind those of the first.
    */
-  readonly parts: readonly [Behind, Behind?]
+  readonly parts: readonly [SQL, SQL?]
   /** The order within a part, as such an index has it. */
   readonly indexOrder: SQL
   /** The order of all rows, by `columns` and `id`. */
   readonly order: SQL
+  /** The same behind the column `rank`, greatest first. */
+  readonly rankedOrder: SQL
   /** What `parseEdge` reads. */
   readonly edge: SQL
+}
+
+interface KeysetOptions {
+  /** Whether edges begin with the column `rank`. */
+  readonly hasRank?: boolean
+  /** Whether the position is only to tell the direction. */
+  readonly isFromStart?: boolean
 }
 
 export const keysetOf = <Field extends string>(
   sortBy: readonly SortBy<Field>[],
   sortFields: Readonly<Record<Field, SortField>>,
   position: Position | null,
+  { hasRank = false, isFromStart = position === null }: KeysetOptions = {},
 ): Keyset => {
   const isForward = position?.direction !== 'before'
   const keys = sortBy.map(({ field, descending }, index): Key => {
@@ -81,18 +73,22 @@ export const keysetOf = <Field extends string>(
   const idAscends = keys.at(-1)?.ascends ?? true
   const columns = keys.map(({ value }, index) => sql`${value} as ${column(index)}`)
   // A part has none or nothing but rows without the first key.
-  const indexOrder = keys
-    .filter(({ condition }) => condition === undefined)
-    .map((key, index) => (index === 0 ? asIndexed(key.value, key.ascends) : ordered(key.value, key)))
-  const order = keys.map((key, index) => ordered(column(index), key))
+  const indexOrder = keys.map((key, index) =>
+    index === 0 ? asIndexed(key.value, key.ascends) : ordered(key.value, key),
+  )
+  const order = list([
+    ...keys.map((key, index) => ordered(column(index), key)),
+    asIndexed(sql`id`, idAscends),
+  ])
   const texts = keys.map((key, index) => edgeText(key, column(index)))
   return {
     isForward,
     columns: list(columns),
-    parts: partsOf(keys, idAscends, position !== null),
+    parts: partsOf(keys, idAscends, !isFromStart),
     indexOrder: list([...indexOrder, asIndexed(itemId, idAscends)]),
-    order: list([...order, asIndexed(sql`id`, idAscends)]),
-    edge: sql`json_build_array(${list([sql`id`, ...texts])})::text`,
+    order,
+    rankedOrder: list([asIndexed(sql`rank`, !isForward), order]),
+    edge: sql`json_build_array(${list([sql`id`, ...(hasRank ? [sql`rank::text`] : []), ...texts])})::text`,
   }
 }
 
@@ -134,45 +130,25 @@ const edgeText = ({ type }: Key, value: SQL): SQL =>
  * The parts of the rows behind the position, none of which has a row of another. Rows without a value are one, since no
  * comparison finds them.
  */
-const partsOf = (
-  keys: readonly Key[],
-  idAscends: boolean,
-  hasPosition: boolean,
-): readonly [Behind, Behind?] => {
+const partsOf = (keys: readonly Key[], idAscends: boolean, hasPosition: boolean): readonly [SQL, SQL?] => {
   const [first, ...rest] = keys
   if (first === undefined) throw new Error('A list has an order')
-  if (first.condition !== undefined) {
-    const [behind] = partsOf(rest, idAscends, hasPosition)
-    return partsByCondition(first.condition, first, behind, hasPosition)
+  const absent = sql`${first.value} is null`
+  const present = sql`${first.value} is not null`
+  if (!hasPosition) {
+    if (!first.isNullable) return [sql`true`]
+    return first.nullsLast ? [present, absent] : [absent, present]
   }
-  const absent = { range: sql`${first.value} is null` }
-  const present = { range: sql`${first.value} is not null` }
-  if (!hasPosition) return first.isNullable ? [present, absent] : [{ range: sql`true` }]
   if (first.isAtNull) {
-    const behind = { range: sql`${absent.range} and (${isBehind(rest, idAscends)})` }
+    const behind = sql`${absent} and (${isBehind(rest, idAscends)})`
     return first.nullsLast ? [behind] : [behind, present]
   }
   const operator = sign(first.ascends)
-  const behind = {
-    range:
-      rest.length === 0
-        ? sql`(${first.value}, ${itemId}) ${operator} (${first.at}, ${atId})`
-        : sql`${first.value} ${operator}= ${first.at} and (${isBehind(keys, idAscends)})`,
-  }
+  const behind =
+    rest.length === 0
+      ? sql`(${first.value}, ${itemId}) ${operator} (${first.at}, ${atId})`
+      : sql`${first.value} ${operator}= ${first.at} and (${isBehind(keys, idAscends)})`
   return first.isNullable && first.nullsLast ? [behind, absent] : [behind]
-}
-
-/** Of rows that are sorted by a condition, and then by keys that all have; `behind` is what lies behind the position by these. */
-const partsByCondition = (
-  holds: SQL,
-  { isAtNull, nullsLast }: Key,
-  behind: Behind,
-  hasPosition: boolean,
-): readonly [Behind, Behind?] => {
-  const fails = sql`not ${holds}`
-  const here = { ...behind, condition: isAtNull ? fails : holds }
-  const there = { range: sql`true`, condition: isAtNull ? holds : fails }
-  return isAtNull === nullsLast && hasPosition ? [here] : [here, there]
 }
 
 const sign = (ascends: boolean): SQL => sql.raw(ascends ? '>' : '<')

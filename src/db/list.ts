@@ -4,7 +4,7 @@ import type { Principal, Role } from '../domain/permissions.ts'
 import type { SortBy } from '../domain/sort.ts'
 import type { Database, Manner } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
-import { type Behind, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
+import { type Keyset, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import type { CallerPlaceholders } from './permissions.ts'
 import {
   type Compiled,
@@ -15,6 +15,7 @@ import {
   type ParameterTypes,
   runCompiled,
 } from './statement.ts'
+import { searchedRows, type TextSearch } from './searched.ts'
 import { firstOfUneven } from './uneven.ts'
 
 /**
@@ -56,8 +57,8 @@ export interface Condition {
   readonly values: Readonly<Record<string, unknown>>
   /** The comparison that it is, where an index has the order of the field. */
   readonly range?: Range
-  /** Whether it searches a text. */
-  readonly isSearch?: boolean
+  /** What it costs, if no index has the order of the list for it: it is asked of a bounded number of rows. */
+  readonly search?: TextSearch
 }
 
 /** A comparison of a field of the row `item`. */
@@ -198,8 +199,8 @@ export interface ListSource<Field extends string> {
   readonly neverBefore?: Readonly<Record<string, string>>
   /** By which fields the list is sorted; ties are broken by the id, in the direction of the last one. */
   readonly order: readonly SortBy<Field>[]
-  /** What is joined to the rows of a page for `json`. */
-  readonly joined?: (rows: SQL, caller: CallerPlaceholders) => SQL
+  /** Rows for which it holds come first if few enough pass the filters to be sorted. Only for lists with the newest first. */
+  readonly rank?: SQL
   /** The JSON text of a row. */
   readonly json: (row: SQL, caller: CallerPlaceholders) => SQL
   /** Values for other parameters than those of the conditions. */
@@ -208,13 +209,10 @@ export interface ListSource<Field extends string> {
 
 const pageColumns = { items: 'text', near: 'text?', far: 'text?', total: 'int?' } as const
 
-/**
- * What the caller filters by is planned anew each time: which index is best depends on the values, and the plan of a
- * prepared statement that is to fit all of them reads the whole table for a rare one. Orders are many too, and the driver
- * forgets no statement that it has prepared, so only the first ones are.
- */
-const mostPrepared = 200
-let prepared = 0
+/** Octets of the items of a page, as JSON: a page ends with the item that passes it. */
+export const maxPageOctets = 1_048_576
+
+/** Compiled statements. What a caller can make up replaces what was used least recently. */
 const statements = new LRUCache<string, Compiled & { readonly manner: Manner }>({ max: 500 })
 
 /**
@@ -232,7 +230,8 @@ export const selectPage = async <Field extends string>(
   const values = {
     ...source.values,
     ...valuesOf(conditionsIn(source)),
-    ...positionValues(position),
+    ...positionValues(source.rank === undefined ? position : withoutRank(position)),
+    at_rank: Number(position?.values[0]),
     caller: principal.userId,
     limit,
     offset,
@@ -263,8 +262,8 @@ const valuesOf = (conditions: readonly Condition[]): Readonly<Record<string, unk
   Object.fromEntries(conditions.flatMap(({ values }) => Object.entries(values)))
 
 /**
- * What the planner misjudges in the order of the list: what is searched for in texts, and ranges of fields that the list is
- * not sorted by first. In a range a member has no more rows than they see.
+ * Ranges of fields that the list is not sorted by first: the planner takes them to be independent of the order. In a range a
+ * member has no more rows than they see.
  */
 const unevenConditions = <Field extends string>(
   source: ListSource<Field>,
@@ -272,13 +271,13 @@ const unevenConditions = <Field extends string>(
 ): readonly Condition[] => {
   const first = firstIndexed(source)
   return source.filters.filter(
-    ({ range, isSearch }) => isSearch || (role === 'admin' && range !== undefined && range.field !== first),
+    ({ range }) => role === 'admin' && range !== undefined && range.field !== first,
   )
 }
 
 /** The field whose index has the order of the list. */
-const firstIndexed = <Field extends string>({ order, sortFields }: ListSource<Field>): Field | undefined =>
-  order.find(({ field }) => sortFields[field].condition === undefined)?.field
+const firstIndexed = <Field extends string>({ order }: ListSource<Field>): Field | undefined =>
+  order[0]?.field
 
 /**
  * What the ranges of other fields say of the one that the list is sorted by first: what was completed before a day was
@@ -313,21 +312,27 @@ const prepare = <Field extends string>(
     role,
     conditionsIn(source).map((condition) => condition.shape),
     source.order,
+    source.rank !== undefined,
     position && [position.direction, position.values.map((value) => value === null)],
     includeTotal,
     offset > 0,
   ])
   const known = statements.get(shape)
   if (known !== undefined) return known
-  const isPrepared = isPlannedOnce(source) && prepared < mostPrepared
-  if (isPrepared) prepared += 1
-  const manner: Manner = isPrepared ? 'prepared' : 'once'
+  const manner: Manner = isPrepared(source, request) ? 'prepared' : 'once'
   const compiled = { ...compile(pageStatement(source, role, request)), manner }
   statements.set(shape, compiled)
   return compiled
 }
 
-const isPlannedOnce = <Field extends string>({ filters }: ListSource<Field>): boolean => filters.length === 0
+const isUnfiltered = <Field extends string>({ filters }: ListSource<Field>): boolean => filters.length === 0
+
+/**
+ * A connection keeps what it has prepared until it ends, so these statements are a fixed set that no caller can extend. What
+ * is filtered is planned each time in any case: which index is best depends on the values.
+ */
+const isPrepared = <Field extends string>(source: ListSource<Field>, request: PageRequest): boolean =>
+  isUnfiltered(source) && source.order.length === 1 && request.offset === 0 && !request.includeTotal
 
 const limit = parameter('limit', 'int')
 const offset = parameter('offset', 'int')
@@ -350,36 +355,75 @@ const pageStatement = <Field extends string>(
   role: Role,
   request: PageRequest,
 ): SQL => {
-  const { position, includeTotal } = request
   // The role is part of the shape and so a constant here: the planner sees which indexes can serve the condition.
   const caller = {
     caller: parameter('caller', 'uuid'),
     is_admin: role === 'admin' ? sql`true` : sql`false`,
     in_session: sql`false`,
   }
-  const keyset = keysetOf(source.order, source.sortFields, position)
+  const isSearched = conditionsIn(source).some(({ search }) => search !== undefined)
+  const { keyset, steps, frontier, total } = isSearched
+    ? searchPage(source, role, request, caller)
+    : indexedPage(source, role, request, caller)
+  const row = sql`numbered`
+  const json = sql`cross join lateral (select ${source.json(row, caller)} as json offset 0) item`
+  const edgeAt = (position: SQL): SQL =>
+    sql`(select ${keyset.edge} from numbered where position = ${position})`
+  // Renders one row after the other, since an item may take megabytes, until the page is full.
+  return sql`
+    with recursive ${shared(source.shared?.(caller))} ${steps}, numbered as materialized (
+      select picked.*, row_number() over (order by ${keyset.order}) as position from picked
+    ), rendered (position, json, octets) as (
+      select position, item.json, octet_length(item.json) from numbered ${json} where position = 1
+      union all
+      select numbered.position, item.json, octets + octet_length(item.json)
+      from rendered join numbered on numbered.position = rendered.position + 1 ${json}
+      where octets < ${sql.raw(String(maxPageOctets))} and numbered.position <= ${limit}
+    ), page as (
+      select '[' || coalesce(string_agg(json, ',' order by position ${keyset.isForward ? sql`` : sql`desc`}), '') || ']' as items,
+        count(*) as shown
+      from rendered
+    )
+    select items, coalesce(${edgeAt(sql`1`)}, ${frontier}) as near,
+      case when shown < (select count(*) from numbered) then ${edgeAt(sql`shown`)} else ${frontier} end as far,
+      ${total} as total
+    from page`
+}
+
+/** How a page is picked. */
+interface PickedPage {
+  readonly keyset: Keyset
+  /** Common table expressions; the last one is `picked` and has the rows of the page and one more, if there is one. */
+  readonly steps: SQL
+  /** The edge of the last row that was examined, if rows behind it were not; else null. */
+  readonly frontier: SQL
+  readonly total: SQL
+}
+
+/** A page of a list all of whose conditions are asked in the order of an index. */
+const indexedPage = <Field extends string>(
+  source: ListSource<Field>,
+  role: Role,
+  request: PageRequest,
+  caller: CallerPlaceholders,
+): PickedPage => {
+  const keyset = keysetOf(source.order, source.sortFields, request.position)
   const inOrder = sql`order by ${keyset.indexOrder}`
-  const isBounded = role === 'admin' && isPlannedOnce(source) && request.offset === 0
+  const isBounded = role === 'admin' && isUnfiltered(source) && request.offset === 0
   const reasons = source.seenBecause(caller)
   const all = conditionsIn(source)
   const uneven = unevenConditions(source, role)
-  const even = [
-    ...all.filter((condition) => !uneven.includes(condition)).map((condition) => condition.sql),
-    ...impliedRanges(source),
-  ]
+  const even = evenConditions(source, uneven)
   const from = sql`from ${source.from}`
-  const firstOf = (reason: SQL, { range, condition }: Behind): SQL => {
+  const firstOf = (reason: SQL, range: SQL): SQL => {
     const rows = allOf([reason, range, ...even])
-    const conditions = [
-      ...uneven.map((filter) => filter.sql),
-      ...(condition === undefined ? [] : [condition]),
-    ]
-    if (conditions.length === 0)
+    if (uneven.length === 0)
       return sql`(${firstRows(sql`select item.*, ${keyset.columns} ${from} where ${rows} ${inOrder}`, isBounded)})`
+    const conditions = allOf(uneven.map((filter) => filter.sql))
     const first = firstOfUneven({
       from,
       rows,
-      conditions: allOf(conditions),
+      conditions,
       reason,
       ranges: byField(uneven),
       inOrder,
@@ -387,35 +431,99 @@ const pageStatement = <Field extends string>(
     })
     return sql`(select item.*, ${keyset.columns} from (${first}) item)`
   }
-  const firstOfAll = (part: Behind): SQL =>
-    sql.join(
-      reasons.map((reason) => firstOf(reason, part)),
-      sql` union all `,
-    )
+  const firstOfAll = (range: SQL): SQL => union(reasons.map((reason) => firstOf(reason, range)))
   const [nearest, farther] = keyset.parts
   const behind = farther && (request.offset === 0 ? unlessFull(firstOfAll(farther)) : firstOfAll(farther))
   const counts = reasons.map(
     (reason) =>
       sql`(select count(*)::int ${from} where ${allOf([reason, ...all.map((condition) => condition.sql)])})`,
   )
-  const rows = sql`numbered`
-  return sql`
-    with ${shared(source.shared?.(caller))} nearest as (
+  return {
+    keyset,
+    steps: sql`nearest as (
       ${firstOfAll(nearest)}
     ), picked as (
       select * from (select * from nearest ${behind === undefined ? sql`` : sql`union all ${behind}`}) parts
       order by ${keyset.order} limit ${limit} + 1 offset ${offset}
-    ), numbered as (
-      select picked.*, row_number() over (order by ${keyset.order}) as position from picked
-    )
-    select
-      '[' || coalesce(string_agg(${source.json(rows, caller)}, ',' order by position ${keyset.isForward ? sql`` : sql`desc`})
-        filter (where position <= ${limit}), '') || ']' as items,
-      max(${keyset.edge}) filter (where position = 1) as near,
-      case when count(*) > ${limit} then max(${keyset.edge}) filter (where position = ${limit}) end as far,
-      ${includeTotal ? sql.join(counts, sql` + `) : sql`null::int`} as total
-    from numbered ${source.joined?.(rows, caller) ?? sql``}`
+    )`,
+    frontier: sql`null::text`,
+    total: request.includeTotal ? sql.join(counts, sql` + `) : sql`null::int`,
+  }
 }
+
+/** A page of a list with conditions that are asked of a bounded number of rows. */
+const searchPage = <Field extends string>(
+  source: ListSource<Field>,
+  role: Role,
+  { position, includeTotal }: PageRequest,
+  caller: CallerPlaceholders,
+): PickedPage => {
+  const { order, sortFields, rank } = source
+  const uneven = unevenConditions(source, role)
+  const asked = conditionsIn(source).filter((one) => one.search !== undefined || uneven.includes(one))
+  const even = evenConditions(source, asked)
+  const reasons = source.seenBecause(caller)
+  const isRanked = rank !== undefined && !isUnranked(position)
+  const keyset = keysetOf(order, sortFields, rank === undefined ? position : withoutRank(position), {
+    hasRank: rank !== undefined,
+    ...(isRanked && { isFromStart: true }),
+  })
+  const fromStart = keysetOf(order, sortFields, null)
+  const rowsOf =
+    ({ columns, indexOrder, parts }: Keyset) =>
+    (from: SQL, count: SQL): SQL =>
+      union(
+        parts.flatMap((range) =>
+          range === undefined
+            ? []
+            : reasons.map(
+                (reason) => sql`(
+                  select item.*, ${columns} from ${from} where ${allOf([reason, range, ...even])}
+                  order by ${indexOrder} limit ${count})`,
+              ),
+        ),
+      )
+  const pieces = searchedRows({
+    from: source.from,
+    keyset,
+    rowsFrom: rowsOf(keyset),
+    start:
+      includeTotal && position !== null && !isRanked
+        ? { rowsFrom: rowsOf(fromStart), order: fromStart.order }
+        : null,
+    conditions: allOf(asked.map((condition) => condition.sql)),
+    searches: asked.flatMap(({ search }) => search ?? []),
+    ...(isRanked && { rank }),
+    isBehind: position === null ? null : isBehindRanked(keyset.isForward),
+    limit,
+    offset,
+    includeTotal,
+  })
+  return { keyset: isRanked ? { ...keyset, order: keyset.rankedOrder } : keyset, ...pieces }
+}
+
+/** A cursor of a ranked list has the rank first; null where the rows were too many to be ranked. */
+const isUnranked = (position: Position | null): boolean => position !== null && position.values[0] === null
+
+const withoutRank = (position: Position | null): Position | null =>
+  position && { ...position, values: position.values.slice(1) }
+
+const isBehindRanked = (isForward: boolean): SQL => sql`
+  (rank, sort_0, id) ${sql.raw(isForward ? '<' : '>')}
+    (${parameter('at_rank', 'int')}, ${parameter('at_0', 'instant')}, ${parameter('at_id', 'uuid')})`
+
+const union = (queries: readonly SQL[]): SQL => sql.join([...queries], sql` union all `)
+
+/** What is asked of each row in the order of an index. */
+const evenConditions = <Field extends string>(
+  source: ListSource<Field>,
+  others: readonly Condition[],
+): readonly SQL[] => [
+  ...conditionsIn(source)
+    .filter((condition) => !others.includes(condition))
+    .map((condition) => condition.sql),
+  ...impliedRanges(source),
+]
 
 /**
  * What comes behind the nearest rows is read only if these do not fill the page. They have to be kept for that, so not behind

@@ -23,7 +23,7 @@ import {
   type CallerPlaceholders,
 } from './permissions.ts'
 import { prepareRemoval, type Removal } from './removal.ts'
-import { hasPart } from './search.ts'
+import { nameContains } from './search.ts'
 import { onlyRow, statement } from './statement.ts'
 
 /** The fields of a new tag. */
@@ -129,10 +129,9 @@ export const selectTags = (
       seenBecause: (caller) =>
         allowsTagApart('tag.see', reader.role, caller, sql`item`, sql`select tag_id from carried`),
       shared: (caller) => [sql`carried`, carriedTags(reader.role, caller)],
-      filters: q === undefined ? [] : [hasPart(sql`fold_text(item.name)`, foldSearch(q))],
+      filters: q === undefined ? [] : [nameContains(sql`fold_text(item.name)`, foldSearch(q))],
       sortFields: { created_at: createdAt },
       order: newestFirst,
-      joined: (rows) => sql`left join carried on carried.tag_id = ${rows}.id`,
       json: (row) => countedTagJson(row, countTasks(row, reader.role)),
     },
     reader,
@@ -159,5 +158,7 @@ const carriedTags = (role: Role, caller: CallerPlaceholders): SQL => {
 /** How many tasks with the tag the caller sees. */
 const countTasks = (row: SQL, role: Role): SQL =>
   role === 'admin'
-    ? sql`(select count(*) from task_tags link where link.tag_id = ${row}.id) - coalesce(carried.tasks, 0)`
-    : sql`coalesce(carried.tasks, 0)`
+    ? sql`(select count(*) from task_tags link where link.tag_id = ${row}.id) - ${carriedBy(row)}`
+    : carriedBy(row)
+
+const carriedBy = (row: SQL): SQL => sql`coalesce((select tasks from carried where tag_id = ${row}.id), 0)`

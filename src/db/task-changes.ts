@@ -4,6 +4,7 @@ import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { databaseId, type Identity, parseIdentity } from './identity.ts'
 import { taskJson } from './json.ts'
+import { maxPageOctets } from './list.ts'
 import { allowsTaskApart, callerOf, callerParameters } from './permissions.ts'
 import { compile, onlyRow, type Placeholders, statement } from './statement.ts'
 
@@ -66,26 +67,34 @@ const selectFor = (role: Role) =>
       (reason) => sql`(
         select changed_in, id, true as is_seen from tasks task where ${reason} and ${inOrder(sql`id`)})`,
     )
+    // Renders one task after the other until the page is full, as lists do.
+    const json = sql`cross join lateral (
+      select (select ${taskJson(task)} from tasks task where id = numbered.id and is_seen) as json offset 0) item`
     return sql`
-      with picked as (
+      with recursive picked as (
         ${sql.join(seen, sql` union all `)} union all (
           select changed_in, task_id, false from task_departures
           where ${departed[role](p)} and changed_in >= ${departuresFrom} and ${inOrder(sql`task_id`)})
       ), numbered as (
         select picked.*, row_number() over (order by changed_in, id) as position from picked
+      ), rendered (position, json, octets) as (
+        select position, item.json, coalesce(octet_length(item.json), 0) from numbered ${json} where position = 1
+        union all
+        select numbered.position, item.json, octets + coalesce(octet_length(item.json), 0)
+        from rendered join numbered on numbered.position = rendered.position + 1 ${json}
+        where octets < ${sql.raw(String(maxPageOctets))} and numbered.position <= ${p.limit}
       ), page as (
-        select * from numbered where position <= ${p.limit}
+        select id, changed_in, is_seen, position, json from numbered join rendered using (position)
       )
       select
         coalesce(${p.epoch} <> coalesce(epoch, 1) or ${p.departures_from} <= coalesce(pruned_through, '0')
           or ${p.changed_in} > ${horizon}, false) as is_expired,
-        (select '[' || coalesce(string_agg(${taskJson(task)}, ',' order by position), '') || ']'
-          from page join tasks task using (id) where is_seen) as changed,
+        (select '[' || coalesce(string_agg(json, ',' order by position), '') || ']' from page where is_seen) as changed,
         (select '[' || coalesce(string_agg(to_json(id)::text, ',' order by position), '') || ']'
           from page where not is_seen) as deleted,
-        exists (select from numbered where position > ${p.limit}) as has_more,
-        (select changed_in::text from page where position = ${p.limit}) as last_changed_in,
-        (select id::text from page where position = ${p.limit}) as last_id,
+        (select count(*) from numbered) > (select count(*) from page) as has_more,
+        (select changed_in::text from page order by position desc limit 1) as last_changed_in,
+        (select id::text from page order by position desc limit 1) as last_id,
         coalesce(epoch, 1) as epoch, ${horizon}::text as horizon, ${departuresFrom}::text as departures_from
       from (values (true)) always (singleton) left join change_history using (singleton)`
   })

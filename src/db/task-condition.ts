@@ -2,7 +2,15 @@ import type { Comparison, Pattern, TaskCondition, TaskField } from '../domain/ta
 import { escapeLike, foldText } from '../domain/text.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { type Bind, type Condition, inRange, isOneOf } from './list.ts'
-import { hasPairs, isPartOf, patternOf } from './search.ts'
+import {
+  comparisonCost,
+  contains,
+  eitherIndex,
+  pairsIndex,
+  searchOf,
+  wordsCost,
+  wordsIndex,
+} from './search.ts'
 import { parameter } from './statement.ts'
 
 /**
@@ -30,24 +38,78 @@ const compileConjunct = (condition: TaskCondition, prefix: string): Condition =>
     const range = { field, operator, value: bind('instant', condition.value) }
     return { shape, sql: inRange(range), values, range }
   }
-  return {
-    shape,
-    sql: holds(condition, bind),
-    values,
-    isSearch: isSearch(condition),
+  const sql = holds(condition, bind)
+  return isSearched(condition)
+    ? { shape, sql, values, search: searchOf(costOf(condition, bind), indexOf(condition, bind)) }
+    : { shape, sql, values }
+}
+
+/** Whether it is asked of a bounded number of rows: what looks into texts, and what is not all of one comparison. */
+const isSearched = ({ kind }: TaskCondition): boolean => searched.has(kind)
+
+const searched = new Set(['and', 'or', 'not', 'search', 'contains', 'matches', 'tagged'])
+
+/** The texts that it reads, at worst. */
+const costOf = (condition: TaskCondition, bind: Bind): SQL => {
+  switch (condition.kind) {
+    case 'and':
+    case 'or':
+      return sql`(${sql.join(
+        condition.operands.map((operand) => costOf(operand, bind)),
+        sql` + `,
+      )})`
+    case 'not':
+      return costOf(condition.operand, bind)
+    case 'search':
+      return wordsCost(condition.words, bind)
+    case 'contains':
+      return comparisonCost(foldedColumn(condition.field), condition.text.length, bind)
+    case 'matches':
+      return comparisonCost(column(condition.field), condition.pattern.text.length, bind)
+    case 'tagged':
+      return sql`1000::float8`
+    case 'present':
+    case 'not_empty':
+    case 'one_of':
+    case 'id':
+    case 'instant':
+    case 'number':
+      return sql`100::float8`
   }
 }
 
-/** Whether it looks into texts. */
-const isSearch = (condition: TaskCondition): boolean =>
-  'operands' in condition ? condition.operands.some(isSearch) : searches.has(condition.kind)
+/** What an index finds that includes all tasks for which it holds. */
+const indexOf = (condition: TaskCondition, bind: Bind): SQL | undefined => {
+  switch (condition.kind) {
+    case 'and':
+      return condition.operands.map((operand) => indexOf(operand, bind)).find((index) => index !== undefined)
+    case 'or':
+      return eitherIndex(condition.operands.map((operand) => indexOf(operand, bind)))
+    case 'search':
+      return eitherIndex([
+        wordsIndex(condition.index, bind),
+        pairsIndex(foldedColumn('title'), condition.text, bind),
+      ])
+    case 'contains':
+      return condition.field === 'title' ? pairsIndex(foldedColumn('title'), condition.text, bind) : undefined
+    case 'not':
+    case 'tagged':
+    case 'matches':
+    case 'present':
+    case 'not_empty':
+    case 'one_of':
+    case 'id':
+    case 'instant':
+    case 'number':
+      return undefined
+  }
+}
 
-const searches = new Set(['search', 'contains', 'matches'])
-
-/** What makes the text: all but what is bound, of which a text counts by whether it has pairs, and values by whether they are one. */
+/** What makes the SQL: all but what is bound, of which a text counts by its indexes, and values by whether they are one. */
 const shapeOf = (condition: TaskCondition): string =>
   JSON.stringify(condition, (name, value: unknown) => {
-    if (name === 'text' && typeof value === 'string') return hasPairs(value)
+    if (name === 'text' && typeof value === 'string') return Math.min(Array.from(value).length, 2)
+    if (name === 'index') return value === ''
     if (name === 'values' && Array.isArray(value)) return value.length === 1
     return boundNames.has(name) ? undefined : value
   })
@@ -68,11 +130,8 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
     case 'not':
       return sql`not coalesce(${holds(condition.operand, bind)}, false)`
     case 'search':
-      return titleContains(
-        condition.text,
-        bind,
-        sql`item.search @@ ${bind('text', condition.words)}::tsquery`,
-      )
+      return sql`(item.search @@ ${bind('text', condition.words)}::tsquery
+        or ${contains(foldedColumn('title'), condition.text, bind)})`
     case 'tagged':
       return sql`exists (
         select from task_tags link join tags tag on tag.id = link.tag_id
@@ -82,9 +141,7 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
     case 'not_empty':
       return sql`${column(condition.field)} <> ''`
     case 'contains':
-      return condition.field === 'title'
-        ? titleContains(condition.text, bind)
-        : sql`item.description_folded like ${bind('text', patternOf(condition.text))} escape '\\'`
+      return contains(foldedColumn(condition.field), condition.text, bind)
     case 'matches':
       return matches(column(condition.field), condition.pattern, bind)
     case 'one_of':
@@ -101,9 +158,8 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
 /** The fields of a task have the names of their columns. */
 const column = (field: TaskField): SQL => sql.raw(`item.${field}`)
 
-/** A title is kept folded, and has an index. So has what else may be found. */
-const titleContains = (text: string, bind: Bind, found?: SQL): SQL =>
-  isPartOf(sql`item.title_folded`, text, bind('text', text), bind('text', patternOf(text)), found)
+/** Texts are kept folded. */
+const foldedColumn = (field: TaskField): SQL => sql.raw(`item.${field}_folded`)
 
 const compare = (
   { field, operator }: { readonly field: TaskField; readonly operator: Comparison },

@@ -1,12 +1,12 @@
 import { listReader, type Principal } from '../domain/permissions.ts'
 import type { Search } from '../domain/search.ts'
-import type { SortBy } from '../domain/sort.ts'
 import type { TaskFilter, TaskList, TaskSortField } from '../domain/task-filter.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { expandedTaskJson, taskJson } from './json.ts'
-import { firstWhere, type SortField } from './keyset.ts'
+import type { SortField } from './keyset.ts'
 import {
+  type Bind,
   type Condition,
   conditionsOf,
   createdAt,
@@ -21,7 +21,7 @@ import {
   selectPage,
 } from './list.ts'
 import { allowsTask, allowsTaskApart, allowsTaskAs, type CallerPlaceholders } from './permissions.ts'
-import { hasPart } from './search.ts'
+import { contains, eitherIndex, pairsIndex, searchOf, wordsCost, wordsIndex } from './search.ts'
 import { parameter } from './statement.ts'
 import { compileCondition, conjunctsOf } from './task-condition.ts'
 import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './task-order.ts'
@@ -55,7 +55,7 @@ const filterFields = {
 
 const searchedWords = sql`${parameter('search_words', 'text')}::tsquery`
 
-const sortFields: Readonly<Record<TaskSortField | 'is_in_title', SortField>> = {
+const sortFields: Readonly<Record<TaskSortField, SortField>> = {
   created_at: createdAt,
   updated_at: { value: sql`item.updated_at`, type: 'instant', isNullable: false },
   due_at: { value: sql`item.due_at`, type: 'instant', isNullable: true },
@@ -64,23 +64,37 @@ const sortFields: Readonly<Record<TaskSortField | 'is_in_title', SortField>> = {
   priority: { value: priorityRank(sql`item.priority`), type: 'int', isNullable: false },
   status: { value: statusRank(sql`item.status`), type: 'int', isNullable: false },
   title: { value: titleOrder(sql`item.title_folded`), type: 'text', isNullable: false },
-  is_in_title: firstWhere(sql`${wordsOfTitle(sql`item.search`)} @@ ${searchedWords}`),
 }
 
-/** The tasks with the words that are searched for in their titles before the others, and the newest first. */
-const mostRelevantFirst: readonly SortBy<'is_in_title' | 'created_at'>[] = [
-  { field: 'is_in_title', descending: false },
-  ...newestFirst,
-]
+const isInTitle = sql`${wordsOfTitle(sql`item.search`)} @@ ${searchedWords}`
 
 /** The words are in the title or the description, or all of the text is a part of the title. */
 const searchCondition = (search: Search): Condition => {
-  const found = hasWords(search) ? sql`item.search @@ ${searchedWords}` : undefined
-  const condition = hasPart(sql`item.title_folded`, search.part, found)
-  return { ...condition, values: { ...condition.values, search_words: search.words }, isSearch: true }
+  const values: Record<string, unknown> = { search_words: search.words }
+  const bind: Bind = (type, value) => {
+    const name = `search_${Object.keys(values).length}`
+    values[name] = value
+    return parameter(name, type)
+  }
+  const title = sql`item.title_folded`
+  const inTitle = contains(title, search.part, bind)
+  const inTitleIndex = pairsIndex(title, search.part, bind)
+  const cost = wordsCost(search.words, bind)
+  const [sql_, index] = hasWords(search)
+    ? [
+        sql`(item.search @@ ${searchedWords} or ${inTitle})`,
+        eitherIndex([wordsIndex(search.index, bind), inTitleIndex]),
+      ]
+    : [inTitle, inTitleIndex]
+  return {
+    shape: `q ${hasWords(search)} ${search.index !== ''} ${inTitleIndex !== undefined}`,
+    sql: sql_,
+    values,
+    search: searchOf(cost, index),
+  }
 }
 
-const hasWords = (search: Search | undefined): boolean => search !== undefined && search.words !== ''
+const hasWords = (search: Search): boolean => search.words !== ''
 
 /** The planner takes some milliseconds to put so many tables in order, and seconds for a hundred. */
 const mostJoined = 4
@@ -140,7 +154,8 @@ export const selectTasks = (
       ],
       sortFields,
       neverBefore: { updated_at: 'created_at', completed_at: 'created_at' },
-      order: order ?? (hasWords(search) ? mostRelevantFirst : newestFirst),
+      order: order ?? newestFirst,
+      ...(order === null && search !== undefined && hasWords(search) && { rank: isInTitle }),
       json: (row, caller) =>
         expand.length > 0
           ? expandedTaskJson(row, parameter('expand', 'text[]'), { ...caller, ...viewer })

@@ -1,10 +1,8 @@
 import { type SQL, sql } from './drizzle.ts'
 
 /**
- * Pages of rows that pass conditions which the planner misjudges. Of ranges of fields it knows well how many rows they have,
- * but takes them to be spread evenly over any other order: what was changed last may be due last, and then it would walk the
- * whole index with that order. Of what is searched for in a text it knows little, and reads and sorts all that has a
- * frequent part.
+ * Pages of rows in ranges of other fields than the one that the list is sorted by. The planner estimates a range well but
+ * assumes it is independent of the sort column; when they correlate, it scans most of the index.
  */
 
 /** So many rows are read and sorted in some 30 ms. */
@@ -12,9 +10,6 @@ const mostToSort = 25_000
 
 /** So many are read in some 3 ms: enough for a page where the ranges leave one row in fifty. */
 const mostToTry = 2_500
-
-/** Fewer for what is searched for: most of that is rare, and its index finds it faster. */
-const mostToSearch = 1_000
 
 interface UnevenRows {
   /** FROM. */
@@ -37,21 +32,20 @@ interface UnevenRows {
  * and a range is narrow, all are read and sorted: OFFSET keeps the planner from doing so in the order. Else it has its way.
  */
 export const firstOfUneven = (uneven: UnevenRows): SQL => {
-  const { from, rows, conditions, ranges, inOrder, most } = uneven
-  const toTry = ranges.length === 0 ? mostToSearch : mostToTry
+  const { from, rows, conditions, inOrder, most } = uneven
   const inNarrow = sql`
     union all (
       select * from (select item.* ${from} where ${rows} and ${conditions} offset 0) item
       where (select is_narrow from missed) ${inOrder} limit ${most})`
   return sql`
     with tried as materialized (
-      select * from (select item.* ${from} where ${rows} ${inOrder} limit ${number(toTry)}) item
+      select * from (select item.* ${from} where ${rows} ${inOrder} limit ${number(mostToTry)}) item
       where ${conditions} ${inOrder} limit ${most}
     ), missed as materialized (
       select ${isNarrow(uneven)} as is_narrow where (select count(*) from tried) < ${most}
     )
     select * from tried where not exists (select from missed)
-    ${ranges.length === 0 ? sql`` : inNarrow}
+    ${inNarrow}
     union all (
       select item.* ${from} where ${rows} and ${conditions} and not (select is_narrow from missed) ${inOrder} limit ${most})`
 }

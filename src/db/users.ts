@@ -27,7 +27,7 @@ import {
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsUser, callerOf, callerParameters } from './permissions.ts'
 import { isRecentlyAuthenticated } from './reauthentication.ts'
-import { hasPart } from './search.ts'
+import { nameContains } from './search.ts'
 import { onlyRow, statement } from './statement.ts'
 
 /** A user as one caller sees it: the JSON text, its version, and whether the address is in it. */
@@ -303,7 +303,7 @@ export const selectUsers = (
       seenBecause: (caller) => [allowsUser('user.see', caller, sql`item`)],
       filters: [
         ...conditionsOf(filterFields, filter),
-        ...(q === undefined ? [] : [hasPart(names, foldSearch(q))]),
+        ...(q === undefined ? [] : [nameContains(names, foldSearch(q))]),
       ],
       sortFields: { created_at: createdAt },
       order: newestFirst,

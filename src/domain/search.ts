@@ -4,6 +4,11 @@ import { foldSearch } from './text.ts'
 export interface Search {
   /** In PostgreSQL's query syntax; empty when there is no word in it. */
   readonly words: string
+  /**
+   * A query that finds at least what `words` finds, and that an index answers without reading the tasks: no phrases and
+   * nothing excluded. Empty where there is none.
+   */
+  readonly index: string
   /** All of it, folded: a part of a title. */
   readonly part: string
 }
@@ -18,6 +23,7 @@ export interface Search {
 export const parseSearch = (text: string): Search => {
   let words = ''
   let operator = ''
+  const alternatives: string[][] = [[]]
   for (const { groups = {} } of text.matchAll(term)) {
     const { minus, quoted, bare } = groups
     if (bare?.toLowerCase() === 'or' && minus === '') {
@@ -26,11 +32,23 @@ export const parseSearch = (text: string): Search => {
     }
     const phrase = phraseOf(foldSearch(quoted ?? bare ?? ''), bare !== undefined)
     if (phrase === '') continue
+    if (operator === ' | ' && words !== '') alternatives.push([])
+    if (minus === '') alternatives.at(-1)?.push(...phrase.split(between).slice(0, maxIndexed))
     words += `${words === '' ? '' : operator}${minus === '' ? '' : '!'}(${phrase})`
     operator = ' & '
   }
-  return { words, part: foldSearch(text) }
+  return { words, index: indexOf(alternatives), part: foldSearch(text) }
 }
+
+/** Words of an alternative, and alternatives, that are looked up in an index. More of them make it no faster. */
+const maxIndexed = 8
+
+const between = / <\d+> /
+
+const indexOf = (alternatives: readonly (readonly string[])[]): string =>
+  alternatives.length > maxIndexed || alternatives.some((words) => words.length === 0)
+    ? ''
+    : alternatives.map((words) => words.slice(0, maxIndexed).join(' & ')).join(' | ')
 
 const term = /(?<minus>-?)(?:"(?<quoted>[^"]*)"?|(?<bare>[^\s"]+))/g
 

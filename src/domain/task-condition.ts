@@ -42,8 +42,8 @@ export interface Pattern {
 export type TaskCondition =
   | { readonly kind: 'and' | 'or'; readonly operands: readonly TaskCondition[] }
   | { readonly kind: 'not'; readonly operand: TaskCondition }
-  /** The words (in PostgreSQL's query syntax) are in the title or the description, or the text is in the title. */
-  | { readonly kind: 'search'; readonly words: string; readonly text: string }
+  /** The words are in the title or the description, or the text is in the title; all as in a `Search`. */
+  | { readonly kind: 'search'; readonly words: string; readonly index: string; readonly text: string }
   /** Carries a tag whose name is like this, whatever its case. */
   | { readonly kind: 'tagged'; readonly pattern: Pattern }
   | { readonly kind: 'present' | 'not_empty'; readonly field: TaskField }
@@ -230,8 +230,8 @@ const readSearch = (word: Word): TaskCondition => {
   if (!isQuoted && /^\+?\d+(\.\d+)?[smhdw]$/.test(text))
     throw unexpected(word, 'now+7d as one word; in a URL its + is written %2B')
   if (text === '') throw unexpected(word, 'a word to search for')
-  const { words } = parseSearch(isQuoted ? `"${text.replaceAll('"', ' ')}"` : text)
-  return words === '' ? contains('title', text) : { kind: 'search', words, text: foldSearch(text) }
+  const { words, index } = parseSearch(isQuoted ? `"${text.replaceAll('"', ' ')}"` : text)
+  return words === '' ? contains('title', text) : { kind: 'search', words, index, text: foldSearch(text) }
 }
 
 const patternOf = ({ text, hasOpenStart, hasOpenEnd }: Word): Pattern => ({ text, hasOpenStart, hasOpenEnd })

@@ -34,7 +34,6 @@ const fold = (text: string): string =>
     .replaceAll(/[\u0300-\u036f]/g, '')
     .toLowerCase()
 
-// First, since only the first lists of a process are prepared at all.
 t.test('filters leave no statements behind on the connection', async (t) => {
   const count = async (): Promise<number> => {
     const [row] = await service.deps.db.run('select count(*)::int as count from pg_prepared_statements', [])
@@ -45,6 +44,22 @@ t.test('filters leave no statements behind on the connection', async (t) => {
   for (let n = 1; n < 32; n += 1)
     await listTasks(admin, ['all=true', ...choices.filter((_, bit) => (n >> bit) % 2 === 1)].join('&'))
   t.ok((await count()) - before < 10)
+
+  const fields = [
+    'created_at',
+    'updated_at',
+    'due_at',
+    'start_at',
+    'completed_at',
+    'priority',
+    'status',
+    'title',
+  ]
+  const orders = fields.flatMap((first) =>
+    fields.filter((field) => field !== first).map((second) => `${first},-${second}`),
+  )
+  for (const sort of orders) await listTasks(admin, { sort, limit: 1 })
+  t.ok((await count()) - before < 10, 'nor do orders of several fields')
 })
 
 t.test('every filter and order, held against a naive reading of all tasks', async (t) => {
@@ -605,3 +620,104 @@ t.test('a list that changes while it is read, in both directions', async (t) => 
     }
   }
 })
+
+/** All pages of a list, read by its cursors. */
+const readPages = async (
+  account: Account,
+  query: Readonly<Record<string, string | number>>,
+  from: 'next_cursor' | 'prev_cursor' = 'next_cursor',
+  cursor?: string,
+) => {
+  const pages = []
+  let at: string | null | undefined = cursor
+  do {
+    const page = await listTasks(account, { ...query, ...(at && { cursor: at }) })
+    pages.push(page)
+    at = page[from]
+  } while (at)
+  return pages
+}
+
+const titlesIn = (pages: readonly { readonly items: readonly Task[] }[]): string[] =>
+  pages.flatMap(({ items }) => items.map(({ title }) => title))
+
+t.test('a page ends after about 1 MiB of JSON', async (t) => {
+  const writer = await service.register('long-pages')
+  const numbers = Array.from({ length: 12 }, (_, n) => String(n).padStart(2, '0'))
+  // Each character is six in JSON.
+  for (const title of numbers) await createTask(writer, { title, description: '\u0001'.repeat(65_536) })
+  const size = (page: object): number => JSON.stringify(page).length
+  const pages = await readPages(writer, { sort: 'title', limit: 200 })
+  t.strictSame(titlesIn(pages), numbers)
+  t.strictSame(
+    pages.map(({ items }) => items.length),
+    [3, 3, 3, 3],
+  )
+  t.ok(pages.every((page) => size(page) < 1_600_000))
+  const last = pages.at(-1)?.prev_cursor ?? ''
+  const back = await readPages(writer, { sort: 'title', limit: 200 }, 'prev_cursor', last)
+  t.strictSame(titlesIn(back.toReversed()), numbers.slice(0, 9))
+  t.ok(back.every((page) => size(page) < 1_600_000))
+
+  const { body: changes } = await service.expect('listTaskChanges', 200, {
+    token: writer.token,
+    query: { limit: 200 },
+  })
+  t.equal(changes.changed.length, 3)
+  t.ok(changes.has_more)
+  const seen = changes.changed.map(({ title }) => title)
+  for (let since = changes.next_cursor, more = true; more;) {
+    const { body } = await service.expect('listTaskChanges', 200, {
+      token: writer.token,
+      query: { limit: 200, since },
+    })
+    seen.push(...body.changed.map(({ title }) => title))
+    ;({ next_cursor: since, has_more: more } = body)
+  }
+  t.strictSame(seen.toSorted(), numbers)
+
+  for (const { id } of pages.flatMap(({ items }) => items))
+    await service.expect('deleteTask', 204, { token: writer.token, params: { task_id: id } })
+  const { body: trash } = await service.expect('listTrash', 200, {
+    token: writer.token,
+    query: { limit: 200 },
+  })
+  t.equal(trash.items.length, 3)
+  t.ok(trash.next_cursor)
+})
+
+t.test(
+  'a search examines a bounded amount of text, and all of its pages hold all that is found',
+  async (t) => {
+    const writer = await service.register('long-texts')
+    const numbers = Array.from({ length: 40 }, (_, n) => String(n).padStart(2, '0'))
+    // Long and alike, so that a part is compared again at every character.
+    const text = 'a'.repeat(8_000)
+    const hasPart = (title: string): boolean => Number(title) % 13 === 12
+    for (const title of numbers)
+      await createTask(writer, { title, description: hasPart(title) ? `${text}b` : text })
+    const part = `${'a'.repeat(400)}b`
+    const matching = numbers.filter(hasPart)
+    for (const filter of [
+      `description:"${part}"`,
+      `description = "*${part}"`,
+      `NOT (NOT description:"${part}")`,
+      `description:"${part}" OR tags:"none"`,
+      `status = todo AND description:"${part}"`,
+    ]) {
+      const query = { filter, sort: 'title', limit: 2 }
+      const pages = await readPages(writer, query)
+      t.strictSame(titlesIn(pages), matching, filter.slice(0, 20))
+      t.ok(pages.length > 3, `${pages.length} pages`)
+      const last = pages.at(-1)?.prev_cursor ?? ''
+      const back = await readPages(writer, query, 'prev_cursor', last)
+      t.ok(
+        [...titlesIn(back.toReversed()), ...titlesIn(pages.slice(-1))].join().endsWith(matching.join()),
+        'and backwards',
+      )
+      t.equal((await listTasks(writer, { ...query, include_total: true })).total, null)
+    }
+    const { total, items } = await listTasks(writer, { q: 'zebra', include_total: true })
+    t.strictSame([total, items], [0, []], 'an index finds how few there are')
+  },
+)
