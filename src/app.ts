@@ -38,8 +38,10 @@ import {
   refuseExpectations,
   refuseWhileClosing,
   requireHost,
+  runInOrder,
   shedLoad,
 } from './http/connections.ts'
+import { maxUnread, shareAmongCallers } from './http/caller-shares.ts'
 import { corsHeaders, openToOrigins } from './http/cors.ts'
 import { overrideMethod } from './http/method-override.ts'
 import { registerPages } from './http/pages.ts'
@@ -96,6 +98,8 @@ export interface AppDeps {
   readonly logStream?: LogStream
   /** How many requests may run at a time; the usual number, unless a test has fewer. */
   readonly requestLimit?: number
+  /** Bytes of answers that may wait to be read; the usual number, unless a test has fewer. */
+  readonly unreadLimit?: number
   /** Add hooks in front of all others, to see each request whole. */
   readonly observers?: readonly ((app: FastifyInstance) => void)[]
   readonly sweepTimes?: SweepTimes
@@ -130,6 +134,7 @@ export const buildApp = async ({
   openMailer,
   timeLimits = usualLimits,
   requestLimit = mostRequests,
+  unreadLimit = maxUnread,
   observers = [],
   sweepTimes,
   peers,
@@ -191,6 +196,7 @@ export const buildApp = async ({
   app.decorateRequest('principal', null)
   app.decorateRequest('problem', undefined)
 
+  runInOrder(app)
   for (const observe of observers) observe(app)
   logRequests(app)
   const paths = collectPaths(app)
@@ -207,6 +213,7 @@ export const buildApp = async ({
     countHere: peers?.countRequest ?? countInMemory(),
   })
   limitOtherRoutes(app, limit)
+  const shares = shareAmongCallers(app, { running: requestLimit, unread: unreadLimit })
   answerUnknownRoutes(app, paths)
   readBodies(app)
 
@@ -269,6 +276,7 @@ export const buildApp = async ({
 
   await registerOperations(app, contract, handlers, {
     limit,
+    shares,
     authenticate: createAuthenticate(accessTokens, credentials),
     fingerprintKeys: deriveKeys(secrets, 'idempotency'),
     publicUrl,

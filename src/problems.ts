@@ -333,6 +333,18 @@ export const problems = {
       `The limit is ${limit} requests per minute. Retry in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
+  tooManyRunning: () =>
+    new Problem(
+      'too_many_requests',
+      'Too many of your requests run at once. Try again when some of them have been answered.',
+      retryAfter(1),
+    ),
+  tooMuchUnread: () =>
+    new Problem(
+      'too_many_requests',
+      'You have not read the answers to your earlier requests. Read them, then try again.',
+      retryAfter(1),
+    ),
   headerFieldsTooLarge: () =>
     new Problem('header_fields_too_large', 'The header of the request is too large.'),
   internalError: (cause: unknown) =>

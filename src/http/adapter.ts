@@ -15,6 +15,7 @@ import { mayHaveWritten, runAs, type Work } from '../domain/work.ts'
 import { type FileBody, quoteETag } from '../operation.ts'
 import { Problem, problems } from '../problems.ts'
 import { hasBody, pieceType } from './body.ts'
+import type { CallerShares } from './caller-shares.ts'
 import type { Limit } from './rate-limit.ts'
 import { largestFormOverhead, readFileForm, readFilePiece } from './upload.ts'
 import { pathOf } from './url.ts'
@@ -36,6 +37,7 @@ export interface AdapterDeps {
   /** Finds out who asks, by the Authorization header; throws the problem when it is nobody. */
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
   readonly limit: Limit
+  readonly shares: CallerShares
   /** Fingerprint the requests that have an Idempotency-Key. */
   readonly fingerprintKeys: KeyRing
   /** In front of every Location; empty when PUBLIC_URL is unset. */
@@ -77,6 +79,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         : await runAs(anonymousWork(request), () => identify(request, reply, deps))
       request.principal = principal
       await deps.limit(request, reply, operation.rateLimit, principal)
+      if (operation.rateLimit !== 'none') deps.shares.admit(request, reply, principal)
       checkScope(operation, principal)
       checkTusVersion(operation, request)
       // The type of no content says nothing. Without it the parser of bodies sees whatever comes all the same.
@@ -120,8 +123,10 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const notModified = isNotModified(answer, request)
       // Before any header is set: a problem is not to be described like the file that could not be opened.
       const file = notModified ? null : await openFile(answer, request)
+      const payload = notModified || file !== null ? undefined : payloadOf(answer)
+      if (payload !== undefined) deps.shares.hold(request, reply, payload)
       setHeaders(operation, answer, reply, deps.publicUrl)
-      return notModified ? sendNotModified(reply) : send(answer, file, reply)
+      return notModified ? sendNotModified(reply) : send(answer, file ?? payload, reply)
     },
   } satisfies { bodyLimit: number; onRequest: unknown; handler: RouteHandlerMethod }
 }
@@ -392,16 +397,25 @@ const openFile = async ({ body }: PlainAnswer, { method }: FastifyRequest): Prom
   return Readable.from([])
 }
 
-const send = (answer: PlainAnswer, file: Readable | null, reply: FastifyReply): FastifyReply => {
-  const { body } = answer
-  reply.code(answer.status)
-  if (body === undefined) return reply.send()
-  if (file !== null) return reply.type(answer.contentType ?? 'application/octet-stream').send(file)
-  if (typeof body === 'string' || Buffer.isBuffer(body))
-    return reply.type(answer.contentType ?? 'text/plain').send(body)
-  return reply
-    .type('application/json; charset=utf-8')
-    .send(isJsonText(body) ? body.json : JSON.stringify(body))
+/** The body of an answer that is no file, as it is sent. */
+const payloadOf = ({ body }: PlainAnswer): string | Buffer | undefined => {
+  if (body === undefined || typeof body === 'string' || Buffer.isBuffer(body)) return body
+  return isJsonText(body) ? body.json : JSON.stringify(body)
+}
+
+const send = (
+  { status, body, contentType }: PlainAnswer,
+  payload: Readable | string | Buffer | undefined,
+  reply: FastifyReply,
+): FastifyReply => {
+  reply.code(status)
+  if (payload === undefined) return reply.send()
+  return reply.type(contentType ?? defaultType(body)).send(payload)
+}
+
+const defaultType = (body: unknown): string => {
+  if (isFile(body)) return 'application/octet-stream'
+  return typeof body === 'string' || Buffer.isBuffer(body) ? 'text/plain' : 'application/json; charset=utf-8'
 }
 
 const isFile = (body: unknown): body is FileBody =>

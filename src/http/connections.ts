@@ -1,4 +1,6 @@
 import type { FastifyInstance } from 'fastify'
+import type { ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { watchOutage } from '../domain/outage.ts'
 import { problems } from '../problems.ts'
 
@@ -8,6 +10,40 @@ export const requireHost = (app: FastifyInstance): void => {
     if (raw.headers.host !== undefined || raw.httpVersion === '1.0') return done()
     reply.header('connection', 'close')
     throw problems.invalidRequest('The request has no Host header.')
+  })
+}
+
+/** Requests that may wait on one connection for those before them. */
+const maxPipelined = 32
+
+/**
+ * Runs the requests of a connection one after the other, as their answers leave; Node would begin all of them at once. RFC 9112
+ * §9.3.2 allows that for safe methods only, and each answer would wait in memory for those before it. A connection with more
+ * than `maxPipelined` requests waiting is closed.
+ */
+export const runInOrder = (app: FastifyInstance): void => {
+  interface Line {
+    /** The answer to the latest request. */
+    latest: ServerResponse
+    waiting: number
+  }
+  const lines = new WeakMap<Socket, Line>()
+  app.addHook('onRequest', ({ raw: { socket } }, reply, done) => {
+    const line = lines.get(socket)
+    if (line === undefined) {
+      lines.set(socket, { latest: reply.raw, waiting: 0 })
+      return done()
+    }
+    const before = line.latest
+    line.latest = reply.raw
+    if (before.closed) return done()
+    if (line.waiting === maxPipelined) return void socket.destroy()
+    line.waiting += 1
+    before.once('close', () => {
+      line.waiting -= 1
+      // Nobody is there for the answer.
+      if (!socket.destroyed) done()
+    })
   })
 }
 

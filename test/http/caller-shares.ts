@@ -1,0 +1,164 @@
+import { once } from 'node:events'
+import type { Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import { timeLimits } from '../../src/http/slow-clients.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { head, openRaw, type RawConnection } from '../fixture/raw.ts'
+import { type Account, startService } from '../fixture/service.ts'
+
+/** What one caller may hold of the process, so that something is left for the others. */
+
+const { db } = await openTestDatabase(t)
+
+/** Statements on tasks that run now, and the most that ran at once. */
+const statements = { running: 0, most: 0 }
+/** Keeps them from ending. */
+let held: PromiseWithResolvers<void> | null = null
+
+const requestLimit = 30
+const service = await startService(t, {
+  db: {
+    ...db,
+    async run(...parameters) {
+      if (!/insert into tasks|from tasks/.test(parameters[0])) return db.run(...parameters)
+      statements.running += 1
+      statements.most = Math.max(statements.most, statements.running)
+      try {
+        await held?.promise
+        return await db.run(...parameters)
+      } finally {
+        statements.running -= 1
+      }
+    },
+  },
+  requestLimit,
+  unreadLimit: 1_048_576,
+  backgroundDb: db,
+})
+await service.register('admin')
+const member = await service.register('member')
+const other = await service.register('other')
+
+const get = (path: string, { token }: Pick<Account, 'token'>): string =>
+  head(`GET ${path} HTTP/1.1`, 'Host: x', `Authorization: Bearer ${token}`)
+
+const post = (title: string): string => {
+  const body = JSON.stringify({ title })
+  return `${head(
+    'POST /tasks HTTP/1.1',
+    'Host: x',
+    `Authorization: Bearer ${member.token}`,
+    'Content-Type: application/json',
+    `Content-Length: ${body.length}`,
+  )}${body}`
+}
+
+const answersOf = async ({ answer }: RawConnection, count: number) => {
+  const answers: Awaited<ReturnType<RawConnection['answer']>>[] = []
+  while (answers.length < count) answers.push(await answer())
+  return answers
+}
+
+t.test('requests of one connection run one after the other', async (t) => {
+  const connection = await openRaw(t, service.url)
+  await service.expect('getCurrentUser', 200, { token: member.token })
+  statements.most = 0
+  const titles = Array.from({ length: 20 }, (_, index) => `Task ${index}`)
+  connection.socket.write(titles.map(post).join(''))
+  const answers = await answersOf(connection, titles.length)
+  t.strictSame(
+    answers.map(({ status, body }) => [status, (body as { readonly title: string }).title]),
+    titles.map((title) => [201, title]),
+    'and are answered in order',
+  )
+  t.equal(statements.most, 1)
+})
+
+t.test('a connection with too many requests waiting is closed, and what waits is not begun', async (t) => {
+  held = Promise.withResolvers()
+  const { socket, answer } = await openRaw(t, service.url)
+  const [first = '', ...others] = Array.from({ length: 200 }, (_, index) => post(`Flood ${index}`))
+  socket.write(first)
+  await eventually('the first one is being done', async () => statements.running === 1)
+  socket.write(others.join(''))
+  await t.rejects(answer(), /The connection ended/)
+  held.resolve()
+  held = null
+  const count = async (): Promise<number> => {
+    const query = { filter: 'title:"Flood"', limit: 200 }
+    return (await service.expect('listTasks', 200, { token: member.token, query })).body.items.length
+  }
+  await eventually('it is done', async () => (await count()) === 1)
+  await eventually('nothing runs', async () => statements.running === 0)
+  t.equal(await count(), 1)
+})
+
+/** A list of more than half a mebibyte. */
+const query = { limit: 10, filter: 'title:"Large"' }
+const listRequest = get(`/tasks?${new URLSearchParams({ ...query, limit: '10' }).toString()}`, member)
+
+const createLargeTasks = async (): Promise<void> => {
+  const create = Array.from({ length: 10 }, () => ({ title: 'Large', description: 'd'.repeat(65_536) }))
+  await service.expect('batchTasks', 200, { token: member.token, body: { create } })
+}
+
+const isServed = async (t: Test): Promise<void> => {
+  for (let request = 0; request < 5; request += 1)
+    t.equal((await service.call('listTasks', { token: other.token })).status, 200)
+}
+
+t.test('a caller that reads no answers gets no more, and others do', async (t) => {
+  await createLargeTasks()
+  const ask = () => service.call('listTasks', { token: member.token, query })
+  t.equal((await ask()).status, 200)
+
+  // The systems at both ends keep some mebibytes, so that each connection asks for several.
+  const perConnection = 16
+  const connections = await Promise.all(Array.from({ length: 3 }, () => openRaw(t, service.url)))
+  for (const { socket } of connections) {
+    socket.pause()
+    socket.write(listRequest.repeat(perConnection))
+  }
+  let refused = await ask()
+  await eventually('it is refused', async () => (refused = await ask()).status === 429)
+  t.match(refused.body, { code: 'too_many_requests', detail: /You have not read the answers/ })
+  t.equal(refused.headers.get('retry-after'), '1')
+  t.notOk(refused.headers.has('etag') || refused.headers.has('link'), 'like any problem')
+  await isServed(t)
+
+  const [reading, ...others] = connections
+  for (const { socket } of others) socket.destroy()
+  reading?.socket.resume()
+  const answers = reading === undefined ? [] : await answersOf(reading, perConnection)
+  t.equal(answers[0]?.status, 200, 'what was answered arrives')
+  await eventually('it is served again', async () => (await ask()).status === 200)
+})
+
+t.test('an answer that nobody reads is given up with its connection', async (t) => {
+  const impatient = await startService(t, {
+    db,
+    timeLimits: { ...timeLimits, stall: 2_000 },
+  })
+  const accepted = once(impatient.app.server, 'connection') as Promise<[Socket]>
+  const { socket } = await openRaw(t, impatient.url)
+  const [ours] = await accepted
+  socket.pause()
+  socket.write(listRequest.repeat(16))
+  await eventually('it is closed', async () => ours.destroyed)
+})
+
+t.test('one caller cannot take all requests that may run at once', async (t) => {
+  held = Promise.withResolvers()
+  const running = Array.from({ length: requestLimit }, () =>
+    service.call('listTasks', { token: member.token }),
+  )
+  const first = await Promise.race(running)
+  t.equal(first.status, 429)
+  t.match(first.body, { code: 'too_many_requests', detail: /Too many of your requests run at once/ })
+  t.equal((await service.call('getCurrentUser', { token: other.token })).status, 200)
+  held.resolve()
+  held = null
+  const statuses = (await Promise.all(running)).map(({ status }) => status)
+  t.ok(statuses.filter((status) => status === 200).length >= requestLimit / 2)
+})
