@@ -41,6 +41,7 @@ import {
   runInOrder,
   shedLoad,
 } from './http/connections.ts'
+import { delayContinue } from './http/body.ts'
 import { maxUnread, shareAmongCallers } from './http/caller-shares.ts'
 import { corsHeaders, openToOrigins } from './http/cors.ts'
 import { overrideMethod } from './http/method-override.ts'
@@ -204,6 +205,7 @@ export const buildApp = async ({
   openToOrigins(app, config.corsOrigins, paths.methodsOf)
   requireHost(app)
   refuseExpectations(app)
+  delayContinue(app)
   refuseWhileClosing(app, (config.shutdownSeconds - closingSeconds) * 1_000)
   shedLoad(app, requestLimit)
   limitBodyTime(app, timeLimits.body)

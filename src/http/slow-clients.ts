@@ -1,6 +1,6 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { problems } from '../problems.ts'
-import { hasBody, pieceType } from './body.ts'
+import { bringsFile, hasBody } from './body.ts'
 
 /** How long a client may take, and we, in milliseconds. */
 export interface TimeLimits {
@@ -27,8 +27,6 @@ export const timeLimits: TimeLimits = {
   checkEvery: 5_000,
 }
 
-const fileTypes: ReadonlySet<string> = new Set(['multipart/form-data', pieceType])
-
 /** Refuses a body that does not arrive in time; one that brings a file has the time of a whole request. */
 export const limitBodyTime = (app: FastifyInstance, limit: number): void => {
   app.addHook('onRequest', (request, reply, done) => {
@@ -46,6 +44,3 @@ export const limitBodyTime = (app: FastifyInstance, limit: number): void => {
     done()
   })
 }
-
-const bringsFile = ({ routeOptions }: FastifyRequest): boolean =>
-  routeOptions.config.operation?.mediaTypes.some((type) => fileTypes.has(type)) === true

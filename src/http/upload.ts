@@ -1,6 +1,7 @@
 import type { MultipartFile, MultipartValue } from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
 import { createHash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
 import { finished as eos, type Readable } from 'node:stream'
 import { finished } from 'node:stream/promises'
 import { freeWithParts } from '../domain/chunk-memory.ts'
@@ -8,7 +9,7 @@ import { type Digest, parseContentDigest, parseSha256 } from '../domain/digests.
 import { describeFile, validateFileName, type FileDescription } from '../domain/file-description.ts'
 import { Problem, problems } from '../problems.ts'
 import { FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
-import { hasBody } from './body.ts'
+import { continueBody, hasBody } from './body.ts'
 
 /** What a file turned out to hash to, in lower-case hexadecimal. */
 interface Digested {
@@ -77,6 +78,7 @@ const receiveFile = async <Stored extends Digested>(
   let received: (FileDescription & { readonly stored: Stored }) | null = null
   let sha256: string | null = null
   try {
+    continueBody(request.raw)
     const checkContent = hashContent(request, digests)
     request.raw.on('data', freeWithParts)
     // One byte more than is taken, so that the storage sees it and refuses, instead of a file cut short.
@@ -196,7 +198,8 @@ export const readFilePiece = (request: FastifyRequest): FilePiece => ({
 })
 
 /** The chunks of a body, which is not destroyed when they are not all asked for. */
-async function* chunksOf(body: Readable): AsyncGenerator<Buffer> {
+async function* chunksOf(body: IncomingMessage): AsyncGenerator<Buffer> {
+  continueBody(body)
   for await (const chunk of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     freeWithParts(chunk)
     yield chunk
