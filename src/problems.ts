@@ -273,7 +273,7 @@ export const problems = {
       `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes.`,
       { members: { quota, used, size } },
     ),
-  uriTooLong: () => new Problem('uri_too_long', 'A segment of the path is too long.'),
+  uriTooLong: () => new Problem('uri_too_long', 'The path is too long, or one of its segments is.'),
   unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>>) =>
     new Problem('unsupported_media_type', `Send the body with "Content-Type: ${accepted.join('" or "')}".`, {
       headers,

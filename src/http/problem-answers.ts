@@ -4,7 +4,7 @@ import type { Socket } from 'node:net'
 import { newId } from '../db/ids.ts'
 import { type Problem, problemDocument, problems } from '../problems.ts'
 import { securityHeaders } from './security-headers.ts'
-import { pathOf } from './url.ts'
+import { shownPathOf } from './url.ts'
 
 const mediaType = 'application/problem+json; charset=utf-8'
 
@@ -44,7 +44,7 @@ export const sendProblem = (
       'x-request-id': request.id,
     })
     .type(mediaType)
-    .send(JSON.stringify(problemDocument(problem, publicUrl, pathOf(request.url), request.id)))
+    .send(JSON.stringify(problemDocument(problem, publicUrl, shownPathOf(request.url), request.id)))
 }
 
 /** Answers on a connection whose bytes are no HTTP request, or came too slowly, and closes it. */

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { reasonOf } from './problem-answers.ts'
-import { pathOf } from './url.ts'
+import { shownPathOf } from './url.ts'
 
 /** The request's own id, so that its log lines are found by that of a proxy or client, or a new one. */
 export const requestIdOf = ({ headers }: IncomingMessage): string => {
@@ -28,7 +28,7 @@ export const logRequests = (app: FastifyInstance): void => {
     request.log.info(
       {
         method: request.method,
-        path: pathOf(request.url),
+        path: shownPathOf(request.url),
         route: routeOf(request),
         operation_id: request.routeOptions.config.operation?.id,
         status: reply.statusCode,

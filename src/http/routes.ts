@@ -165,6 +165,9 @@ export const collectPaths = (app: FastifyInstance): KnownPaths => {
 /** The router takes `/tasks/` for `/tasks/{task_id}` with an empty id. */
 const hasEmptyParameter = (params: unknown): boolean => Object.values(params ?? {}).includes('')
 
+/** Characters; no path with a route is as long. */
+const maxPath = 8_192
+
 /** Answers a path without the method with 405 and Allow, and anything else that has no route with 404. */
 export const answerUnknownRoutes = (app: FastifyInstance, { methodsOf, isLiteral }: KnownPaths): void => {
   const refuse = ({ method, url }: FastifyRequest): never => {
@@ -177,6 +180,7 @@ export const answerUnknownRoutes = (app: FastifyInstance, { methodsOf, isLiteral
     routeOptions.url?.includes(':') === true && isLiteral(pathOf(url))
   // Before a body is read, since that can only find another fault.
   app.addHook('onRequest', (request, _reply, done) => {
+    if (pathOf(request.url).length > maxPath) throw problems.uriTooLong()
     if (request.is404 || hasEmptyParameter(request.params) || isMisrouted(request)) refuse(request)
     done()
   })

@@ -21,7 +21,7 @@ import {
 import { BatchSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { routeOf } from '../http/request-log.ts'
-import { pathOf } from '../http/url.ts'
+import { shownPathOf } from '../http/url.ts'
 import type { Around } from './around.ts'
 
 /**
@@ -111,7 +111,7 @@ const attributesOf = (request: FastifyRequest) => ({
   attributes: {
     'http.request.method': request.method,
     'http.route': routeOf(request),
-    'url.path': pathOf(request.url),
+    'url.path': shownPathOf(request.url),
     'url.scheme': request.protocol,
     'taskwright.request_id': request.id,
   },
