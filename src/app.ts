@@ -273,7 +273,7 @@ export const buildApp = async ({
     ...uploadHandlers({ db, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
     ...tagHandlers({ db, paging }),
     ...taskTagHandlers({ db, paging }),
-    ...systemHandlers({ contract, db, storage }),
+    ...systemHandlers({ contract, db, storage, readinessTime: timeLimits.readiness }),
   } satisfies Handlers
 
   await registerOperations(app, contract, handlers, {

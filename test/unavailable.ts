@@ -6,6 +6,7 @@ import { openDatabase } from '../src/db/client.ts'
 import { OutcomeUnknown } from '../src/db/errors.ts'
 import { newId } from '../src/db/ids.ts'
 import { currentWork } from '../src/domain/work.ts'
+import { timeLimits } from '../src/http/slow-clients.ts'
 import { diskStorage } from '../src/storage/disk.ts'
 import { StorageFull, StorageUnavailable } from '../src/storage/storage.ts'
 import { createTestDatabase } from './fixture/database.ts'
@@ -105,6 +106,30 @@ t.test('when the database goes away under a running service', async (t) => {
   ])
   for (const reply of replies) isUnavailable(t, reply)
   await service.expect('getLiveness', 200)
+})
+
+t.test('readiness is checked once for all who ask within some time', async (t) => {
+  const hour = 3_600_000
+  const disk = await diskStorage(await temporaryFolder(t))
+  let checks = 0
+  const service = await startService(t, {
+    timeLimits: { ...timeLimits, readiness: hour },
+    storage: {
+      ...disk,
+      check: () => {
+        checks += 1
+        return disk.check()
+      },
+    },
+  })
+  const ask = () => service.expect('getReadiness', 200)
+  await Promise.all(Array.from({ length: 20 }, ask))
+  await ask()
+  t.equal(checks, 1)
+  const now = performance.now.bind(performance)
+  t.intercept(performance, 'now', { value: () => now() + hour })
+  await ask()
+  t.equal(checks, 2)
 })
 
 t.test('when the file storage goes away', async (t) => {

@@ -3,6 +3,7 @@ import type { Contract } from '../contract.ts'
 import type { Database } from '../db/client.ts'
 import { checkConnection } from '../db/health.ts'
 import { jsonText } from '../domain/json-text.ts'
+import { rememberFor } from '../domain/remember.ts'
 import { type Handlers, quoteETag } from '../operation.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 
@@ -10,19 +11,25 @@ interface Deps {
   readonly contract: Contract
   readonly db: Database
   readonly storage: Storage
+  /** Milliseconds for which the result of a readiness check is remembered. */
+  readonly readinessTime: number
 }
 
 /** The operations of the contract's tag `system`. */
-export const systemHandlers = ({ contract, db, storage }: Deps) => {
+export const systemHandlers = ({ contract, db, storage, readinessTime }: Deps) => {
   const yamlETag = quoteETag(digest(contract.yaml))
   const jsonETag = quoteETag(digest(contract.json))
+  // The check writes a file and asks the database, and anybody can ask for it.
+  const checkReadiness = rememberFor(readinessTime, () =>
+    Promise.all([takesFiles(storage), checkConnection(db)]),
+  )
   return {
     async getLiveness() {
       return { status: 200, body: { status: 'ok' } }
     },
 
     async getReadiness() {
-      const [storageWorks] = await Promise.all([takesFiles(storage), checkConnection(db)])
+      const [storageWorks] = await checkReadiness()
       return { status: 200, body: { status: 'ok', degraded: storageWorks ? [] : ['attachments'] } }
     },
 

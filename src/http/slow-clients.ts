@@ -14,6 +14,8 @@ export interface TimeLimits {
   readonly stall: number
   /** Between two requests of a connection. */
   readonly keepAlive: number
+  /** For which the result of a readiness check is given to all who ask. */
+  readonly readiness: number
   /** How often heads are looked at: one may take so much longer. */
   readonly checkEvery: number
 }
@@ -24,6 +26,7 @@ export const timeLimits: TimeLimits = {
   answer: 20_000,
   stall: 60_000,
   keepAlive: 72_000,
+  readiness: 1_000,
   checkEvery: 5_000,
 }
 

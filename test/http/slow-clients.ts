@@ -11,7 +11,15 @@ import { startService } from '../fixture/service.ts'
 
 /** Clients that keep the service waiting: it waits for a while, and holds little for them meanwhile. */
 
-const timeLimits = { head: 1_000, body: 800, answer: 20_000, stall: 2_000, keepAlive: 100, checkEvery: 20 }
+const timeLimits = {
+  head: 1_000,
+  body: 800,
+  answer: 20_000,
+  stall: 2_000,
+  keepAlive: 100,
+  readiness: 0,
+  checkEvery: 20,
+}
 const largestFile = 64 * 1_048_576
 
 const files = await diskStorage(await temporaryFolder(t))
