@@ -2,6 +2,7 @@ import fastifyMultipart from '@fastify/multipart'
 import { hostname } from 'node:os'
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import { createAccessTokens } from './auth/access-tokens.ts'
+import { limitAuditedFailures } from './auth/audited-failures.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
 import { createAuthenticate } from './auth/authenticate.ts'
 import { createCheckPassword } from './auth/check-password.ts'
@@ -246,6 +247,13 @@ export const buildApp = async ({
   const mailer = openMailer(app.log)
   app.addHook('onClose', () => mailer.close())
 
+  const takesFailure = limitAuditedFailures((network) =>
+    app.log.warn(
+      { network },
+      'The audit trail takes no more failed sign-ins for an hour; the log has each request',
+    ),
+  )
+
   const { attachmentMaxBytes, attachmentQuotaBytes } = config
   const handlers = {
     ...authHandlers({
@@ -257,6 +265,7 @@ export const buildApp = async ({
       attemptKeys,
       secondFactorKeys,
       refreshKeys: deriveKeys(secrets, 'refresh'),
+      takesFailure,
       isRegistrationOpen: config.registration === 'open',
     }),
     ...sessionHandlers({ db, paging, credentials }),

@@ -1,5 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { type AccessTokens, accessTokenLifetime } from '../auth/access-tokens.ts'
+import type { TakesFailure } from '../auth/audited-failures.ts'
 import type { AttemptKeys } from '../auth/attempts.ts'
 import type { Credentials } from '../auth/credentials.ts'
 import {
@@ -56,6 +57,7 @@ interface Deps {
   readonly secondFactorKeys: KeyRing
   /** Derive each refresh token from the one before it. */
   readonly refreshKeys: KeyRing
+  readonly takesFailure: TakesFailure
   /** Whether anybody may register, and not the first user alone. */
   readonly isRegistrationOpen: boolean
 }
@@ -70,6 +72,7 @@ export const authHandlers = ({
   attemptKeys,
   secondFactorKeys,
   refreshKeys,
+  takesFailure,
   isRegistrationOpen,
 }: Deps) =>
   ({
@@ -92,7 +95,12 @@ export const authHandlers = ({
       if (wait > 0) throw problems.tooManyAttempts(wait)
       const { valid, rehash } = await passwords.verify(found?.passwordHash ?? null, password)
       if (found === null || !valid) {
-        await insertFailure(db, 'sign_in.failed', { client, principal: null, userId: found?.userId ?? null })
+        if (takesFailure(client))
+          await insertFailure(db, 'sign_in.failed', {
+            client,
+            principal: null,
+            userId: found?.userId ?? null,
+          })
         throw problems.wrongPassword()
       }
       const { userId, passwordHash: oldHash } = found

@@ -231,6 +231,19 @@ t.test('listAuditEvents', async (t) => {
     t.match((await list({ limit: 1 })).items, [{ action: 'password.reset_requested', ...nobody }])
   })
 
+  t.test('200: failed sign-ins from one network are bounded', async (t) => {
+    const attempt = (index: number, headers: Readonly<Record<string, string>>) => {
+      const body = { email: `stranger-${index}@example.com`, password: 'wrong' }
+      return service.expect('login', 401, { body, headers })
+    }
+    for (let index = 0; index < 30; index += 1) await attempt(index, from('203.0.113.99'))
+    for (let index = 30; index < 32; index += 1) await attempt(index, from('203.0.113.100'))
+    const { items } = await list({ limit: 100 })
+    const count = (address: string) => items.filter((event) => event.address === address).length
+    t.equal(count('203.0.113.99'), 20)
+    t.equal(count('203.0.113.100'), 2)
+  })
+
   t.test('200: a wrong code is about the account, and proves nobody', async (t) => {
     const ada = await guard(await service.register('guessed'))
     const body = { challenge: await challengeOf(ada), code: wrongCodeOf(ada.codeAt) }
