@@ -137,7 +137,11 @@ const checkFilesFolder = async (config: Config): Promise<string> => {
   } catch (error) {
     throw new Fault(`${messageOf(error)}. Give the user of the service the folder.`)
   }
-  if ((await freeBytesOf(folder)) === 0) throw new Fault(`The disk of ${folder} is full. Make room on it.`)
+  const freeBytes = await freeBytesOf(folder)
+  if (freeBytes <= config.diskReserveBytes)
+    throw new Fault(
+      `The disk of ${folder} has ${Math.floor(freeBytes / mebibyte)} MiB left, no more than DISK_RESERVE_BYTES, so uploads are refused. Make room on it.`,
+    )
   return `${folder} can be written to`
 }
 

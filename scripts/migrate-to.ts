@@ -21,12 +21,12 @@ const deadline = 24 * 3_600_000
 await runToEnd('migrate:to', deadline, async (t) => {
   const [url = '', ...more] = process.argv.slice(2)
   if (url === '' || more.length > 0) throw new Error('Usage: npm run migrate:to -- postgres://…')
-  const { dataDir, storageUrl } = readConfig()
+  const config = readConfig()
   const { databaseUrl } = readConfig({ DATABASE_URL: url })
   if (databaseUrl === null) throw new Error('The URL of the new database is missing')
-  const from = await openConfigured(t, { databaseUrl: null, dataDir })
+  const from = await openConfigured(t, { databaseUrl: null, dataDir: config.dataDir })
   const to = { kind: 'server', url: databaseUrl } as const
-  const storage = await openStorage({ dataDir, storageUrl })
+  const storage = await openStorage(config)
   t.teardown(() => storage.close())
   const [source, target] = [openDatabase(from), openDatabase(to)]
   t.teardown(() => Promise.all([source.close(), target.close()]))

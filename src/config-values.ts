@@ -227,6 +227,20 @@ export function parseByteCount(text: string): Parsed<number> {
     : { fault: 'must be a positive whole number of bytes' }
 }
 
+/** A limit in bytes; null for 0, which is no limit. */
+export function parseByteLimit(text: string): Parsed<number | null> {
+  const count = decimal(text)
+  return count === null
+    ? { fault: 'must be a whole number of bytes, or 0 for no limit' }
+    : { value: count === 0 ? null : count }
+}
+
+/** A number of bytes, or 0. */
+export function parseReserve(text: string): Parsed<number> {
+  const count = decimal(text)
+  return count === null ? { fault: 'must be a whole number of bytes, or 0 for none' } : { value: count }
+}
+
 /** A number of requests per minute. */
 export function parseRequestCount(text: string): Parsed<number> {
   const count = decimal(text)

@@ -4,6 +4,7 @@ import {
   isLoopback,
   oneOf,
   parseByteCount,
+  parseByteLimit,
   parseDatabaseUrl,
   parseDayCount,
   parseEndpoint,
@@ -17,6 +18,7 @@ import {
   parsePublicUrl,
   parseRedisUrl,
   parseRequestCount,
+  parseReserve,
   parseSecrets,
   parseShutdownSeconds,
   parseSmtpUrl,
@@ -110,6 +112,8 @@ export interface Config {
   readonly attachmentMaxBytes: number
   /** What the files that one user attached may take together, in bytes; null for any number. */
   readonly attachmentQuotaBytes: number | null
+  /** Bytes of the disk in DATA_DIR that files leave free. */
+  readonly diskReserveBytes: number
   /** Days for which the audit trail is kept. */
   readonly auditDays: number
   /** Days for which a deleted task stays in the trash. */
@@ -229,9 +233,15 @@ const variables: Variables = {
   },
   attachmentQuotaBytes: {
     name: 'ATTACHMENT_QUOTA_BYTES',
-    fallback: null,
-    parse: parseByteCount,
+    fallback: 10 * 1024 ** 3,
+    parse: parseByteLimit,
     example: '10737418240',
+  },
+  diskReserveBytes: {
+    name: 'DISK_RESERVE_BYTES',
+    fallback: 512 * 1024 ** 2,
+    parse: parseReserve,
+    example: '536870912',
   },
   auditDays: { name: 'AUDIT_DAYS', fallback: 365, parse: parseDayCount, example: '365' },
   trashDays: { name: 'TRASH_DAYS', fallback: 30, parse: parseDayCount, example: '30' },
@@ -340,6 +350,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     logFormat: read('logFormat'),
     attachmentMaxBytes: read('attachmentMaxBytes'),
     attachmentQuotaBytes: read('attachmentQuotaBytes'),
+    diskReserveBytes: read('diskReserveBytes'),
     auditDays: read('auditDays'),
     trashDays: read('trashDays'),
     rateLimit: read('rateLimit'),

@@ -57,7 +57,7 @@ export const attachmentHandlers = ({
       // The less a file can have, the less memory the storage needs for it.
       const maxBytes = Math.min(attachmentMaxBytes, body.mostSize)
       const { fileName, contentType, stored } = await body.receive(
-        (content) => putDetecting(storage, content, { maxBytes }),
+        (content) => putDetecting(storage, content, { maxBytes, minBytes: body.leastSize }),
         (file) => discard(storage, file),
       )
       const { key: storageKey, size, sha256, detectedContentType } = stored

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { constants, lstat, mkdir, open, opendir, readFile, rename, rm } from 'node:fs/promises'
+import { constants, lstat, mkdir, open, opendir, readFile, rename, rm, statfs } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
@@ -18,26 +18,35 @@ const incomingFolder = 'incoming'
 /** Bytes of a piece after which it is synced and told, so that a crash costs no more of it. */
 const syncEvery = 8 * 1024 * 1024
 
+/** Bytes of a file after which the free space is looked at again: other files may be arriving at the same time. */
+const reserveCheckEvery = 8 * 1024 * 1024
+
 /**
  * Files in a folder of the local file system, which is made if need be, in one that is there. A file is written to
  * `incoming/` and moved to `<shard>/<key>` when it is complete and synced. The shard is the last two characters of the
- * key, which are random.
+ * key, which are random. No file is taken that would leave less than `reserveBytes` free: what else is on the disk, such as a
+ * database, fails when there is nothing left.
  *
  * @throws StorageFull, StorageUnavailable when the folders cannot be made
  */
-export async function diskStorage(folder: string): Promise<Storage> {
+export async function diskStorage(
+  folder: string,
+  { reserveBytes = 0 }: { readonly reserveBytes?: number } = {},
+): Promise<Storage> {
   const root = resolve(folder)
   const incoming = join(root, incomingFolder)
   await onDisk(() => makeFolders(root))
+  const expectRoom: ExpectRoom = (bytes) => onDisk(() => checkReserve(incoming, reserveBytes, bytes))
 
   return {
-    async put(source, { maxBytes }) {
+    async put(source, { maxBytes, minBytes = 0 }) {
       const key = newKey()
       const temporary = join(incoming, key)
       const path = pathOf(root, key)
       holdErrors(source)
       try {
-        const written = await writeFile(temporary, source, maxBytes)
+        await expectRoom(minBytes)
+        const written = await writeFile(temporary, source, maxBytes, expectRoom)
         await onDisk(() => moveDurably(temporary, path))
         return { key, ...written }
       } catch (error) {
@@ -50,10 +59,11 @@ export async function diskStorage(folder: string): Promise<Storage> {
     async *append(file, offset, source, options) {
       holdErrors(source)
       try {
+        await expectRoom(file.size - offset)
         const handle = await openAt(join(incoming, expectKey(file.key)), file, offset)
         try {
           if (offset === 0) await onDisk(() => syncFolder(incoming))
-          yield* appendTo(handle, file, offset, source, options)
+          yield* appendTo(handle, file, offset, source, { ...options, expectRoom })
         } finally {
           await onDisk(() => handle.close())
         }
@@ -114,7 +124,7 @@ export async function diskStorage(folder: string): Promise<Storage> {
       const temporary = join(root, `${ownerName}.new`)
       try {
         await onDisk(() => rm(temporary, { force: true }))
-        await writeFile(temporary, Readable.from([Buffer.from(owner)]), Infinity)
+        await writeFile(temporary, Readable.from([Buffer.from(owner)]), Infinity, anyRoom)
         await onDisk(() => moveDurably(temporary, join(root, ownerName)))
       } catch (error) {
         await discard(temporary)
@@ -123,6 +133,7 @@ export async function diskStorage(folder: string): Promise<Storage> {
     },
 
     async check() {
+      await expectRoom(0)
       const probe = join(incoming, newKey())
       try {
         await onDisk(() => writeProbe(probe))
@@ -133,6 +144,24 @@ export async function diskStorage(folder: string): Promise<Storage> {
 
     async close() {},
   }
+}
+
+/**
+ * Resolves when so many more bytes can be written.
+ *
+ * @throws StorageFull
+ */
+type ExpectRoom = (bytes: number) => Promise<void>
+
+const anyRoom: ExpectRoom = async () => undefined
+
+async function checkReserve(folder: string, reserveBytes: number, bytes: number): Promise<void> {
+  if (reserveBytes === 0) return
+  const { bavail, bsize } = await statfs(folder)
+  const free = bavail * bsize
+  if (free - bytes >= reserveBytes) return
+  const cause = new Error(`${free} bytes of the disk are free, and ${reserveBytes} are kept in reserve`)
+  throw new StorageFull({ cause })
 }
 
 function pathOf(root: string, key: string): string {
@@ -174,10 +203,11 @@ async function writeFile(
   path: string,
   source: AsyncIterable<Uint8Array>,
   maxBytes: number,
+  expectRoom: ExpectRoom,
 ): Promise<Pick<StoredFile, 'size' | 'sha256'>> {
   const handle = await onDisk(() => open(path, 'wx', fileMode))
   try {
-    const written = await copy(source, handle, maxBytes)
+    const written = await copy(source, handle, maxBytes, expectRoom)
     await onDisk(() => handle.sync())
     return written
   } finally {
@@ -185,13 +215,23 @@ async function writeFile(
   }
 }
 
-async function copy(source: AsyncIterable<Uint8Array>, handle: FileHandle, maxBytes: number) {
+async function copy(
+  source: AsyncIterable<Uint8Array>,
+  handle: FileHandle,
+  maxBytes: number,
+  expectRoom: ExpectRoom,
+) {
   const hash = createHash('sha256')
   const pieces = gather(Math.min(pieceSize, maxBytes), (piece) => onDisk(() => handle.writeFile(piece)))
   let size = 0
+  let checked = 0
   await consume(source, async (chunk) => {
     size += chunk.byteLength
     if (size > maxBytes) throw new FileTooLarge(maxBytes)
+    if (size - checked >= reserveCheckEvery) {
+      await expectRoom(0)
+      checked = size
+    }
     hash.update(chunk)
     await pieces.add(chunk)
   })
@@ -238,16 +278,21 @@ async function* appendTo(
   { size }: UnfinishedFile,
   offset: number,
   source: AsyncIterable<Uint8Array>,
-  { whole, hold }: Parameters<Storage['append']>[3],
+  { whole, hold, expectRoom }: Parameters<Storage['append']>[3] & { readonly expectRoom: ExpectRoom },
 ): AsyncGenerator<number> {
   const input = endQuietly(source)
   let written = offset
   let synced = offset
+  let checked = offset
   for await (const chunk of input.chunks) {
     if (written + chunk.byteLength > size) throw new FileTooLarge(size)
     await hold()
     await onDisk(() => writeAt(handle, chunk, written))
     written += chunk.byteLength
+    if (written - checked >= reserveCheckEvery) {
+      await expectRoom(0)
+      checked = written
+    }
     if (whole || written - synced < syncEvery) continue
     await onDisk(() => handle.sync())
     synced = written
@@ -347,7 +392,7 @@ async function onDisk<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    throw error instanceof FileMissing ? error : storageError(error)
+    throw error instanceof FileMissing || error instanceof StorageFull ? error : storageError(error)
   }
 }
 

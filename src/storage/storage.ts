@@ -32,11 +32,16 @@ export type Storage = {
    * On any failure nothing is left behind and `source` is destroyed; an error of `source` itself (the client
    * has gone) is thrown as it is.
    *
+   * `minBytes` is what `source` yields at least, as far as that is known: a file that cannot fit is refused before it is read.
+   *
    * @throws FileTooLarge when `source` yields more than `maxBytes`
-   * @throws StorageFull when there is no space left
+   * @throws StorageFull when there is no space left, beside what the backend keeps in reserve
    * @throws StorageUnavailable when the backend fails in any other way
    */
-  put(source: Readable | AsyncIterable<Uint8Array>, options: { maxBytes: number }): Promise<StoredFile>
+  put(
+    source: Readable | AsyncIterable<Uint8Array>,
+    options: { maxBytes: number; minBytes?: number },
+  ): Promise<StoredFile>
 
   /**
    * Writes what `source` yields behind the first `offset` bytes of an unfinished file, where `offset` is 0 or a number
@@ -166,7 +171,7 @@ export class FileMissing extends Error {
   }
 }
 
-/** The backend has no space left (or the quota is used up). */
+/** The backend has no space left, or none but its reserve (or the quota is used up). */
 export class StorageFull extends Error {
   override readonly name = 'StorageFull'
 

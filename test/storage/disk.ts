@@ -6,6 +6,7 @@ import t from 'tap'
 import type { Test } from 'tap'
 import { diskStorage } from '../../src/storage/disk.ts'
 import { pieceSize } from '../../src/storage/gather.ts'
+import { newKey } from '../../src/storage/keys.ts'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { temporaryFolder } from '../fixture/process.ts'
@@ -83,6 +84,23 @@ t.test('a folder that is gone makes the storage unavailable, not empty', async (
   await t.rejects(storage.removeUnfinished(key), StorageUnavailable)
   await t.rejects(diskStorage(folder), StorageUnavailable)
   await t.rejects(diskStorage('/proc/nope'), StorageUnavailable, 'as where none can be made')
+})
+
+t.test('a disk with nothing left but its reserve takes no files', async (t) => {
+  const folder = await temporaryFolder(t)
+  const storage = await diskStorage(folder, { reserveBytes: Number.MAX_SAFE_INTEGER })
+  const source = chunks(Buffer.from('x'))
+  await t.rejects(storage.put(source, { maxBytes }), StorageFull)
+  t.equal(source.destroyed, true)
+  const unfinished = { key: newKey(), size: 1 }
+  const append = storage.append(unfinished, 0, chunks(Buffer.from('x')), {
+    whole: false,
+    hold: async () => {},
+  })
+  await t.rejects(Array.fromAsync(append), StorageFull)
+  await t.rejects(storage.check(), StorageFull)
+  t.same(await Array.fromAsync(storage.listUnfinished()), [])
+  await storage.writeOwner('is small, and no client decides when it is written')
 })
 
 /** A storage whose disk fails with `code` at a step of a file, as long as one is set; `write on` is in the middle of it. */
