@@ -436,7 +436,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a user
-         * @description Deletes the user with their tasks, tags and sessions; tasks of others that were assigned to them become unassigned. Yourself, though not with an API token; or anybody for an administrator. A session must have authenticated within the last 15 minutes. The last administrator cannot be deleted. All of it happens or nothing, which takes some seconds for tens of thousands of tasks; a client that does not wait for the answer asks again.
+         * @description Deletes the user with their tasks, tags and sessions; tasks of others that were assigned to them become unassigned. Yourself, though not with an API token; or anybody for an administrator. A session must have authenticated within the last 15 minutes. The last administrator cannot be deleted. The user and their tasks and tags are gone at once, and the name and the address are free. Other tasks lose the assignee or the tags, and change their versions, within seconds.
          */
         delete: operations["deleteUser"];
         options?: never;
@@ -892,7 +892,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a tag
-         * @description Deletes the tag and takes it off every task. For its owner and administrators. All of it happens or nothing, which takes half a minute where 50,000 tasks carry the tag; a client that does not wait for the answer asks again.
+         * @description Deletes the tag and takes it off every task. For its owner and administrators. The tag is gone at once, and its name is free. Tasks that carried it change their versions: the first hundred at once, more of them within seconds.
          */
         delete: operations["deleteTag"];
         options?: never;

@@ -280,7 +280,7 @@ export const buildApp = async ({
     ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
     ...thumbnailHandlers({ db, storage, thumbnailer }),
     ...uploadHandlers({ db, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
-    ...tagHandlers({ db, paging }),
+    ...tagHandlers({ db, paging, sweeper }),
     ...taskTagHandlers({ db, paging }),
     ...systemHandlers({ contract, db, storage, readinessTime: timeLimits.readiness }),
   } satisfies Handlers

@@ -10,6 +10,7 @@ import { removeExpiredKeys } from './db/idempotency.ts'
 import { newId } from './db/ids.ts'
 import { takeLease, withLease } from './db/leases.ts'
 import { removeExpiredOneTimeTokens, removeExpiredSessions } from './db/sessions.ts'
+import { purgeDeleted } from './db/purge.ts'
 import { noteOrigin, removeOldDepartures } from './db/task-changes.ts'
 import { removeOldTrash } from './db/trash.ts'
 import { removeExpiredUploads } from './db/uploads.ts'
@@ -20,7 +21,7 @@ import type { ListedFile, Storage } from './storage/storage.ts'
 
 /** Removes what nothing refers to any more: files of deleted attachments, leftovers of crashes, expired rows. */
 export interface Sweeper {
-  /** Removes the files of deleted attachments soon, without waiting for the next round. */
+  /** Removes what deleted tags and users leave behind, and deleted files, without waiting for the next round. */
   wake(): void
   /** Resolves when what is running has stopped, which it does at its next file; nothing begins after. */
   close(): Promise<void>
@@ -78,6 +79,14 @@ export const startSweeper = (deps: SweeperDeps): Sweeper => {
   const { db, log, times = sweepTimes } = deps
   const holder = newId()
   const outbox = startWorker((stop) => removeDeletedFiles(deps, stop), times.retry, log)
+  const purges = startWorker(
+    async (stop) => {
+      await purgeDeleted(db, stop)
+      outbox.wake()
+    },
+    times.retry,
+    log,
+  )
   const rounds = startWorker(
     async (stop) => {
       const lease = { name: 'sweep', holder, duration: times.lease }
@@ -90,9 +99,12 @@ export const startSweeper = (deps: SweeperDeps): Sweeper => {
     log,
   )
   return {
-    wake: outbox.wake,
+    wake() {
+      outbox.wake()
+      purges.wake()
+    },
     async close() {
-      await Promise.all([outbox.close(), rounds.close()])
+      await Promise.all([outbox.close(), purges.close(), rounds.close()])
     },
   }
 }
@@ -164,7 +176,7 @@ export const sweep = async (
     () => removeOrphans(deps, storage.list(), { before, isUnfinished: false }, stop),
     () => removeOrphans(deps, storage.listUnfinished(), { before, isUnfinished: true }, stop),
     () => reportLostFiles(deps, stop),
-    () => removeExpiredSessions(db, {}),
+    () => removeExpiredSessions(db),
     () => removeExpiredKeys(db, {}),
     () => removeExpiredOneTimeTokens(db, {}),
     () => removeOldAttempts(db, {}),

@@ -195,7 +195,8 @@ const selectShown = (p: Placeholders<typeof shownParameters>): SQL => sql`
   select token.id::text, token.user_id::text, users.role, array_to_string(token.scopes, ' ') as scopes,
     least(floor(extract(epoch from token.expires_at - now()) * 1000), 86400000)::int as expires_in
   from api_tokens token join users on users.id = token.user_id
-  where token.hash = ${p.hash} and (token.expires_at is null or token.expires_at > now())`
+  where token.hash = ${p.hash} and (token.expires_at is null or token.expires_at > now())
+    and users.deleted_at is null`
 
 const shown = statement(shownParameters, shownColumns, selectShown)
 

@@ -1,5 +1,6 @@
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
+import { deletionInBatches } from './batches.ts'
 import { onlyRow, type Placeholders, statement } from './statement.ts'
 
 /**
@@ -65,8 +66,8 @@ export const insertAttempt = async (db: Database, key: Buffer): Promise<number> 
 }
 
 /** Forgets failures that no longer count. */
-export const removeOldAttempts = statement(
+export const removeOldAttempts = deletionInBatches(
   {},
-  {},
-  () => sql`delete from attempts where last_failed_at < now() - ${memory} and delayed_until <= now()`,
+  'attempts',
+  () => sql`last_failed_at < now() - ${memory} and delayed_until <= now()`,
 )

@@ -1,5 +1,6 @@
 import type { AuditAction, Client } from '../domain/audit.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { deletionInBatches } from './batches.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { newId } from './ids.ts'
@@ -160,8 +161,8 @@ export const selectAuditEvents = (
   )
 
 /** Forgets events that are older than the trail is kept. */
-export const removeOldAuditEvents = statement(
+export const removeOldAuditEvents = deletionInBatches(
   { days: 'int' },
-  {},
-  (p) => sql`delete from audit_events where created_at < now() - make_interval(days => ${p.days})`,
+  'audit_events',
+  (p) => sql`created_at < now() - make_interval(days => ${p.days})`,
 )

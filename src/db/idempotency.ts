@@ -1,3 +1,4 @@
+import { deletionInBatches } from './batches.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { DatabaseUnavailable } from './errors.ts'
@@ -103,8 +104,8 @@ export const createOnce = async <T>(
 }
 
 /** Forgets answers that can no longer be replayed. */
-export const removeExpiredKeys = statement(
+export const removeExpiredKeys = deletionInBatches(
   {},
-  {},
-  () => sql`delete from idempotency_keys where created_at <= now() - ${lifetime}`,
+  'idempotency_keys',
+  () => sql`created_at <= now() - ${lifetime}`,
 )

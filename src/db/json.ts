@@ -50,7 +50,7 @@ const taskFields = (task: SQL, carried: SQL): SQL => sql`
     ${instantText(sql`${task}.created_at`)} as created_at, ${instantText(sql`${task}.updated_at`)} as updated_at`
 
 const carriedTags = (task: SQL): SQL =>
-  sql`task_tags link join tags tag on tag.id = link.tag_id where link.task_id = ${task}.id`
+  sql`task_tags link join tags tag on tag.id = link.tag_id and tag.deleted_at is null where link.task_id = ${task}.id`
 
 /** A task with what `expand`, a list of expansions, asks for: as the caller sees it, and absent where there is none. */
 export const expandedTaskJson = (task: SQL, expand: SQL, caller: CallerPlaceholders): SQL => {

@@ -4,9 +4,10 @@ import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { callerOf, callerParameters, type CallerPlaceholders } from './permissions.ts'
+import { purgeBatch } from './purge.ts'
 import { onlyRow, statement } from './statement.ts'
 
-/** What moves a row to the trash. */
+/** What moves a row to the trash, or marks it as deleted. */
 export const intoTrash = sql.raw('deleted_at = now()')
 
 /** Deletes one row, if the principal may and it still has one of the ETags in `ifMatch`; null stands for any. */
@@ -19,8 +20,8 @@ export type Removal = (
 
 interface Removable {
   readonly table: 'tasks' | 'tags'
-  /** Where the row goes: to the trash, which it can be brought back from, or away for good. */
-  readonly to: 'trash' | 'nowhere'
+  /** Where the row goes: to the trash, which it can be brought back from, away for good, or to `purge.ts`. */
+  readonly to: 'trash' | 'nowhere' | 'purge'
   readonly see: Permission
   readonly remove: Permission
   readonly allows: (permission: Permission, caller: CallerPlaceholders, row: SQL) => SQL
@@ -35,7 +36,16 @@ interface Removable {
 export const prepareRemoval = ({ table, to, see, remove, allows, etag }: Removable): Removal => {
   const name = sql.raw(table)
   const target = sql`target`
-  const removal = to === 'trash' ? sql`update ${name} set ${intoTrash} from` : sql`delete from ${name} using`
+  const removal =
+    to === 'nowhere' ? sql`delete from ${name} using` : sql`update ${name} set ${intoTrash} from`
+  const purged =
+    to === 'purge'
+      ? sql`, purged as (
+          delete from task_tags where (task_id, tag_id) in (
+            select task_id, tag_id from task_tags join removed on removed.id = tag_id
+            order by task_id limit ${sql.raw(String(purgeBatch))})
+        )`
+      : sql``
   const run = statement(
     { id: 'uuid', ...callerParameters, ...ifMatchParameter },
     { outcome: 'text' },
@@ -46,7 +56,8 @@ export const prepareRemoval = ({ table, to, see, remove, allows, etag }: Removab
         select id, ${checkedOutcome(allows(remove, p, target), etag(target), p.if_match)} as outcome from target
       ), removed as (
         ${removal} checked where ${name}.id = checked.id and checked.outcome = 'done'
-      )
+        returning ${name}.id
+      )${purged}
       select outcome from checked`,
   )
   return async (db, principal, id, ifMatch) =>

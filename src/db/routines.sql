@@ -120,6 +120,29 @@ END $$;
 CREATE OR REPLACE TRIGGER task_tags_removed AFTER DELETE ON task_tags
   FOR EACH ROW EXECUTE FUNCTION touch_untagged_task();
 
+-- Deleted users -----------------------------------------------------------------------------------------------------
+-- The row of a deleted user stays until what belongs to it is removed, so the foreign keys alone would still accept it.
+-- Fires after their checks, which wait for a deletion that runs at the same time.
+
+CREATE OR REPLACE FUNCTION refuse_deleted_user() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF (TG_OP = 'INSERT' OR NEW.owner_id <> OLD.owner_id)
+    AND EXISTS (SELECT FROM users WHERE id = NEW.owner_id AND deleted_at IS NOT NULL) THEN
+    RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'tasks_owner_id_users_id_fk';
+  END IF;
+  IF (TG_OP = 'INSERT' OR NEW.assignee_id IS DISTINCT FROM OLD.assignee_id)
+    AND EXISTS (SELECT FROM users WHERE id = NEW.assignee_id AND deleted_at IS NOT NULL) THEN
+    RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'tasks_assignee_id_users_id_fk';
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_given AFTER INSERT ON tasks FOR EACH ROW EXECUTE FUNCTION refuse_deleted_user();
+
+CREATE OR REPLACE TRIGGER tasks_regiven AFTER UPDATE OF owner_id, assignee_id ON tasks FOR EACH ROW
+  WHEN ((OLD.owner_id, OLD.assignee_id) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id))
+  EXECUTE FUNCTION refuse_deleted_user();
+
 -- Attachments and files ---------------------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION count_added_attachment() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -41,8 +41,13 @@ export const users = pgTable(
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().defaultNow(),
+    /** When the user was deleted. No reader sees the row from then on; it stays until what belongs to it is removed. */
+    deleted_at: instant('deleted_at'),
   },
   (t) => [
+    index('users_deleted')
+      .on(t.id)
+      .where(sql`${t.deleted_at} is not null`),
     uniqueIndex('users_username_unique').on(t.username),
     uniqueIndex('users_email_unique').on(t.email),
     index('users_newest').on(t.created_at.desc(), t.id.desc()),
@@ -318,9 +323,16 @@ export const tags = pgTable(
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
     created_at: createdAt(),
+    /** When the tag was deleted. No reader sees the row from then on; it stays until it is off every task. */
+    deleted_at: instant('deleted_at'),
   },
   (t) => [
-    uniqueIndex('tags_owner_name_unique').on(t.owner_id, t.name_folded),
+    index('tags_deleted')
+      .on(t.id)
+      .where(sql`${t.deleted_at} is not null`),
+    uniqueIndex('tags_owner_name_unique')
+      .on(t.owner_id, t.name_folded)
+      .where(sql`${t.deleted_at} is null`),
     index('tags_newest').on(t.created_at.desc(), t.id.desc()),
     index('tags_owner_newest').on(t.owner_id, t.created_at.desc(), t.id.desc()),
   ],

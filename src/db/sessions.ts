@@ -3,6 +3,7 @@ import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role, SessionPrincipal } from '../domain/permissions.ts'
 import { attemptParameter, clearAttempts, countAttempt, waitColumn } from './attempts.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
+import { deletionInBatches } from './batches.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { WritesRefused } from './errors.ts'
@@ -384,7 +385,8 @@ const liveColumns = { role: 'text' } as const
 
 const selectLive = (p: Placeholders<typeof liveParameters>): SQL => sql`
   select users.role from sessions join users on users.id = sessions.user_id
-  where sessions.id = ${p.session_id} and sessions.user_id = ${p.user_id} and sessions.expires_at > now()`
+  where sessions.id = ${p.session_id} and sessions.user_id = ${p.user_id} and sessions.expires_at > now()
+    and users.deleted_at is null`
 
 const live = statement(liveParameters, liveColumns, selectLive)
 
@@ -482,18 +484,24 @@ export const deleteSessions = async (db: Database, principal: Principal, client:
   await endAll(db, { ...callerOf(principal), ...auditValues(client, principal) })
 }
 
-/** Removes sessions that are over, and spent tokens whose reuse would no longer tell anything. */
-export const removeExpiredSessions = statement(
+/** Each with its refresh tokens. */
+const removeEndedSessions = deletionInBatches({}, 'sessions', () => sql`expires_at <= now()`, 100)
+
+const removeSpentTokens = deletionInBatches(
   {},
-  {},
-  () => sql`
-    with over as (delete from sessions where expires_at <= now())
-    delete from refresh_tokens where expires_at <= now() and spent_at is not null`,
+  'refresh_tokens',
+  () => sql`expires_at <= now() and spent_at is not null`,
 )
 
+/** Removes sessions that are over, and spent tokens whose reuse would no longer tell anything. */
+export const removeExpiredSessions = async (db: Database): Promise<void> => {
+  await removeEndedSessions(db, {})
+  await removeSpentTokens(db, {})
+}
+
 /** Removes one-time tokens that are no good any more; those for passwords count against the mails of an hour. */
-export const removeExpiredOneTimeTokens = statement(
+export const removeExpiredOneTimeTokens = deletionInBatches(
   {},
-  {},
-  () => sql`delete from one_time_tokens where expires_at <= now() - interval '1 hour'`,
+  'one_time_tokens',
+  () => sql`expires_at <= now() - interval '1 hour'`,
 )

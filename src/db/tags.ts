@@ -94,15 +94,17 @@ const create = async (
 
 const remove = prepareRemoval({
   table: 'tags',
-  to: 'nowhere',
+  to: 'purge',
   see: 'tag.see',
   remove: 'tag.delete',
   allows: allowsTag,
   etag: (row) => sql`${row}.id::text`,
 })
 
-/** Deletes a tag and so takes it off every task, each of which changes. */
-export const deleteTag: Removal = (db, ...removal) => remove(db, ...removal)
+/**
+ * Deletes a tag. The first of the tasks that carry it change with the same statement, the others soon after (`purge.ts`).
+ */
+export const deleteTag: Removal = remove
 
 /** Which tags a list holds. */
 export interface TagFilter {

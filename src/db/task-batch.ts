@@ -89,7 +89,7 @@ const run = statement(
       select id from users where id in (
         select owner_id from creations union select (item ->> 'assignee_id')::uuid from creations
         union select (patch ->> 'owner_id')::uuid from updates union select (patch ->> 'assignee_id')::uuid from updates
-      ) order by id for key share
+      ) and deleted_at is null order by id for key share
     ), seen_tags as (
       select id from tags tag where id in (
         select tag_id::uuid from creations, jsonb_array_elements_text(tag_ids) labels (tag_id) union select tag_id from taggings

@@ -134,7 +134,7 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
         or ${contains(foldedColumn('title'), condition.text, bind)})`
     case 'tagged':
       return sql`exists (
-        select from task_tags link join tags tag on tag.id = link.tag_id
+        select from task_tags link join tags tag on tag.id = link.tag_id and tag.deleted_at is null
         where link.task_id = item.id and ${matches(sql`tag.name_folded`, foldPattern(condition.pattern), bind)})`
     case 'present':
       return sql`${column(condition.field)} is not null`

@@ -99,7 +99,7 @@ export const selectTaskTags = async (
     db,
     {
       name: 'task_tags',
-      from: sql`tags item join task_tags link on link.tag_id = item.id join tasks task on task.id = link.task_id`,
+      from: sql`tags item join task_tags link on link.tag_id = item.id and item.deleted_at is null join tasks task on task.id = link.task_id`,
       seenBecause: (caller) => [allowsTaskTag('task_tag.see', caller, task)],
       conditions: conditionsOf(fields, { task_id: taskId }),
       filters: [],

@@ -2,6 +2,7 @@ import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { leaseSeconds, uploadHours } from '../domain/uploads.ts'
 import { addingOutcome, expectRoom, type Room, roomParameters, type UploadLease } from './attachments.ts'
+import { deletionInBatches } from './batches.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { instantText } from './json.ts'
@@ -260,8 +261,4 @@ export const deleteUpload = async (
 ): Promise<Outcome<unknown>> => found(onlyRow(await remove(db, { id, ...callerOf(principal) })))
 
 /** Gives up uploads whose next piece has not come in time. */
-export const removeExpiredUploads = statement(
-  {},
-  {},
-  () => sql`delete from uploads where expires_at <= now()`,
-)
+export const removeExpiredUploads = deletionInBatches({}, 'uploads', () => sql`expires_at <= now()`)

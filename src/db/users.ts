@@ -261,12 +261,27 @@ const remove = statement(
       )} as outcome
       from target
     ), removed as (
-      delete from users using checked where users.id = checked.id and checked.outcome = 'done' returning users.id
+      update users set deleted_at = now(), username = users.id::text, email = users.id::text, display_name = '',
+        role = 'member', password_hash = ''
+      from checked where users.id = checked.id and checked.outcome = 'done' returning users.id
+    ), removed_tags as (
+      update tags set deleted_at = now() from removed where owner_id = removed.id and deleted_at is null
+    ), ended_sessions as (
+      delete from sessions using removed where user_id = removed.id
+    ), ended_tokens as (
+      delete from api_tokens using removed where user_id = removed.id
+    ), ended_one_time_tokens as (
+      delete from one_time_tokens using removed where user_id = removed.id
+    ), ended_second_factors as (
+      delete from second_factors using removed where user_id = removed.id
     ), audit as (${audit(p, sql`${auditEvent(p, 'user.deleted', { user: sql`id` })} from removed`)})
     select outcome, ${auditColumn} from checked`,
 )
 
-/** Deletes a user with their tasks, tags and sessions; files follow through the outbox. */
+/**
+ * Deletes a user with their tasks, tags and sessions. They are gone for every reader at once, and their names are free;
+ * the rows are removed soon after (`purge.ts`), and files follow through the outbox.
+ */
 export const deleteUser = async (
   db: Database,
   principal: Principal,

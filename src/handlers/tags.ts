@@ -4,14 +4,16 @@ import { jsonText } from '../domain/json-text.ts'
 import { created, type Handlers, quoteETag } from '../operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems.ts'
+import type { Sweeper } from '../sweeper.ts'
 
 interface Deps {
   readonly db: Database
   readonly paging: Paging
+  readonly sweeper: Sweeper
 }
 
 /** The operations of the contract's tag `tags`. A tag never changes, so its ETag is its id. */
-export const tagHandlers = ({ db, paging }: Deps) =>
+export const tagHandlers = ({ db, paging, sweeper }: Deps) =>
   ({
     async listTags({ path, principal, query }) {
       expectMayListAll(principal, query)
@@ -31,6 +33,7 @@ export const tagHandlers = ({ db, paging }: Deps) =>
 
     async deleteTag({ params, principal, ifMatch }) {
       expectDone(await deleteTag(db, principal, params.tag_id, ifMatch))
+      sweeper.wake()
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

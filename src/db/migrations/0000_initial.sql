@@ -129,7 +129,8 @@ CREATE TABLE "tags" (
 	"name_folded" text NOT NULL,
 	"color" text,
 	"owner_id" uuid NOT NULL,
-	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"deleted_at" timestamp (3) with time zone
 );
 --> statement-breakpoint
 CREATE TABLE "task_departures" (
@@ -214,6 +215,7 @@ CREATE TABLE "users" (
 	"version" integer DEFAULT 1 NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"deleted_at" timestamp (3) with time zone,
 	CONSTRAINT "users_role_known" CHECK ("users"."role" in ('member', 'admin'))
 );
 --> statement-breakpoint
@@ -256,7 +258,8 @@ CREATE INDEX "refresh_tokens_session" ON "refresh_tokens" USING btree ("session_
 CREATE INDEX "refresh_tokens_expiry" ON "refresh_tokens" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "sessions_user_newest" ON "sessions" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "sessions_expiry" ON "sessions" USING btree ("expires_at");--> statement-breakpoint
-CREATE UNIQUE INDEX "tags_owner_name_unique" ON "tags" USING btree ("owner_id","name_folded");--> statement-breakpoint
+CREATE INDEX "tags_deleted" ON "tags" USING btree ("id") WHERE "tags"."deleted_at" is not null;--> statement-breakpoint
+CREATE UNIQUE INDEX "tags_owner_name_unique" ON "tags" USING btree ("owner_id","name_folded") WHERE "tags"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tags_newest" ON "tags" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "tags_owner_newest" ON "tags" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "task_departures_changes" ON "task_departures" USING btree ("user_id","changed_in","task_id");--> statement-breakpoint
@@ -301,6 +304,7 @@ CREATE INDEX "uploads_task" ON "uploads" USING btree ("task_id");--> statement-b
 CREATE INDEX "uploads_user" ON "uploads" USING btree ("user_id");--> statement-breakpoint
 CREATE INDEX "uploads_attachment" ON "uploads" USING btree ("attachment_id");--> statement-breakpoint
 CREATE INDEX "uploads_expiry" ON "uploads" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "users_deleted" ON "users" USING btree ("id") WHERE "users"."deleted_at" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX "users_username_unique" ON "users" USING btree ("username");--> statement-breakpoint
 CREATE UNIQUE INDEX "users_email_unique" ON "users" USING btree ("email");--> statement-breakpoint
 CREATE INDEX "users_newest" ON "users" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);

@@ -1,0 +1,88 @@
+import { countingStatement, untilNone } from './batches.ts'
+import type { Database } from './client.ts'
+import { type SQL, sql } from './drizzle.ts'
+import { type Placeholders, statement } from './statement.ts'
+
+/**
+ * The rest of a deletion. Deleting a tag or a user marks the row, which every reader honours from then on; what belongs
+ * to it, which may be very much, is removed here in batches, and the row last.
+ */
+
+/** Tasks that a statement changes; each takes up to a millisecond. */
+export const purgeBatch = 100
+
+const parameters = { id: 'uuid' } as const
+type P = Placeholders<typeof parameters>
+
+const limit = sql.raw(String(purgeBatch))
+
+/** Rows that another transaction has locked are left to a later round. */
+const batchOf = (table: SQL, condition: SQL): SQL =>
+  sql`ctid = any(array(select ctid from ${table} where ${condition} limit ${limit} for update skip locked))`
+
+const deletion = (table: string, condition: (p: P) => SQL) =>
+  countingStatement(
+    parameters,
+    (p) => sql`delete from ${sql.raw(table)} where ${batchOf(sql.raw(table), condition(p))} returning 1`,
+  )
+
+const unlinkTag = deletion('task_tags', (p) => sql`tag_id = ${p.id}`)
+
+const removeTag = statement(
+  parameters,
+  {},
+  (p) => sql`
+    delete from tags where id = ${p.id} and deleted_at is not null
+      and not exists (select from task_tags where tag_id = ${p.id})`,
+)
+
+const userSteps = [
+  deletion('tasks', (p) => sql`owner_id = ${p.id}`),
+  countingStatement(
+    parameters,
+    (p) => sql`
+      update tasks set assignee_id = null where ${batchOf(sql`tasks`, sql`assignee_id = ${p.id}`)} returning 1`,
+  ),
+  countingStatement(
+    parameters,
+    (p) => sql`
+      update attachments set uploaded_by = null
+      where ${batchOf(sql`attachments`, sql`uploaded_by = ${p.id}`)} returning 1`,
+  ),
+  deletion('uploads', (p) => sql`user_id = ${p.id}`),
+  deletion('idempotency_keys', (p) => sql`principal_id = ${p.id}`),
+]
+
+const removeUser = statement(
+  parameters,
+  {},
+  (p) => sql`
+    delete from users where id = ${p.id} and deleted_at is not null
+      and not exists (select from tasks where ${p.id} in (owner_id, assignee_id))
+      and not exists (select from tags where owner_id = ${p.id})`,
+)
+
+const selectTags = statement(
+  {},
+  { id: 'text' },
+  () => sql`select id::text from tags where deleted_at is not null`,
+)
+const selectUsers = statement(
+  {},
+  { id: 'text' },
+  () => sql`select id::text from users where deleted_at is not null`,
+)
+
+/** Removes what belongs to deleted tags and users. Several processes may do so at once, each other rows. */
+export const purgeDeleted = async (db: Database, stop: AbortSignal): Promise<void> => {
+  for (const { id } of await selectTags(db, {})) {
+    await untilNone(() => unlinkTag(db, { id }), stop)
+    if (stop.aborted) return
+    await removeTag(db, { id })
+  }
+  for (const { id } of await selectUsers(db, {})) {
+    for (const step of userSteps) await untilNone(() => step(db, { id }), stop)
+    if (stop.aborted) return
+    await removeUser(db, { id })
+  }
+}
