@@ -5,6 +5,7 @@ import { newId } from '../src/db/ids.ts'
 import type { Permission } from '../src/domain/permissions.ts'
 import type { RequiredScope, Scope } from '../src/domain/scopes.ts'
 import { accountActions } from './fixture/accounts.ts'
+import { eventually } from './fixture/eventually.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from './fixture/uploads.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
 import { blackPng } from './fixture/images.ts'
@@ -806,8 +807,18 @@ const selectDigests = `select ${[
   ...usedTables.map((table) => digestOf(table, whichRows)),
 ].join()}`
 
-/** A digest for each table that a refused write could have touched. */
-const snapshot = (): Promise<unknown> => service.deps.db.run(selectDigests, [])
+/** A digest for each table that a refused write could have touched, once earlier deletions have been finished. */
+const snapshot = async (): Promise<unknown> => {
+  await eventually('deletions are finished', async () => {
+    const [row] = await service.deps.db.run(
+      `select exists (select from users where deleted_at is not null)
+         or exists (select from tags where deleted_at is not null) as awaited`,
+      [],
+    )
+    return row?.awaited === false
+  })
+  return service.deps.db.run(selectDigests, [])
+}
 
 /** A problem as bytes would show it, without what names the request. */
 const anonymized = ({ status, headers, body }: Reply): string => {
