@@ -381,7 +381,7 @@ export interface paths {
         };
         /**
          * List audit events
-         * @description For administrators: sign-ins and their failures, changes of passwords, tokens, second factors, roles and sessions, and each single task or file of somebody else that an administrator reads. Filters are combined.
+         * @description For administrators: sign-ins and their failures, changes of passwords, tokens, second factors, roles and sessions, and each single task or file of somebody else that an administrator reads. Of failed sign-ins by password it holds the first 20 from a network in an hour. Filters are combined.
          */
         get: operations["listAuditEvents"];
         put?: never;
@@ -929,7 +929,7 @@ export interface paths {
         };
         /**
          * Can it serve requests?
-         * @description Answers 200 when the database answers, else 503. `degraded` lists what fails although requests in general succeed: `attachments` while the file storage takes no files, for instance because its disk is full. While the database takes no writes (a standby, a full disk) the answer is 200 as well: reads succeed, and each write is answered 503.
+         * @description Answers 200 when the database answers, else 503. `degraded` lists what fails although requests in general succeed: `attachments` while the file storage takes no files, for instance because its disk is full. While the database takes no writes (a standby, a full disk) the answer is 200 as well: reads succeed, and each write is answered 503. The answer is remembered for a second.
          */
         get: operations["getReadiness"];
         put?: never;
