@@ -1790,18 +1790,23 @@ export interface components {
             /** @description Seconds until the challenge expires; beside it. */
             challenge_expires_in?: number;
             /**
+             * @description What `quota` is about: the bytes of your attachments, or how many tasks their owner has, those in the trash included.
+             * @enum {string}
+             */
+            resource?: "attachment_bytes" | "tasks";
+            /**
              * Format: int64
-             * @description Bytes that your attachments may take; present with `quota_exceeded` alone.
+             * @description What there may be of `resource`; present with `quota_exceeded` alone.
              */
             quota?: number;
             /**
              * Format: int64
-             * @description Bytes that they take; beside it.
+             * @description What there is; beside it.
              */
             used?: number;
             /**
              * Format: int64
-             * @description Bytes that the file needs, or needs at least where it was refused before it was read; beside it.
+             * @description What the request adds, or adds at least where a file was refused before it was read; beside it.
              */
             size?: number;
             /** @description What was wrong, place by place, up to 20; absent where there is nothing to point at. */
@@ -2093,7 +2098,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body exceeds the limit. Nothing was stored. */
+        /** @description The body exceeds the limit, or a task would exceed the quota of its owner (`quota_exceeded`). Nothing was stored. */
         ContentTooLarge: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];

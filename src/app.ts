@@ -63,6 +63,7 @@ import { reportOutages } from './observe/outages.ts'
 import { maxBodyBytes, problemOf } from './problems.ts'
 import type { Storage } from './storage/storage.ts'
 import { startSweeper, type SweepTimes, uploadTimeout } from './sweeper.ts'
+import { createTaskQuota } from './task-quota.ts'
 
 /** What an app is made of; a test passes its own. */
 export interface AppDeps {
@@ -75,6 +76,7 @@ export interface AppDeps {
     | 'logLevel'
     | 'attachmentMaxBytes'
     | 'attachmentQuotaBytes'
+    | 'taskQuota'
     | 'auditDays'
     | 'trashDays'
     | 'rateLimit'
@@ -255,6 +257,7 @@ export const buildApp = async ({
   )
 
   const { attachmentMaxBytes, attachmentQuotaBytes } = config
+  const taskQuota = createTaskQuota(db, config.taskQuota)
   const handlers = {
     ...authHandlers({
       db,
@@ -274,8 +277,8 @@ export const buildApp = async ({
     ...secondFactorHandlers({ db, checkPassword, attemptKeys, secondFactorKeys }),
     ...auditHandlers({ db, paging }),
     ...userHandlers({ db, paging, passwords, reauthenticateByPassword, credentials, mailer, sweeper }),
-    ...taskBatchHandlers({ db, publicUrl }),
-    ...taskHandlers({ db, paging, cursorKeys }),
+    ...taskBatchHandlers({ db, publicUrl, taskQuota }),
+    ...taskHandlers({ db, paging, cursorKeys, taskQuota }),
     ...trashHandlers({ db, paging, sweeper }),
     ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
     ...thumbnailHandlers({ db, storage, thumbnailer }),

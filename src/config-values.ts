@@ -235,6 +235,14 @@ export function parseByteLimit(text: string): Parsed<number | null> {
     : { value: count === 0 ? null : count }
 }
 
+/** A limit on how many there are; null for 0, which is no limit. */
+export function parseCountLimit(text: string): Parsed<number | null> {
+  const count = decimal(text)
+  return count === null
+    ? { fault: 'must be a whole number, or 0 for no limit' }
+    : { value: count === 0 ? null : count }
+}
+
 /** A number of bytes, or 0. */
 export function parseReserve(text: string): Parsed<number> {
   const count = decimal(text)

@@ -5,6 +5,7 @@ import {
   oneOf,
   parseByteCount,
   parseByteLimit,
+  parseCountLimit,
   parseDatabaseUrl,
   parseDayCount,
   parseEndpoint,
@@ -112,6 +113,8 @@ export interface Config {
   readonly attachmentMaxBytes: number
   /** What the files that one user attached may take together, in bytes; null for any number. */
   readonly attachmentQuotaBytes: number | null
+  /** How many tasks one user may own, those in the trash included; null for any number. */
+  readonly taskQuota: number | null
   /** Bytes of the disk in DATA_DIR that files leave free. */
   readonly diskReserveBytes: number
   /** Days for which the audit trail is kept. */
@@ -237,6 +240,7 @@ const variables: Variables = {
     parse: parseByteLimit,
     example: '10737418240',
   },
+  taskQuota: { name: 'TASK_QUOTA', fallback: 200_000, parse: parseCountLimit, example: '200000' },
   diskReserveBytes: {
     name: 'DISK_RESERVE_BYTES',
     fallback: 512 * 1024 ** 2,
@@ -350,6 +354,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     logFormat: read('logFormat'),
     attachmentMaxBytes: read('attachmentMaxBytes'),
     attachmentQuotaBytes: read('attachmentQuotaBytes'),
+    taskQuota: read('taskQuota'),
     diskReserveBytes: read('diskReserveBytes'),
     auditDays: read('auditDays'),
     trashDays: read('trashDays'),

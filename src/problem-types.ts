@@ -145,7 +145,7 @@ export const problemTypes = {
     status: 413,
     title: 'Quota exceeded',
     explanation:
-      'All files that you have attached share a quota, and this one does not fit. Nothing was stored. Delete attachments, or ask the operator for a larger quota.',
+      'A user may own a limited number of tasks, and attach a limited number of bytes. The detail says which quota is used up. Nothing was stored. Delete what is not needed, also from the trash, or ask the operator for more room.',
   },
   uri_too_long: {
     status: 414,

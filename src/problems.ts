@@ -1,7 +1,7 @@
 import { HashQueueFull } from './auth/passwords.ts'
-import { QuotaExceeded } from './db/attachments.ts'
 import { ConstraintViolation, DatabaseUnavailable, TooManyStatements } from './db/errors.ts'
 import { IdempotencyKeyReused } from './db/idempotency.ts'
+import { QuotaExceeded, type QuotaResource } from './db/quotas.ts'
 import { FilterError } from './domain/filter-expression.ts'
 import type { Outcome, Refusal } from './domain/outcome.ts'
 import { type Principal, roleRefuses, scopeRefuses } from './domain/permissions.ts'
@@ -267,12 +267,10 @@ export const problems = {
   modifiedSince: () =>
     new Problem('precondition_failed', 'The resource is newer than If-Unmodified-Since. Fetch it and retry.'),
   contentTooLarge: (maxBytes: number) => new Problem('content_too_large', `The limit is ${maxBytes} bytes.`),
-  quotaExceeded: ({ quota, used, size }: QuotaExceeded) =>
-    new Problem(
-      'quota_exceeded',
-      `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes.`,
-      { members: { quota, used, size } },
-    ),
+  quotaExceeded: ({ resource, quota, used, size }: QuotaExceeded) =>
+    new Problem('quota_exceeded', quotaDetails[resource](quota, used, size), {
+      members: { resource, quota, used, size },
+    }),
   uriTooLong: () => new Problem('uri_too_long', 'The path is too long, or one of its segments is.'),
   unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>>) =>
     new Problem('unsupported_media_type', `Send the body with "Content-Type: ${accepted.join('" or "')}".`, {
@@ -362,6 +360,13 @@ export const problems = {
   insufficientStorage: (cause: unknown) =>
     new Problem('insufficient_storage', 'The storage has no room for this file.', { cause }),
 } as const
+
+const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number, size: number) => string>> = {
+  attachment_bytes: (quota, used, size) =>
+    `There is no room for ${size} bytes: your attachments take ${used} of the ${quota} that they may.`,
+  tasks: (quota, used, size) =>
+    `There is no room for ${size} more tasks: the owner has ${used}, and may have ${quota}. Delete tasks for good, or ask the operator for more room.`,
+}
 
 /** As much of what a client wrote as a message can hold. */
 const shorten = (text: string): string => (text.length > 50 ? `${text.slice(0, 50).toWellFormed()}…` : text)

@@ -30,6 +30,7 @@ t.test('an empty environment has the defaults', async (t) => {
     logFormat: null,
     attachmentMaxBytes: 52_428_800,
     attachmentQuotaBytes: 10_737_418_240,
+    taskQuota: 200_000,
     diskReserveBytes: 536_870_912,
     auditDays: 365,
     trashDays: 30,

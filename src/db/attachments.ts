@@ -23,6 +23,7 @@ import {
 } from './list.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsAttachment, callerOf, callerParameters, ownerReadByAdmin } from './permissions.ts'
+import { QuotaExceeded } from './quotas.ts'
 import { onlyRow, type Placeholders, statement } from './statement.ts'
 
 /** A file that the storage holds and that is about to belong to a task. */
@@ -59,23 +60,6 @@ export interface AttachmentFile {
   readonly owner_read_by_admin: string | null
 }
 
-/** The uploader's files would take more bytes together than they may. */
-export class QuotaExceeded extends Error {
-  override readonly name = 'QuotaExceeded'
-  readonly quota: number
-  /** What they take already. */
-  readonly used: number
-  /** What the new file needs, as far as that is known. */
-  readonly size: number
-
-  constructor(quota: number, used: number, size: number) {
-    super(`${size} bytes and the ${used} that are used exceed the quota of ${quota}`)
-    this.quota = quota
-    this.used = used
-    this.size = size
-  }
-}
-
 const attachment = sql.raw('attachment')
 const task = sql.raw('task')
 
@@ -102,7 +86,9 @@ export const expectRoom = <R extends { readonly outcome: string; readonly used: 
   row: R | null,
   { size, quota }: Room,
 ): R | null => {
-  if (row?.outcome === 'over_quota') throw new QuotaExceeded(quota ?? 0, row.used, size)
+  if (row?.outcome === 'over_quota') {
+    throw new QuotaExceeded('attachment_bytes', { quota: quota ?? 0, used: row.used, size })
+  }
   return row
 }
 

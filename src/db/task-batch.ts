@@ -194,8 +194,10 @@ export const runTaskBatch = (
   { atomic, dryRun }: BatchOptions,
   requestId: string,
   idempotency: Idempotency | null,
+  expectRoom: () => Promise<void>,
 ): Promise<BatchAnswer> => {
   const begin = async (): Promise<Created> => {
+    await expectRoom()
     const id = newId()
     const row = onlyRow(
       await run(db, {

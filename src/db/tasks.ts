@@ -162,9 +162,11 @@ export const insertTask = (
   principal: Principal,
   task: NewTask,
   idempotency: Idempotency | null,
+  expectRoom: () => Promise<void> | null,
 ): Promise<Creation> => {
   const { owner_id = principal.userId, tag_ids = [], ...fields } = task
   const create = async (): Promise<Creation> => {
+    await expectRoom()
     const id = newId()
     const rows = await insert(db, {
       id,

@@ -13,19 +13,21 @@ import {
   mostItems,
 } from '../domain/task-batch.ts'
 import { type Handlers, quoteETag } from '../operation.ts'
+import type { TaskQuota } from '../task-quota.ts'
 import { Problem, problemDocument, problems, problemWithin } from '../problems.ts'
 
 interface Deps {
   readonly db: Database
   /** In front of what problems link to; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
+  readonly taskQuota: TaskQuota
 }
 
 type Schemas = components['schemas']
 type Batch = Omit<Schemas['TaskBatch'], 'atomic' | 'dry_run'>
 
 /** The operation of the contract's tag `tasks` that does many things at once. */
-export const taskBatchHandlers = ({ db, publicUrl }: Deps) =>
+export const taskBatchHandlers = ({ db, publicUrl, taskQuota }: Deps) =>
   ({
     async batchTasks({ body, path, principal, client, idempotency }) {
       const { atomic = false, dry_run: dryRun = false, ...batch } = body
@@ -40,7 +42,9 @@ export const taskBatchHandlers = ({ db, publicUrl }: Deps) =>
         options,
         client.requestId,
         kept,
+        () => expectRoom(taskQuota, principal.userId, batch),
       )
+      if (!replayed && !dryRun) noteAdded(taskQuota, principal.userId, batch, results)
       const ended = inOrder(results).map((result) => ({ result, problem: failureOf(batch, result) }))
       if (atomic) throwFirst(ended.flatMap(({ problem }) => problem ?? []))
 
@@ -66,6 +70,30 @@ const successStatuses: Readonly<Record<BatchKind, number>> = {
   delete: 204,
   tag: 204,
   untag: 204,
+}
+
+/** Whoever an item names as the owner is taken to get the task. */
+const expectRoom = async (taskQuota: TaskQuota, userId: string, { create, update }: Batch): Promise<void> => {
+  const own = (create ?? []).filter(({ owner_id = userId }) => owner_id === userId)
+  await taskQuota.expectRoom(userId, own.length)
+  const recipients = Map.groupBy(update ?? [], ({ patch }) => patch.owner_id ?? userId)
+  for (const [ownerId, tasks] of recipients) {
+    if (ownerId !== userId) await taskQuota.expectRoomForTransfer(ownerId, tasks.length)
+  }
+}
+
+const noteAdded = (
+  taskQuota: TaskQuota,
+  userId: string,
+  { create, update }: Batch,
+  results: readonly BatchResult[],
+): void => {
+  for (const { kind, index, outcome } of results) {
+    if (outcome !== 'done') continue
+    if (kind === 'create') taskQuota.added(create?.[index]?.owner_id ?? userId, 1)
+    const ownerId = kind === 'update' ? update?.[index]?.patch.owner_id : undefined
+    if (ownerId !== undefined) taskQuota.added(ownerId, 1)
+  }
 }
 
 const checkItems = (batch: Batch): void => {

@@ -1,0 +1,78 @@
+import t from 'tap'
+import { startService } from './fixture/service.ts'
+
+/** How many tasks a user may own. */
+
+const quota = 6
+const service = await startService(t, { config: { taskQuota: quota } })
+await service.register('admin')
+
+const create = (token: string, status: 201 | 413, headers: Record<string, string> = {}) =>
+  service.call('createTask', { token, headers, body: { title: 'One' } }).then((reply) => {
+    t.equal(reply.status, status)
+    return reply.body as { id: string; code: string }
+  })
+
+t.test('a user owns no more tasks than the quota, and a repeat gets its first answer', async (t) => {
+  const { token } = await service.register('ada')
+  const headers = { 'idempotency-key': 'first' }
+  const first = await create(token, 201, headers)
+  for (let count = 1; count < quota; count += 1) await create(token, 201)
+  const { body } = await service.expect('createTask', 413, { token, body: { title: 'One more' } })
+  t.match(body, { code: 'quota_exceeded', resource: 'tasks', quota, used: quota, size: 1 })
+  t.equal((await create(token, 201, headers)).id, first.id)
+
+  await t.test('the trash counts, and what is deleted for good does not', async () => {
+    await service.expect('deleteTask', 204, { token, params: { task_id: first.id } })
+    await create(token, 413)
+    await service.expect('deleteTrashedTask', 204, { token, params: { task_id: first.id } })
+    for (;;) {
+      const { status } = await service.call('createTask', { token, body: { title: 'In its place' } })
+      if (status === 201) break
+    }
+  })
+})
+
+t.test('a batch is refused whole', async (t) => {
+  const { token } = await service.register('bob')
+  const tasks = (count: number) => Array.from({ length: count }, () => ({ title: 'One of many' }))
+  const { body } = await service.expect('batchTasks', 413, { token, body: { create: tasks(quota + 1) } })
+  t.match(body, { code: 'quota_exceeded', resource: 'tasks', quota, used: 0, size: quota + 1 })
+  await service.expect('batchTasks', 200, { token, body: { create: tasks(quota) } })
+  await service.expect('batchTasks', 413, { token, body: { create: tasks(1) } })
+})
+
+t.test('others fill half of it at most', async (t) => {
+  const [giver, taker] = [await service.register('giver'), await service.register('taker')]
+  const made: string[] = []
+  for (let count = 0; count < quota; count += 1) made.push((await create(giver.token, 201)).id)
+  const [one = '', two = '', three = '', four = ''] = made
+  const transfer = { owner_id: taker.id }
+  const { body: kept } = await service.expect('getTask', 200, {
+    token: giver.token,
+    params: { task_id: one },
+  })
+  await service.expect('updateTask', 200, {
+    token: giver.token,
+    params: { task_id: one },
+    body: { ...transfer, assignee_id: giver.id },
+  })
+  await service.expect('batchTasks', 200, {
+    token: giver.token,
+    body: { update: [two, three].map((task_id) => ({ task_id, patch: transfer })) },
+  })
+  const ofFour = { token: giver.token, params: { task_id: four } }
+  const refused = await service.expect('updateTask', 413, { ...ofFour, body: transfer })
+  t.match(refused.body, { code: 'quota_exceeded', quota: quota / 2, used: quota / 2, size: 1 })
+  const { title, description, status, priority } = kept
+  const whole = { title, description, status, priority }
+  await service.expect('replaceTask', 413, { ...ofFour, body: { ...whole, ...transfer } })
+  await service.expect('batchTasks', 413, {
+    token: giver.token,
+    body: { update: [{ task_id: four, patch: transfer }] },
+  })
+  const ofOne = { token: giver.token, params: { task_id: one } }
+  await service.expect('replaceTask', 200, { ...ofOne, body: { ...whole, ...transfer } })
+  for (let count = 0; count < quota / 2; count += 1) await create(taker.token, 201)
+  await create(taker.token, 413)
+})
