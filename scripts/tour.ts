@@ -412,7 +412,7 @@ const refresh = async (guide: Guide, old: Session): Promise<void> => {
     'refreshToken',
     401,
     request,
-    (answer) => `spent long ago: ${problemOf(answer)}, and the session ends`,
+    (answer) => `older: ${problemOf(answer)}, and the session ends`,
   )
   await guide.ask('getCurrentUser', 401, { token: newest.access_token }, problemOf)
 }

@@ -106,6 +106,21 @@ const run = async () => {
   await expect('forgotPassword', 202, { body: { email }, headers })
   await eventually('another mail has come', async () => mail.received.length === 2)
   plant('an unused token of a mail', /twx_[\w-]{43}/.exec(mail.received[1]?.text ?? '')?.[0] ?? '')
+
+  const grace = await register('grace')
+  const ofGrace = { token: grace.token, headers }
+  const proof = plant('a password that proves', grace.password)
+  await expect('reauthenticate', 204, { ...ofGrace, body: { password: proof } })
+  const change = { email: 'grace.hopper@example.com', current_password: proof }
+  await expect('updateUser', 200, { ...ofGrace, params: { user_id: grace.id }, body: change })
+  await eventually('the mail about the address has come', async () => mail.received.length === 3)
+  const undo = plant('the token of an undo', /twu_[\w-]{43}/.exec(mail.received[2]?.text ?? '')?.[0] ?? '')
+  const created = { body: { name: 'once', scopes }, headers: { ...headers, 'idempotency-key': 'once' } }
+  const { body: sealed } = await expect('createApiToken', 201, { token: grace.token, ...created })
+  plant('an API token that is kept for a repeat', sealed.token)
+  const { body: undone } = await expect('undoEmailChange', 200, { body: { token: undo }, headers })
+  plant('the reset token of an undo', undone.reset_token)
+
   await call('login', {
     body: '{"password":"planted-broken-body',
     headers: { 'content-type': 'application/json' },
