@@ -31,7 +31,7 @@ interface Start {
 /** The program that is the service, relative to this folder. */
 export const service = '../../src/main.js'
 
-/** The service listens before it is ready, which the log tells in lines of JSON. */
+/** The service listens before it is ready; that it is ready is the last line of its start. */
 const ready = /^(?:taskwright: ready and )?listening\b.*(http:\/\/127\.0\.0\.1:\d+)/
 
 /** Starts a server of ours or a floor in a process of its own, on one processor. It ends with `t`. */
@@ -44,7 +44,14 @@ export const startServer = async (
   const output = await open(log, 'a')
   const path = fileURLToPath(new URL(program, import.meta.url))
   const child = spawn(...onProcessor(core, process.execPath, [...options, path]), {
-    env: { PATH: process.env.PATH, NODE_ENV: 'production', HOST: '127.0.0.1', PORT: '0', ...environment },
+    env: {
+      PATH: process.env.PATH,
+      NODE_ENV: 'production',
+      LOG_FORMAT: 'pretty',
+      HOST: '127.0.0.1',
+      PORT: '0',
+      ...environment,
+    },
     stdio: ['ignore', output.fd, output.fd],
   })
   await output.close()
