@@ -242,6 +242,80 @@ CREATE OR REPLACE TRIGGER tasks_passed_on AFTER UPDATE ON tasks FOR EACH ROW
 CREATE OR REPLACE TRIGGER tasks_removed AFTER DELETE ON tasks FOR EACH ROW
   WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION note_departures();
 
+-- Tag counts --------------------------------------------------------------------------------------------------------
+-- How many tasks that somebody sees carry a tag. Each function reads the tasks as they are when it runs: whoever adds or
+-- removes a tag has locked the task by then, and so has whoever passes it on.
+
+CREATE OR REPLACE FUNCTION count_tags_added() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO tag_counts AS counted (tag_id, user_id, tasks)
+    SELECT added.tag_id, viewer, count(*)
+    FROM added JOIN tasks task ON task.id = added.task_id,
+      LATERAL (SELECT DISTINCT viewer FROM viewers_of(task) viewer) viewers
+    GROUP BY added.tag_id, viewer ORDER BY added.tag_id, viewer
+    ON CONFLICT ON CONSTRAINT tag_counts_once DO UPDATE SET tasks = counted.tasks + EXCLUDED.tasks;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER task_tags_counted AFTER INSERT ON task_tags
+  REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_tags_added();
+
+-- Links of a task that is gone were discounted when it went.
+CREATE OR REPLACE FUNCTION count_tags_removed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE tag_counts counted SET tasks = counted.tasks - gone.tasks
+  FROM (
+    SELECT removed.tag_id, viewer, count(*) AS tasks
+    FROM removed JOIN tasks task ON task.id = removed.task_id,
+      LATERAL (SELECT DISTINCT viewer FROM viewers_of(task) viewer) viewers
+    GROUP BY removed.tag_id, viewer ORDER BY removed.tag_id, viewer
+  ) gone
+  WHERE counted.tag_id = gone.tag_id AND counted.user_id IS NOT DISTINCT FROM gone.viewer;
+  DELETE FROM tag_counts WHERE tasks = 0 AND tag_id IN (SELECT tag_id FROM removed);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER task_tags_discounted AFTER DELETE ON task_tags
+  REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_tags_removed();
+
+-- A task with tags that is passed on, moved to the trash or out of it, or deleted.
+CREATE OR REPLACE FUNCTION count_tags_of_task() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM task_tags WHERE task_id = OLD.id) THEN
+    RETURN OLD;
+  END IF;
+  UPDATE tag_counts SET tasks = tasks - 1
+  WHERE tag_id IN (SELECT tag_id FROM task_tags WHERE task_id = OLD.id)
+    AND coalesce(user_id::text, '') IN (
+      SELECT coalesce(viewer::text, '') FROM viewers_of(OLD) viewer
+      EXCEPT SELECT coalesce(viewer::text, '') FROM viewers_of(NEW) viewer WHERE TG_OP = 'UPDATE');
+  INSERT INTO tag_counts AS counted (tag_id, user_id, tasks)
+    SELECT tag_id, viewer, 1
+    FROM task_tags, (
+      SELECT viewer FROM viewers_of(NEW) viewer WHERE TG_OP = 'UPDATE' EXCEPT SELECT viewer FROM viewers_of(OLD) viewer
+    ) added
+    WHERE task_id = OLD.id ORDER BY tag_id, viewer
+    ON CONFLICT ON CONSTRAINT tag_counts_once DO UPDATE SET tasks = counted.tasks + 1;
+  DELETE FROM tag_counts WHERE tasks = 0 AND tag_id IN (SELECT tag_id FROM task_tags WHERE task_id = OLD.id);
+  RETURN OLD;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_tags_passed_on AFTER UPDATE ON tasks FOR EACH ROW
+  WHEN ((OLD.owner_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id, NEW.deleted_at))
+  EXECUTE FUNCTION count_tags_of_task();
+
+-- Before: afterwards its links are gone.
+CREATE OR REPLACE TRIGGER tasks_tags_removed BEFORE DELETE ON tasks FOR EACH ROW
+  WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION count_tags_of_task();
+
+CREATE OR REPLACE FUNCTION forget_tag_counts() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM tag_counts WHERE tag_id = OLD.id;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tags_removed AFTER DELETE ON tags FOR EACH ROW EXECUTE FUNCTION forget_tag_counts();
+
 -- Access ------------------------------------------------------------------------------------------------------------
 
 -- Volatile, so that it sees what a sign-in committed while the calling statement waited for the user's row.

@@ -352,6 +352,24 @@ export const taskTags = pgTable(
   (t) => [primaryKey({ columns: [t.task_id, t.tag_id] }), index('task_tags_tag').on(t.tag_id, t.task_id)],
 )
 
+/**
+ * How many of the tasks that a user sees carry a tag, if any do. Maintained by triggers on tasks, tags and task_tags;
+ * references nothing, since the deletion of a user removes tags and tasks in any order.
+ */
+export const tagCounts = pgTable(
+  'tag_counts',
+  {
+    tag_id: uuid('tag_id').notNull(),
+    /** Null stands for the administrators, who see all tasks. */
+    user_id: uuid('user_id'),
+    tasks: integer('tasks').notNull(),
+  },
+  (t) => [
+    unique('tag_counts_once').on(t.user_id, t.tag_id).nullsNotDistinct(),
+    index('tag_counts_tag').on(t.tag_id),
+  ],
+)
+
 export const attachments = pgTable(
   'attachments',
   {

@@ -17,7 +17,6 @@ import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from 
 import {
   allowsTag,
   allowsTagApart,
-  allowsTaskApart,
   callerOf,
   callerParameters,
   type CallerPlaceholders,
@@ -129,38 +128,27 @@ export const selectTags = (
       name: 'tags',
       from: sql`tags item`,
       seenBecause: (caller) =>
-        allowsTagApart('tag.see', reader.role, caller, sql`item`, sql`select tag_id from carried`),
-      shared: (caller) => [sql`carried`, carriedTags(reader.role, caller)],
+        allowsTagApart(
+          'tag.see',
+          reader.role,
+          caller,
+          sql`item`,
+          sql`select tag_id from ${countsFor(reader.role, caller)}`,
+        ),
       filters: q === undefined ? [] : [nameContains(sql`fold_text(item.name)`, foldSearch(q))],
       sortFields: { created_at: createdAt },
       order: newestFirst,
-      json: (row) => countedTagJson(row, countTasks(row, reader.role)),
+      json: (row, caller) => countedTagJson(row, countTasks(row, reader.role, caller)),
     },
     reader,
     page,
   )
 }
 
-/**
- * How many of some tasks carry each tag: of those that the caller sees, whose number does not grow with that of all tasks.
- * An administrator sees them all, so of those in the trash, which are few. OFFSET keeps the planner from reading the links
- * of all tasks instead, which would depend on how many the caller sees: so one plan, made once, does for everybody.
- */
-const carriedTags = (role: Role, caller: CallerPlaceholders): SQL => {
-  const carriers = allowsTaskApart(role === 'admin' ? 'trash.see' : 'task.see', role, caller, sql`task`).map(
-    (reason) => sql`select id from tasks task where ${reason}`,
-  )
-  return sql`
-    select link.tag_id, count(*) as tasks
-    from (${sql.join(carriers, sql` union all `)}) carrier
-      cross join lateral (select tag_id from task_tags where task_id = carrier.id offset 0) link
-    group by link.tag_id`
-}
+/** Counts of the tasks that the reader sees, by tag. */
+const countsFor = (role: Role, caller: CallerPlaceholders): SQL =>
+  role === 'admin' ? sql`tag_counts where user_id is null` : sql`tag_counts where user_id = ${caller.caller}`
 
-/** How many tasks with the tag the caller sees. */
-const countTasks = (row: SQL, role: Role): SQL =>
-  role === 'admin'
-    ? sql`(select count(*) from task_tags link where link.tag_id = ${row}.id) - ${carriedBy(row)}`
-    : carriedBy(row)
-
-const carriedBy = (row: SQL): SQL => sql`coalesce((select tasks from carried where tag_id = ${row}.id), 0)`
+/** How many tasks with the tag the reader sees. */
+const countTasks = (row: SQL, role: Role, caller: CallerPlaceholders): SQL =>
+  sql`coalesce((select tasks from ${countsFor(role, caller)} and tag_id = ${row}.id), 0)`

@@ -123,6 +123,13 @@ CREATE TABLE "sessions" (
 	"address" text
 );
 --> statement-breakpoint
+CREATE TABLE "tag_counts" (
+	"tag_id" uuid NOT NULL,
+	"user_id" uuid,
+	"tasks" integer NOT NULL,
+	CONSTRAINT "tag_counts_once" UNIQUE NULLS NOT DISTINCT("user_id","tag_id")
+);
+--> statement-breakpoint
 CREATE TABLE "tags" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"name" text NOT NULL,
@@ -258,6 +265,7 @@ CREATE INDEX "refresh_tokens_session" ON "refresh_tokens" USING btree ("session_
 CREATE INDEX "refresh_tokens_expiry" ON "refresh_tokens" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "sessions_user_newest" ON "sessions" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "sessions_expiry" ON "sessions" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "tag_counts_tag" ON "tag_counts" USING btree ("tag_id");--> statement-breakpoint
 CREATE INDEX "tags_deleted" ON "tags" USING btree ("id") WHERE "tags"."deleted_at" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX "tags_owner_name_unique" ON "tags" USING btree ("owner_id","name_folded") WHERE "tags"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tags_newest" ON "tags" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
