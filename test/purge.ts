@@ -91,7 +91,7 @@ t.test('a user with many tasks is gone at once, and removed in batches', async (
   const params = { user_id: owner.id }
 
   await service.expect('deleteUser', 204, { token: admin.token, params })
-  t.equal(await count('tasks'), many + 2, 'nothing has been removed yet')
+  t.equal(await count('tasks'), many + 2 - 100, 'the first batch went with it')
   for (const { token } of [admin, other]) {
     await service.expect('getUser', 404, { token, params })
     await service.expect('getTask', 404, { token, params: { task_id: task.id } })

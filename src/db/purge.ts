@@ -1,6 +1,7 @@
 import { countingStatement, untilNone } from './batches.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
+import { DatabaseUnavailable } from './errors.ts'
 import { type Placeholders, statement } from './statement.ts'
 
 /**
@@ -37,6 +38,15 @@ const removeTag = statement(
 )
 
 const userSteps = [
+  deletion(
+    'task_tags',
+    (p) => sql`tag_id in (select id from tags where owner_id = ${p.id} and deleted_at is not null)`,
+  ),
+  deletion(
+    'tags',
+    (p) => sql`
+      owner_id = ${p.id} and deleted_at is not null and not exists (select from task_tags where tag_id = tags.id)`,
+  ),
   deletion('tasks', (p) => sql`owner_id = ${p.id}`),
   countingStatement(
     parameters,
@@ -72,6 +82,20 @@ const selectUsers = statement(
   { id: 'text' },
   () => sql`select id::text from users where deleted_at is not null`,
 )
+
+/**
+ * Removes the first batch of everything that belongs to a deleted user: all of it, unless there is much. A failure is not
+ * reported, since the user is deleted and the next round goes on.
+ */
+export const purgeUserOnce = async (db: Database, id: string): Promise<void> => {
+  try {
+    let isDone = true
+    for (const step of userSteps) isDone = (await step(db, { id })) < purgeBatch && isDone
+    if (isDone) await removeUser(db, { id })
+  } catch (error) {
+    if (!(error instanceof DatabaseUnavailable)) throw error
+  }
+}
 
 /** Removes what belongs to deleted tags and users. Several processes may do so at once, each other rows. */
 export const purgeDeleted = async (db: Database, stop: AbortSignal): Promise<void> => {

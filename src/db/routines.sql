@@ -143,6 +143,21 @@ CREATE OR REPLACE TRIGGER tasks_regiven AFTER UPDATE OF owner_id, assignee_id ON
   WHEN ((OLD.owner_id, OLD.assignee_id) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id))
   EXECUTE FUNCTION refuse_deleted_user();
 
+-- The same for other rows of a user: the column and the foreign key are the arguments.
+CREATE OR REPLACE FUNCTION refuse_row_of_deleted_user() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM users WHERE id = (to_jsonb(NEW) ->> TG_ARGV[0])::uuid AND deleted_at IS NOT NULL) THEN
+    RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = TG_ARGV[1];
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER api_tokens_given AFTER INSERT ON api_tokens
+  FOR EACH ROW EXECUTE FUNCTION refuse_row_of_deleted_user('user_id', 'api_tokens_user_id_users_id_fk');
+
+CREATE OR REPLACE TRIGGER tags_given AFTER INSERT ON tags
+  FOR EACH ROW EXECUTE FUNCTION refuse_row_of_deleted_user('owner_id', 'tags_owner_id_users_id_fk');
+
 -- Attachments and files ---------------------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION count_added_attachment() RETURNS trigger LANGUAGE plpgsql AS $$

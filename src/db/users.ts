@@ -26,6 +26,7 @@ import {
 } from './list.ts'
 import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
 import { allowsUser, callerOf, callerParameters } from './permissions.ts'
+import { purgeUserOnce } from './purge.ts'
 import { isRecentlyAuthenticated } from './reauthentication.ts'
 import { nameContains } from './search.ts'
 import { onlyRow, statement } from './statement.ts'
@@ -279,8 +280,9 @@ const remove = statement(
 )
 
 /**
- * Deletes a user with their tasks, tags and sessions. They are gone for every reader at once, and their names are free;
- * the rows are removed soon after (`purge.ts`), and files follow through the outbox.
+ * Deletes a user with their tasks, tags and sessions. They are gone for every reader at once, and their names are free.
+ * What belongs to them is removed in batches (`purge.ts`), the first of each kind before this resolves; files follow through
+ * the outbox.
  */
 export const deleteUser = async (
   db: Database,
@@ -290,7 +292,9 @@ export const deleteUser = async (
   ifMatch: readonly string[] | null,
 ): Promise<Outcome<unknown>> => {
   const values = { id, ...callerOf(principal), if_match: ifMatch, ...auditValues(client, principal) }
-  return readOutcome(onlyRow(await remove(db, values)))
+  const outcome = readOutcome(onlyRow(await remove(db, values)))
+  if (outcome.outcome === 'done') await purgeUserOnce(db, id)
+  return outcome
 }
 
 /** Which users a list holds. */

@@ -4,7 +4,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 export interface Work {
   /** Whose share of the connections it takes. */
   readonly principal: string
-  /** Whether its answer is no longer wanted: the client has gone, or was told that nothing was done. */
+  /** Whether it is not to go on: its client was told that nothing was done, or has gone and only wanted to read. */
   readonly isAbandoned: () => boolean
   /** The texts of statements that were sent, except those that were certainly rolled back. */
   readonly sent: string[]

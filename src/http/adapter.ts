@@ -145,10 +145,11 @@ const workOf = (operation: ContractOperation, request: FastifyRequest, reply: Fa
     principal: principal === null ? anonymousWork(request).principal : principal.userId,
     sent: [],
     isLate: false,
-    // A handler that takes a file cleans up after a client that has gone.
+    // Nobody reads the answer to a client that has gone, but a write is done: one that guesses passwords and hangs up is
+    // counted. A handler that takes a file cleans up after its client.
     isAbandoned: () =>
       !takesFile(operation) &&
-      (work.isLate || (raw.socket.destroyed && !reply.sent)) &&
+      (work.isLate || (isRead(request) && raw.socket.destroyed && !reply.sent)) &&
       !mayHaveWritten(work),
   }
   return work
