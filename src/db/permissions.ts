@@ -171,7 +171,8 @@ export const allowsTagApart = (
 ): readonly SQL[] =>
   allowedApart(permission, role, {
     ...tagRelations(caller, tag),
-    sees_carrier: sql`${tag}.id in (${carried})`,
+    // An array, so that the tags are read by their key whatever the planner expects of `carried`.
+    sees_carrier: sql`${tag}.id = any(array(${carried}))`,
   }).map((reason) => unlessDeleted(permission === 'tag.see', tag, reason))
 
 const tagRelations = (caller: CallerPlaceholders, tag: SQL): Relations => ({
