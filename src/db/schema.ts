@@ -18,7 +18,7 @@ import {
   uuid,
 } from 'drizzle-orm/pg-core'
 import type { TaskSortField } from '../domain/task-filter.ts'
-import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './task-order.ts'
+import { priorityRank, statusRank, titleOrder } from './task-order.ts'
 
 const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })
 const tsvector = customType<{ data: string }>({ dataType: () => 'tsvector' })
@@ -289,7 +289,6 @@ export const tasks = pgTable(
     index('tasks_owner').on(t.owner_id),
     index('tasks_assignee').on(t.assignee_id),
     index('tasks_search').using('gin', t.search),
-    index('tasks_title_words').using('gin', wordsOfTitle(sql`${t.search}`)),
     index('tasks_trash')
       .on(t.deleted_at.desc(), t.id.desc())
       .where(sql`${t.deleted_at} is not null`),

@@ -8,8 +8,8 @@ import {
   type BatchResult,
   countItems,
   findRepeated,
-  countTextCharacters,
-  maxTextCharacters,
+  countIndexedCharacters,
+  maxIndexedCharacters,
   mostItems,
 } from '../domain/task-batch.ts'
 import { type Handlers, quoteETag } from '../operation.ts'
@@ -99,7 +99,7 @@ const noteAdded = (
 const checkItems = (batch: Batch): void => {
   const count = countItems(batch)
   if (count === 0 || count > mostItems) throw problems.batchSize(mostItems)
-  if (countTextCharacters(batch) > maxTextCharacters) throw problems.batchText(maxTextCharacters)
+  if (countIndexedCharacters(batch) > maxIndexedCharacters) throw problems.batchText(maxIndexedCharacters)
   const repeated = findRepeated(batch)
   if (repeated !== null) throw problems.repeatedInBatch(`/${repeated.kind}/${repeated.index}`)
 }

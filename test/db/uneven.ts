@@ -27,7 +27,7 @@ t.before(async () => {
   const indexes = await db.run(
     `select indexname from pg_indexes
      where tablename = 'tasks' and indexname not in
-       ('tasks_pkey', 'tasks_newest', 'tasks_due', 'tasks_updated', 'tasks_title_words', 'tasks_title_pairs')`,
+       ('tasks_pkey', 'tasks_newest', 'tasks_due', 'tasks_updated', 'tasks_title_pairs')`,
     [],
   )
   for (const { indexname } of indexes) await db.run(`drop index ${String(indexname)}`, [])

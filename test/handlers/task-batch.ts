@@ -343,17 +343,28 @@ t.test('401, 413 and 415', async (t) => {
 })
 
 t.test('the text of all items is bounded', async (t) => {
-  const of = (length: number) => ({
-    create: [{ title: 'a', description: 'x'.repeat(65_535) }],
-    update: Array.from({ length: 4 }, (_, n) => ({
-      task_id: `${unknownId.slice(0, -1)}${n}`,
-      patch: { description: 'x'.repeat(n < 3 ? 65_535 : length) },
+  const { token } = admin
+  // A title of one character, and what counts of a description.
+  const of = (descriptions: readonly string[]) => ({
+    create: descriptions.slice(0, 1).map((description) => ({ title: 'a', description })),
+    update: descriptions.slice(1).map((description, n) => ({
+      task_id: `${unknownId.slice(0, -2)}${n + 10}`,
+      patch: { description },
     })),
   })
-  const { token } = admin
-  await service.expect('batchTasks', 200, { token, body: of(3) })
-  const { body } = await service.expect('batchTasks', 400, { token, body: of(4) })
-  t.match(body.detail, /at most 262144 characters/)
+  const isTaken = async (descriptions: readonly string[]) => {
+    const { status, body } = await service.call('batchTasks', { token, body: of(descriptions) })
+    if (status === 400) t.match(body, { code: 'invalid_request', detail: /at most 262144 characters/ })
+    return status === 200
+  }
+  const long = 'x'.repeat(8_192)
+  const almost = Array.from({ length: 31 }, () => long)
+  t.ok(await isTaken([...almost, 'x'.repeat(8_191)]))
+  t.notOk(await isTaken([...almost, long]))
+  t.ok(await isTaken([...almost.slice(1), 'x'.repeat(65_536), 'x'.repeat(8_191)]), 'the rest is not indexed')
+  const costly = Array.from({ length: 7 }, () => '\u6f22'.repeat(8_192))
+  t.ok(await isTaken([...costly, '\u6f22'.repeat(8_191)]))
+  t.notOk(await isTaken([...costly, '\ufdfa'.repeat(8_192)]))
 })
 
 t.test('500 items are one statement', async (t) => {

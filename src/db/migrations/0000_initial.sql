@@ -300,7 +300,6 @@ CREATE INDEX "tasks_assignee_title" ON "tasks" USING btree ("assignee_id",(left(
 CREATE INDEX "tasks_owner" ON "tasks" USING btree ("owner_id");--> statement-breakpoint
 CREATE INDEX "tasks_assignee" ON "tasks" USING btree ("assignee_id");--> statement-breakpoint
 CREATE INDEX "tasks_search" ON "tasks" USING gin ("search");--> statement-breakpoint
-CREATE INDEX "tasks_title_words" ON "tasks" USING gin (ts_filter("search", '{a}'));--> statement-breakpoint
 CREATE INDEX "tasks_trash" ON "tasks" USING btree ("deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_owner_trash" ON "tasks" USING btree ("owner_id","deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_changes" ON "tasks" USING btree ("changed_in","id") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
