@@ -585,7 +585,8 @@ t.test('a list that changes while it is read, in both directions', async (t) => 
       })
     for (let n = 0; n < 40; n += 1) await newTask()
     const before = (await listTasks(reader, { sort, limit: 200 })).items.map(({ id }) => id)
-    const doomed = before.filter((_, n) => n % 3 === 0)
+    // The last one stays: a last page that is empty by the time it is asked for leads nowhere.
+    const doomed = before.filter((_, n) => n % 3 === 0 && n < before.length - 1)
     const stay = before.filter((id) => !doomed.includes(id))
 
     const reading = new AbortController()
