@@ -18,7 +18,7 @@ import {
 import { type ProblemCode, problemTypes } from './problem-types.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage/storage.ts'
 
-/** How many faults of a request a problem reports. */
+/** The most errors that a problem reports; `maxItems` in the contract. */
 export const maxErrors = 20
 
 /** One thing that was wrong, and where: a JSON Pointer (RFC 6901) into the body, or `/name` of a parameter. */
@@ -55,7 +55,7 @@ export class Problem extends Error {
     this.code = code
     this.status = status
     this.title = problemTypes[code].title
-    this.errors = errors ?? null
+    this.errors = errors?.slice(0, maxErrors) ?? null
     this.headers = headers ?? {}
     this.members = members ?? {}
   }
@@ -77,12 +77,12 @@ export const problems = {
   invalidRequest: (detail: string, errors: readonly ProblemError[] = []) =>
     new Problem('invalid_request', detail, errors.length > 0 ? { errors } : {}),
   invalidField: (pointer: string, detail: string) => problems.invalidFields([{ pointer, detail }]),
-  /** `errors` are in the order of the request; at most `maxErrors` of them are reported. */
+  /** `errors` are in the order of the request. */
   invalidFields: (errors: readonly ProblemError[]) => {
     const [{ pointer, detail } = { pointer: '', detail: 'is not valid' }, ...more] = errors
     const first = `${pointer.slice(1) || 'The body'} ${detail}.`
     const text = more.length === 0 ? first : `${first} ${more.length} more in errors.`
-    return new Problem('invalid_request', text, { errors: errors.slice(0, maxErrors) })
+    return new Problem('invalid_request', text, { errors })
   },
   dueBeforeStart: () =>
     new Problem(

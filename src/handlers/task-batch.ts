@@ -136,7 +136,7 @@ const failureOf = (batch: Batch, { kind, index, outcome, unknownTag }: BatchResu
   }
 }
 
-/** A batch that is done as a whole fails like its first item that cannot be done; `errors` tell of all of them. */
+/** An atomic batch fails with the problem of the first item that fails, and lists the others in `errors`. */
 const throwFirst = (failures: readonly Problem[]): void => {
   const [first] = failures
   if (first === undefined) return

@@ -70,6 +70,14 @@ t.test('at most twenty errors are reported, and a field has one', async (t) => {
   t.equal(body.errors?.length, 20)
   t.equal(new Set(pointersOf({ body })).size, 20)
   t.match(body, { detail: / 380 more in errors\.$|\. 399 more in errors\.$/ })
+
+  const create = Array.from({ length: 30 }, () => ({ title: 'A task', tag_ids: [newId()] }))
+  const atomic = await service.expect('batchTasks', 422, { token, body: { atomic: true, create } })
+  t.same(
+    pointersOf(atomic),
+    Array.from({ length: 20 }, (_, index) => `/create/${index}/tag_ids/0`),
+    'of the items of an atomic batch as well',
+  )
 })
 
 t.test('only the first error of a very large body is searched for', async (t) => {
