@@ -27,8 +27,7 @@ export const runAs = <T>(work: Work, task: () => T): T => storage.run(work, task
 
 /** Whether a statement writes, as far as its text tells. */
 export const writes = (text: string): boolean =>
-  !/^(\s|\/\*.*?\*\/)*(select|with|show)\b/i.test(text) ||
-  /\b(insert\s+into|delete\s+from|update\s[^;()]*?\sset)\b/i.test(text)
+  !/^\s*(?:select|with|show)\b/i.test(text) || /\b(?:insert into|delete from|set)\s/i.test(text)
 
 /** Whether the work may have changed something. */
 export const mayHaveWritten = ({ sent }: Work): boolean => sent.some(writes)

@@ -162,14 +162,17 @@ t.test('what is in many tasks is found without reading them all', async (t) => {
 })
 
 t.test('of what lists are filtered by most, only what passes is read', async (t) => {
-  await db.run(
-    `update tasks set
-       status = case when title::int % 100 = 1 then 'cancelled' else status end,
-       priority = case when title::int % 100 = 2 then 'urgent' else priority end,
-       attachment_count = case when title::int % 100 = 3 then 1 else 0 end,
-       due_at = case when title::int % 100 = 4 then due_at else due_at + interval '100 years' end`,
-    [],
-  )
+  // In pieces, like the insertion: the embedded database has ten seconds for each.
+  for (let n = 0; n < count; n += 5_000)
+    await db.run(
+      `update tasks set
+         status = case when title::int % 100 = 1 then 'cancelled' else status end,
+         priority = case when title::int % 100 = 2 then 'urgent' else priority end,
+         attachment_count = case when title::int % 100 = 3 then 1 else 0 end,
+         due_at = case when title::int % 100 = 4 then due_at else due_at + interval '100 years' end
+       where title::int > $1::int and title::int <= $1::int + 5000`,
+      [n],
+    )
   await db.run('analyze tasks', [])
   const queries: Readonly<Record<string, readonly [rest: number, query: TaskListQuery]>> = {
     status: [1, { status: ['cancelled'] }],
