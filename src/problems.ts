@@ -363,9 +363,9 @@ export const problems = {
 
 const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number, size: number) => string>> = {
   attachment_bytes: (quota, used, size) =>
-    `There is no room for ${size} bytes: your attachments take ${used} of the ${quota} that they may.`,
+    `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes.`,
   tasks: (quota, used, size) =>
-    `There is no room for ${size} more tasks: the owner has ${used}, and may have ${quota}. Delete tasks for good, or ask the operator for more room.`,
+    `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, the trash included. Delete tasks for good, or ask the operator for a larger quota.`,
 }
 
 /** As much of what a client wrote as a message can hold. */

@@ -212,6 +212,44 @@ export const attacks: readonly Attack[] = [
     },
   },
   {
+    name: 'batches of 500 tasks, 64 of them',
+    run: (target) => {
+      const create = Array.from({ length: 500 }, (_, index) => ({ title: `Task ${index}` }))
+      const body = JSON.stringify({ create })
+      return inParallel(64, () => request(target, 'POST', '/tasks/batch', { body }))
+    },
+  },
+  {
+    name: 'searches for what stands in 10,000 tasks, 64 at a time',
+    prepare: async ({ client, token }) => {
+      const create = Array.from({ length: 500 }, (_, index) => ({
+        title: `Common ${index}`,
+        description: `word${index % 7} \u6f22\u5b57 `.repeat(20),
+      }))
+      for (let left = 10_000; left > 0; left -= 500)
+        await client.expect('batchTasks', 200, { token, body: { create } })
+    },
+    run: (target) => {
+      const searches = ['common', '-common', 'word1 or word2 or word3', '"word4 \u6f22\u5b57"', 'o']
+      return inParallel(256, (index) =>
+        request(
+          target,
+          'GET',
+          `/tasks?include_total=true&limit=200&q=${encodeURIComponent(searches[index % 5] ?? '')}`,
+        ),
+      )
+    },
+  },
+  {
+    name: '200 sign-ins at once',
+    run: (target) =>
+      inParallel(200, () =>
+        request(target, 'POST', '/auth/login', {
+          body: JSON.stringify({ email: 'nobody@example.com', password: 'wrong' }),
+        }),
+      ),
+  },
+  {
     name: 'headers that backtrack',
     prepare: async ({ client, token }) => {
       const { body } = await client.expect('createTask', 201, { token, body: { title: 'Files' } })
