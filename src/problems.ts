@@ -79,7 +79,10 @@ export const problems = {
   invalidField: (pointer: string, detail: string) => problems.invalidFields([{ pointer, detail }]),
   /** `errors` are in the order of the request. */
   invalidFields: (errors: readonly ProblemError[]) => {
-    const [{ pointer, detail } = { pointer: '', detail: 'is not valid' }, ...more] = errors
+    const [{ pointer, detail } = { pointer: '', detail: 'is not valid' }, ...more] = errors.slice(
+      0,
+      maxErrors,
+    )
     const first = `${pointer.slice(1) || 'The body'} ${detail}.`
     const text = more.length === 0 ? first : `${first} ${more.length} more in errors.`
     return new Problem('invalid_request', text, { errors })

@@ -69,7 +69,7 @@ t.test('at most twenty errors are reported, and a field has one', async (t) => {
   const { body } = await service.expect('batchTasks', 400, { token, body: { create: items } })
   t.equal(body.errors?.length, 20)
   t.equal(new Set(pointersOf({ body })).size, 20)
-  t.match(body, { detail: / 380 more in errors\.$|\. 399 more in errors\.$/ })
+  t.match(body, { detail: /\. 19 more in errors\.$/ })
 
   const create = Array.from({ length: 30 }, () => ({ title: 'A task', tag_ids: [newId()] }))
   const atomic = await service.expect('batchTasks', 422, { token, body: { atomic: true, create } })
