@@ -66,8 +66,11 @@ export const mostConnections: Readonly<Record<ConnectionOptions['kind'], number>
   embedded: 1,
 }
 
-/** How many of these the requests of one principal may occupy. */
-const maxConnectionsPerPrincipal = 5
+/**
+ * How many of these the requests of one principal may occupy. With five, the batches of one member kept both processors of
+ * a small machine busy, and another member waited twice as long as with three.
+ */
+const maxConnectionsPerPrincipal = 3
 
 /** One connection, and how many statements run on it. */
 interface Connection {
