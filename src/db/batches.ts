@@ -24,6 +24,25 @@ export const countingStatement = <P extends Parameters>(
   return async (db, values) => onlyRow(await run(db, values))?.changed ?? 0
 }
 
+/** A condition: so many rows of a table that meet `condition`. Rows that another transaction has locked are left out. */
+export const batchOf = (table: string, condition: SQL, limit: number): SQL => {
+  const name = sql.raw(table)
+  return sql`ctid = any(array(
+    select ctid from ${name} where ${condition} limit ${sql.raw(String(limit))} for update skip locked))`
+}
+
+/** Deletes so many rows of a table that meet a condition, and counts them. */
+export const deletionOfBatch = <P extends Parameters>(
+  parameters: P,
+  table: string,
+  condition: (p: Placeholders<P>) => SQL,
+  limit: number,
+): ((db: Database, values: Values<P>) => Promise<number>) =>
+  countingStatement(
+    parameters,
+    (p) => sql`delete from ${sql.raw(table)} where ${batchOf(table, condition(p), limit)} returning 1`,
+  )
+
 /**
  * Deletes the rows of a table that meet a condition, so many per statement: no statement holds the embedded database, or
  * the locks of its rows, for long.
@@ -34,13 +53,6 @@ export const deletionInBatches = <P extends Parameters>(
   condition: (p: Placeholders<P>) => SQL,
   limit = 500,
 ): ((db: Database, values: Values<P>) => Promise<number>) => {
-  const name = sql.raw(table)
-  const remove = countingStatement(
-    parameters,
-    (p) => sql`
-      delete from ${name} where ctid = any(array(
-        select ctid from ${name} where ${condition(p)} limit ${sql.raw(String(limit))} for update skip locked
-      )) returning 1`,
-  )
+  const remove = deletionOfBatch(parameters, table, condition, limit)
   return (db, values) => untilNone(() => remove(db, values))
 }

@@ -1,4 +1,4 @@
-import { countingStatement, untilNone } from './batches.ts'
+import { batchOf, countingStatement, deletionOfBatch, untilNone } from './batches.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql } from './drizzle.ts'
 import { DatabaseUnavailable } from './errors.ts'
@@ -15,17 +15,9 @@ export const purgeBatch = 100
 const parameters = { id: 'uuid' } as const
 type P = Placeholders<typeof parameters>
 
-const limit = sql.raw(String(purgeBatch))
-
 /** Rows that another transaction has locked are left to a later round. */
-const batchOf = (table: SQL, condition: SQL): SQL =>
-  sql`ctid = any(array(select ctid from ${table} where ${condition} limit ${limit} for update skip locked))`
-
 const deletion = (table: string, condition: (p: P) => SQL) =>
-  countingStatement(
-    parameters,
-    (p) => sql`delete from ${sql.raw(table)} where ${batchOf(sql.raw(table), condition(p))} returning 1`,
-  )
+  deletionOfBatch(parameters, table, condition, purgeBatch)
 
 const unlinkTag = deletion('task_tags', (p) => sql`tag_id = ${p.id}`)
 
@@ -51,13 +43,13 @@ const userSteps = [
   countingStatement(
     parameters,
     (p) => sql`
-      update tasks set assignee_id = null where ${batchOf(sql`tasks`, sql`assignee_id = ${p.id}`)} returning 1`,
+      update tasks set assignee_id = null where ${batchOf('tasks', sql`assignee_id = ${p.id}`, purgeBatch)} returning 1`,
   ),
   countingStatement(
     parameters,
     (p) => sql`
       update attachments set uploaded_by = null
-      where ${batchOf(sql`attachments`, sql`uploaded_by = ${p.id}`)} returning 1`,
+      where ${batchOf('attachments', sql`uploaded_by = ${p.id}`, purgeBatch)} returning 1`,
   ),
   deletion('uploads', (p) => sql`user_id = ${p.id}`),
   deletion('idempotency_keys', (p) => sql`principal_id = ${p.id}`),

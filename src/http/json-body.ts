@@ -109,7 +109,7 @@ const checkStrings = (root: unknown): void => {
       else errors.push({ pointer, detail: `${keyFault} in its keys` })
     }
   }
-  if (errors.length > 0) throw problems.invalidFields(errors.slice(0, maxErrors))
+  if (errors.length > 0) throw problems.invalidFields(errors)
 }
 
 /** What is wrong with a text whatever it is for; null when nothing is. */
