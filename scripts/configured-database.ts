@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Config } from '../src/config.ts'
-import type { ConnectionOptions } from '../src/db/connection.ts'
-import { startEmbedded } from '../src/db/embedded.ts'
+import type { Config } from '../src/config/config.ts'
+import type { ConnectionOptions } from '../src/db/engine/connection.ts'
+import { startEmbedded } from '../src/db/engine/embedded.ts'
 import type { Teardown } from './run-to-end.ts'
 
 type Place = Pick<Config, 'databaseUrl' | 'dataDir'>

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { loadContract } from '../src/contract.ts'
+import { loadContract } from '../src/contract/contract.ts'
 import { coverageFolder } from '../test/fixture/contract-check.ts'
 
 /** Tells how many of the documented answers the tests have seen, and which not; whether they saw all. */

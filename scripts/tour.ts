@@ -2,7 +2,7 @@ import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { inspect, isDeepStrictEqual } from 'node:util'
 import type { components } from '../generated/openapi.ts'
-import type { OperationId } from '../src/contract.ts'
+import type { OperationId } from '../src/contract/contract.ts'
 import {
   type BodyAt,
   type Call,

@@ -38,4 +38,4 @@ try {
 } catch {
   // The start reports what is wrong with the folder.
 }
-await import('./server.ts')
+await import('./process/server.ts')

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { URI } from 'otpauth'
 import t from 'tap'
-import { createClient as createSqlClient } from '../src/db/connection.ts'
+import { createClient as createSqlClient } from '../src/db/engine/connection.ts'
 import { environmentFor, openDatabaseOf } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { readMetrics, startCollector } from './fixture/observe.ts'

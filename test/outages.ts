@@ -1,5 +1,5 @@
 import t from 'tap'
-import { DatabaseUnavailable, SchemaPending } from '../src/db/errors.ts'
+import { DatabaseUnavailable, SchemaPending } from '../src/db/engine/errors.ts'
 import { diskStorage } from '../src/storage/disk.ts'
 import { StorageUnavailable } from '../src/storage/storage.ts'
 import { openTestDatabase } from './fixture/database.ts'

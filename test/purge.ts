@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import type { Database } from '../src/db/client.ts'
+import type { Database } from '../src/db/engine/client.ts'
 import { openTestDatabase } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { startService } from './fixture/service.ts'

@@ -9,7 +9,7 @@ import { eventually } from './fixture/eventually.ts'
 import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 import { filesBelow } from './fixture/storage.ts'
-import { createClient as createSqlClient } from '../src/db/connection.ts'
+import { createClient as createSqlClient } from '../src/db/engine/connection.ts'
 import { createEmptyDatabase, environmentFor } from './fixture/database.ts'
 
 const serverUrl = process.env.DATABASE_URL

@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { OperationId } from '../src/contract.ts'
-import type { Database } from '../src/db/client.ts'
+import type { OperationId } from '../src/contract/contract.ts'
+import type { Database } from '../src/db/engine/client.ts'
 import { blackPng } from './fixture/images.ts'
 import { rowsRead } from './fixture/plan.ts'
 import { operations } from './fixture/requests.ts'

@@ -1,8 +1,8 @@
 import { verify } from 'argon2'
 import Fastify from 'fastify'
 import type { AddressInfo } from 'node:net'
-import { mostConnections } from '../../src/db/client.ts'
-import { createClient } from '../../src/db/connection.ts'
+import { mostConnections } from '../../src/db/engine/client.ts'
+import { createClient } from '../../src/db/engine/connection.ts'
 
 /**
  * The floors: bare Fastify routes, with no token, permission, validation, ETag, problem or log. Under /raw they run the

@@ -2,7 +2,7 @@ import { createHash, randomBytes, randomInt, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { request } from 'node:http'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { OperationId } from '../../src/contract.ts'
+import type { OperationId } from '../../src/contract/contract.ts'
 import { type Account, type BodyAt, type Call, createClient, fileForm } from '../../test/fixture/service.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../../test/fixture/uploads.ts'
 

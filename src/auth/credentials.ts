@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache'
 import { selectApiTokenPrincipal } from '../db/api-tokens.ts'
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import { selectSessionRole } from '../db/sessions.ts'
-import { within } from '../domain/deadline.ts'
+import { within } from '../concurrency/deadline.ts'
 import type { Principal } from '../domain/permissions.ts'
 
 /**

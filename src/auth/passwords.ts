@@ -1,6 +1,6 @@
 import { argon2id, hash, needsRehash, verify } from 'argon2'
 import { randomBytes } from 'node:crypto'
-import { boundedQueue, type InTurn } from '../domain/bounded-queue.ts'
+import { boundedQueue, type InTurn } from '../concurrency/bounded-queue.ts'
 import { toNfc } from '../domain/text.ts'
 
 /** Argon2id parameters (RFC 9106). */

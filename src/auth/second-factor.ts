@@ -1,4 +1,4 @@
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import { type Code, type SecondFactor, selectSecondFactors, updateSeal } from '../db/second-factors.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { hashRecoveryCode } from './recovery-codes.ts'

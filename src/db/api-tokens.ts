@@ -3,8 +3,8 @@ import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { parseScopes, type Scope } from '../domain/scopes.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
 import {
   type Created,
   createOnce,
@@ -12,9 +12,9 @@ import {
   idempotencyParameters,
   idempotencyValues,
   keepAnswer,
-} from './idempotency.ts'
-import { newId } from './ids.ts'
-import { apiTokenJson } from './json.ts'
+} from './engine/idempotency.ts'
+import { newId } from './engine/ids.ts'
+import { apiTokenJson } from './read-models.ts'
 import {
   conditionsOf,
   createdAt,
@@ -23,10 +23,10 @@ import {
   type Page,
   type PageRequest,
   selectPage,
-} from './list.ts'
-import { allowsOwn, callerOf, callerParameters } from './permissions.ts'
+} from './lists/list.ts'
+import { allowsOwn, callerOf, callerParameters } from './access/permissions.ts'
 import { lastUsedPrecision, notingUse, parseRole } from './sessions.ts'
-import { onlyRow, type Placeholders, statement } from './statement.ts'
+import { onlyRow, type Placeholders, statement } from './engine/statement.ts'
 
 /** The fields of a new API token. */
 export interface NewApiToken {

@@ -1,7 +1,7 @@
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
 import {
   type Created,
   createOnce,
@@ -9,9 +9,10 @@ import {
   idempotencyParameters,
   idempotencyValues,
   keepAnswer,
-} from './idempotency.ts'
-import { newId } from './ids.ts'
-import { attachmentJson, instantText } from './json.ts'
+} from './engine/idempotency.ts'
+import { newId } from './engine/ids.ts'
+import { instantText } from './engine/instant-text.ts'
+import { attachmentJson } from './read-models.ts'
 import {
   createdAt,
   filterBy,
@@ -20,11 +21,11 @@ import {
   type Page,
   type PageRequest,
   selectPage,
-} from './list.ts'
-import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
-import { allowsAttachment, callerOf, callerParameters, ownerReadByAdmin } from './permissions.ts'
+} from './lists/list.ts'
+import { checkedOutcome, ifMatchParameter, readOutcome } from './engine/outcome.ts'
+import { allowsAttachment, callerOf, callerParameters, ownerReadByAdmin } from './access/permissions.ts'
 import { QuotaExceeded } from './quotas.ts'
-import { onlyRow, type Placeholders, statement } from './statement.ts'
+import { onlyRow, type Placeholders, statement } from './engine/statement.ts'
 
 /** A file that the storage holds and that is about to belong to a task. */
 export interface NewAttachment {

@@ -1,7 +1,7 @@
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
-import { deletionInBatches } from './batches.ts'
-import { onlyRow, type Placeholders, statement } from './statement.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
+import { deletionInBatches } from './engine/batches.ts'
+import { onlyRow, type Placeholders, statement } from './engine/statement.ts'
 
 /**
  * Attempts to prove who one is: a password, a code. Each is counted as failed before it is tried, in a transaction of

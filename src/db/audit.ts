@@ -1,10 +1,10 @@
 import type { AuditAction, Client } from '../domain/audit.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { deletionInBatches } from './batches.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
-import { newId } from './ids.ts'
-import { auditEventJson } from './json.ts'
+import { deletionInBatches } from './engine/batches.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
+import { newId } from './engine/ids.ts'
+import { auditEventJson } from './read-models.ts'
 import {
   conditionsOf,
   createdAt,
@@ -14,9 +14,9 @@ import {
   type Page,
   type PageRequest,
   selectPage,
-} from './list.ts'
-import { allowsAudit } from './permissions.ts'
-import { type Placeholders, statement } from './statement.ts'
+} from './lists/list.ts'
+import { allowsAudit } from './access/permissions.ts'
+import { type Placeholders, statement } from './engine/statement.ts'
 
 /**
  * The audit trail. An event is written by the statement that makes the change, so that neither is there without the

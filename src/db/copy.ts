@@ -1,7 +1,7 @@
 import type postgres from 'postgres'
-import { type ConnectionOptions, createClient } from './connection.ts'
-import { translateError } from './errors.ts'
-import { migrate } from './migrate.ts'
+import { type ConnectionOptions, createClient } from './engine/connection.ts'
+import { translateError } from './engine/errors.ts'
+import { migrate } from './engine/migrate.ts'
 import { beginHistoryAnew } from './task-changes.ts'
 
 /** The database to copy into has rows already. */

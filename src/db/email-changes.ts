@@ -1,9 +1,9 @@
 import type { Client } from '../domain/audit.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
-import type { Database } from './client.ts'
-import { sql } from './drizzle.ts'
+import type { Database } from './engine/client.ts'
+import { sql } from './engine/drizzle.ts'
 import { resetLifetime } from './passwords.ts'
-import { onlyRow, statement } from './statement.ts'
+import { onlyRow, statement } from './engine/statement.ts'
 
 const live = statement(
   { token_hash: 'bytes' },

@@ -1,6 +1,6 @@
-import type { Database } from './client.ts'
-import { sql } from './drizzle.ts'
-import { onlyRow, statement } from './statement.ts'
+import type { Database } from './engine/client.ts'
+import { sql } from './engine/drizzle.ts'
+import { onlyRow, statement } from './engine/statement.ts'
 
 const claim = statement(
   { limit: 'int', retry_after: 'int' },

@@ -1,6 +1,6 @@
-import type { Database } from './client.ts'
-import { sql } from './drizzle.ts'
-import { onlyRow, statement } from './statement.ts'
+import type { Database } from './engine/client.ts'
+import { sql } from './engine/drizzle.ts'
+import { onlyRow, statement } from './engine/statement.ts'
 
 /**
  * Which database this is: its cluster, the database in it, and the table of tasks. A dump that is restored, on the same

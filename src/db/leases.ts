@@ -1,6 +1,6 @@
-import type { Database } from './client.ts'
-import { sql } from './drizzle.ts'
-import { onlyRow, statement } from './statement.ts'
+import type { Database } from './engine/client.ts'
+import { sql } from './engine/drizzle.ts'
+import { onlyRow, statement } from './engine/statement.ts'
 
 /** A right to do some work alone, as one instance asks for it. */
 export interface Lease {

@@ -1,8 +1,8 @@
-import { batchOf, countingStatement, deletionOfBatch, untilNone } from './batches.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
-import { DatabaseUnavailable } from './errors.ts'
-import { type Placeholders, statement } from './statement.ts'
+import { batchOf, countingStatement, deletionOfBatch, untilNone } from './engine/batches.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
+import { DatabaseUnavailable } from './engine/errors.ts'
+import { type Placeholders, statement } from './engine/statement.ts'
 
 /**
  * The rest of a deletion. Deleting a tag or a user marks the row, which every reader honours from then on; what belongs

@@ -1,5 +1,5 @@
-import { sql } from './drizzle.ts'
-import { statement } from './statement.ts'
+import { sql } from './engine/drizzle.ts'
+import { statement } from './engine/statement.ts'
 
 /** What a quota is about: bytes of all files that a user attached, or how many tasks a user owns. */
 export type QuotaResource = 'attachment_bytes' | 'tasks'

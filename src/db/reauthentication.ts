@@ -2,10 +2,10 @@ import type { Client } from '../domain/audit.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
 import { attemptParameter, clearAttempts } from './attempts.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
-import type { CallerPlaceholders } from './permissions.ts'
-import { onlyRow, type Placeholders, statement } from './statement.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
+import type { CallerPlaceholders } from './access/permissions.ts'
+import { onlyRow, type Placeholders, statement } from './engine/statement.ts'
 
 /** How long a session counts as recently authenticated after it proved a password or a second factor. */
 const recent = sql.raw(`interval '15 minutes'`)

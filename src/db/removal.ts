@@ -1,11 +1,11 @@
 import type { Outcome } from '../domain/outcome.ts'
 import type { Permission, Principal } from '../domain/permissions.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
-import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
-import { callerOf, callerParameters, type CallerPlaceholders } from './permissions.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
+import { checkedOutcome, ifMatchParameter, readOutcome } from './engine/outcome.ts'
+import { callerOf, callerParameters, type CallerPlaceholders } from './access/permissions.ts'
 import { purgeBatch } from './purge.ts'
-import { onlyRow, statement } from './statement.ts'
+import { onlyRow, statement } from './engine/statement.ts'
 
 /** What moves a row to the trash, or marks it as deleted. */
 export const intoTrash = sql.raw('deleted_at = now()')

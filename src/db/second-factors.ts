@@ -2,9 +2,9 @@ import type { Client } from '../domain/audit.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { attemptParameter, clearAttempts } from './attempts.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
-import { instantText } from './json.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
+import { instantText } from './engine/instant-text.ts'
 import { renewSession } from './reauthentication.ts'
 import {
   readStarted,
@@ -14,7 +14,7 @@ import {
   startAuditedSession,
   type StartedSession,
 } from './sessions.ts'
-import { onlyRow, type Placeholders, statement } from './statement.ts'
+import { onlyRow, type Placeholders, statement } from './engine/statement.ts'
 
 const person = sql.raw('person')
 

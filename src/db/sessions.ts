@@ -3,12 +3,12 @@ import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role, SessionPrincipal } from '../domain/permissions.ts'
 import { attemptParameter, clearAttempts, countAttempt, waitColumn } from './attempts.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
-import { deletionInBatches } from './batches.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
-import { WritesRefused } from './errors.ts'
-import { newId } from './ids.ts'
-import { sessionJson, userJson } from './json.ts'
+import { deletionInBatches } from './engine/batches.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
+import { WritesRefused } from './engine/errors.ts'
+import { newId } from './engine/ids.ts'
+import { sessionJson, userJson } from './read-models.ts'
 import {
   conditionsOf,
   createdAt,
@@ -17,9 +17,9 @@ import {
   type Page,
   type PageRequest,
   selectPage,
-} from './list.ts'
-import { allowsOwn, callerOf, callerParameters } from './permissions.ts'
-import { onlyRow, parameter, type Placeholders, type Row, statement } from './statement.ts'
+} from './lists/list.ts'
+import { allowsOwn, callerOf, callerParameters } from './access/permissions.ts'
+import { onlyRow, parameter, type Placeholders, type Row, statement } from './engine/statement.ts'
 import type { NewUser } from './users.ts'
 
 /** A session that has just been started or refreshed. */

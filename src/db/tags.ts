@@ -1,8 +1,8 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import { foldSearch, foldText } from '../domain/text.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
 import {
   type Created,
   createOnce,
@@ -10,20 +10,20 @@ import {
   idempotencyParameters,
   idempotencyValues,
   keepAnswer,
-} from './idempotency.ts'
-import { newId } from './ids.ts'
-import { countedTagJson, tagJson } from './json.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './list.ts'
+} from './engine/idempotency.ts'
+import { newId } from './engine/ids.ts'
+import { countedTagJson, tagJson } from './read-models.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import {
   allowsTag,
   allowsTagApart,
   callerOf,
   callerParameters,
   type CallerPlaceholders,
-} from './permissions.ts'
+} from './access/permissions.ts'
 import { prepareRemoval, type Removal } from './removal.ts'
-import { nameContains } from './search.ts'
-import { onlyRow, statement } from './statement.ts'
+import { nameContains } from './lists/search.ts'
+import { onlyRow, statement } from './engine/statement.ts'
 
 /** The fields of a new tag. */
 export interface NewTag {

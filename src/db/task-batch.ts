@@ -1,7 +1,7 @@
 import { type BatchKind, type BatchResult, parseResults, type TaskBatch } from '../domain/task-batch.ts'
 import type { Principal } from '../domain/permissions.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
 import {
   createOnce,
   type Created,
@@ -9,12 +9,12 @@ import {
   idempotencyParameters,
   idempotencyValues,
   keepAnswer,
-} from './idempotency.ts'
-import { newId } from './ids.ts'
-import { checkedOutcome } from './outcome.ts'
-import { allowsTag, allowsTask, allowsTaskTag, callerOf, callerParameters } from './permissions.ts'
+} from './engine/idempotency.ts'
+import { newId } from './engine/ids.ts'
+import { checkedOutcome } from './engine/outcome.ts'
+import { allowsTag, allowsTask, allowsTaskTag, callerOf, callerParameters } from './access/permissions.ts'
 import { intoTrash } from './removal.ts'
-import { onlyRow, statement } from './statement.ts'
+import { onlyRow, statement } from './engine/statement.ts'
 import {
   allowsChange,
   etagOf,

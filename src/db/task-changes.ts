@@ -1,12 +1,12 @@
 import type { ChangeFeed, ChangePosition } from '../domain/change-cursors.ts'
 import { listReader, type Role } from '../domain/permissions.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
 import { databaseId, type Identity, parseIdentity } from './identity.ts'
-import { taskJson } from './json.ts'
-import { maxPageOctets } from './list.ts'
-import { allowsTaskApart, callerOf, callerParameters } from './permissions.ts'
-import { compile, onlyRow, type Placeholders, statement } from './statement.ts'
+import { taskJson } from './read-models.ts'
+import { maxPageOctets } from './lists/list.ts'
+import { allowsTaskApart, callerOf, callerParameters } from './access/permissions.ts'
+import { compile, onlyRow, type Placeholders, statement } from './engine/statement.ts'
 
 /**
  * Changes to tasks, in the order of the transactions that made them. PostgreSQL does not tell in which order transactions

@@ -1,7 +1,7 @@
 import type { Comparison, Pattern, TaskCondition, TaskField } from '../domain/task-condition.ts'
 import { escapeLike, foldText } from '../domain/text.ts'
-import { type SQL, sql } from './drizzle.ts'
-import { type Bind, type Condition, inRange, isOneOf } from './list.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
+import { type Bind, type Condition, inRange, isOneOf } from './lists/list.ts'
 import {
   comparisonCost,
   contains,
@@ -10,8 +10,8 @@ import {
   searchOf,
   wordsCost,
   wordsIndex,
-} from './search.ts'
-import { parameter } from './statement.ts'
+} from './lists/search.ts'
+import { parameter } from './engine/statement.ts'
 
 /**
  * The conditions on the task in row `item` that a filter asks for, all of which must hold. Nothing that the caller wrote gets

@@ -1,10 +1,10 @@
 import { listReader, type Principal } from '../domain/permissions.ts'
 import type { Search } from '../domain/search.ts'
 import type { TaskFilter, TaskList, TaskSortField } from '../domain/task-filter.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
-import { expandedTaskJson, taskJson } from './json.ts'
-import type { SortField } from './keyset.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
+import { expandedTaskJson, taskJson } from './read-models.ts'
+import type { SortField } from './lists/keyset.ts'
 import {
   type Bind,
   type Condition,
@@ -19,10 +19,10 @@ import {
   type Page,
   type PageRequest,
   selectPage,
-} from './list.ts'
-import { allowsTask, allowsTaskApart, allowsTaskAs, type CallerPlaceholders } from './permissions.ts'
-import { contains, eitherIndex, pairsIndex, searchOf, wordsCost, wordsIndex } from './search.ts'
-import { parameter } from './statement.ts'
+} from './lists/list.ts'
+import { allowsTask, allowsTaskApart, allowsTaskAs, type CallerPlaceholders } from './access/permissions.ts'
+import { contains, eitherIndex, pairsIndex, searchOf, wordsCost, wordsIndex } from './lists/search.ts'
+import { parameter } from './engine/statement.ts'
 import { compileCondition, conjunctsOf } from './task-condition.ts'
 import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './task-order.ts'
 

@@ -1,8 +1,8 @@
 import { missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
-import type { Database } from './client.ts'
-import { sql } from './drizzle.ts'
-import { tagJson } from './json.ts'
+import type { Database } from './engine/client.ts'
+import { sql } from './engine/drizzle.ts'
+import { tagJson } from './read-models.ts'
 import {
   createdAt,
   filterBy,
@@ -11,10 +11,10 @@ import {
   type Page,
   type PageRequest,
   selectPage,
-} from './list.ts'
-import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
-import { allowsTag, allowsTask, allowsTaskTag, callerOf, callerParameters } from './permissions.ts'
-import { onlyRow, statement } from './statement.ts'
+} from './lists/list.ts'
+import { checkedOutcome, ifMatchParameter, readOutcome } from './engine/outcome.ts'
+import { allowsTag, allowsTask, allowsTaskTag, callerOf, callerParameters } from './access/permissions.ts'
+import { onlyRow, statement } from './engine/statement.ts'
 
 const task = sql.raw('task')
 

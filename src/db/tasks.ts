@@ -1,8 +1,8 @@
 import type { TaskExpansion } from '../domain/expansions.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Permission, Principal } from '../domain/permissions.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
 import {
   type Created,
   createOnce,
@@ -10,10 +10,10 @@ import {
   idempotencyParameters,
   idempotencyValues,
   keepAnswer,
-} from './idempotency.ts'
-import { newId } from './ids.ts'
-import { expandedTaskJson, taskJson } from './json.ts'
-import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
+} from './engine/idempotency.ts'
+import { newId } from './engine/ids.ts'
+import { expandedTaskJson, taskJson } from './read-models.ts'
+import { checkedOutcome, ifMatchParameter, readOutcome } from './engine/outcome.ts'
 import {
   allowsTag,
   allowsTask,
@@ -21,9 +21,9 @@ import {
   callerParameters,
   type CallerPlaceholders,
   ownerReadByAdmin,
-} from './permissions.ts'
+} from './access/permissions.ts'
 import { prepareRemoval } from './removal.ts'
-import { onlyRow, type Placeholders, type Row, statement } from './statement.ts'
+import { onlyRow, type Placeholders, type Row, statement } from './engine/statement.ts'
 
 /** A task as it is answered with: its JSON text and the version that this text shows. */
 export interface TaskRow {

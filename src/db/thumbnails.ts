@@ -1,9 +1,9 @@
 import { done, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
-import type { Database } from './client.ts'
-import { sql } from './drizzle.ts'
-import { allowsAttachment, callerOf, callerParameters, ownerReadByAdmin } from './permissions.ts'
-import { onlyRow, statement } from './statement.ts'
+import type { Database } from './engine/client.ts'
+import { sql } from './engine/drizzle.ts'
+import { allowsAttachment, callerOf, callerParameters, ownerReadByAdmin } from './access/permissions.ts'
+import { onlyRow, statement } from './engine/statement.ts'
 
 /** A thumbnail that the storage holds. */
 export interface Thumbnail {

@@ -1,12 +1,18 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
-import type { Database } from './client.ts'
-import { sql } from './drizzle.ts'
-import { trashedTaskJson } from './json.ts'
-import { type Page, type PageRequest, selectPage } from './list.ts'
-import { allowsTask, allowsTaskApart, callerOf, callerParameters, ownerReadByAdmin } from './permissions.ts'
+import type { Database } from './engine/client.ts'
+import { sql } from './engine/drizzle.ts'
+import { trashedTaskJson } from './read-models.ts'
+import { type Page, type PageRequest, selectPage } from './lists/list.ts'
+import {
+  allowsTask,
+  allowsTaskApart,
+  callerOf,
+  callerParameters,
+  ownerReadByAdmin,
+} from './access/permissions.ts'
 import { prepareRemoval } from './removal.ts'
-import { onlyRow, statement } from './statement.ts'
+import { onlyRow, statement } from './engine/statement.ts'
 import {
   changedColumns,
   changeParameters,

@@ -2,19 +2,19 @@ import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { leaseSeconds, uploadHours } from '../domain/uploads.ts'
 import { addingOutcome, expectRoom, type Room, roomParameters, type UploadLease } from './attachments.ts'
-import { deletionInBatches } from './batches.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
-import { instantText } from './json.ts'
-import { readOutcome } from './outcome.ts'
+import { deletionInBatches } from './engine/batches.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
+import { instantText } from './engine/instant-text.ts'
+import { readOutcome } from './engine/outcome.ts'
 import {
   allowsAttachment,
   allowsOwn,
   callerOf,
   callerParameters,
   type CallerPlaceholders,
-} from './permissions.ts'
-import { onlyRow, type Placeholders, statement } from './statement.ts'
+} from './access/permissions.ts'
+import { onlyRow, type Placeholders, statement } from './engine/statement.ts'
 
 /** A file that is about to arrive in pieces. */
 export interface NewUpload {

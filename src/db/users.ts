@@ -3,8 +3,8 @@ import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import { foldSearch } from '../domain/text.ts'
 import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
-import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
+import type { Database } from './engine/client.ts'
+import { type SQL, sql } from './engine/drizzle.ts'
 import {
   type Created,
   createOnce,
@@ -12,9 +12,9 @@ import {
   idempotencyParameters,
   idempotencyValues,
   keepAnswer,
-} from './idempotency.ts'
-import { newId } from './ids.ts'
-import { userJson } from './json.ts'
+} from './engine/idempotency.ts'
+import { newId } from './engine/ids.ts'
+import { userJson } from './read-models.ts'
 import {
   conditionsOf,
   createdAt,
@@ -23,13 +23,13 @@ import {
   type Page,
   type PageRequest,
   selectPage,
-} from './list.ts'
-import { checkedOutcome, ifMatchParameter, readOutcome } from './outcome.ts'
-import { allowsUser, callerOf, callerParameters } from './permissions.ts'
+} from './lists/list.ts'
+import { checkedOutcome, ifMatchParameter, readOutcome } from './engine/outcome.ts'
+import { allowsUser, callerOf, callerParameters } from './access/permissions.ts'
 import { purgeUserOnce } from './purge.ts'
 import { isRecentlyAuthenticated } from './reauthentication.ts'
-import { nameContains } from './search.ts'
-import { onlyRow, statement } from './statement.ts'
+import { nameContains } from './lists/search.ts'
+import { onlyRow, statement } from './engine/statement.ts'
 
 /** A user as one caller sees it: the JSON text, its version, and whether the address is in it. */
 export interface UserRow {

@@ -2,7 +2,7 @@ import { includesScope, type RequiredScope, type Scope } from './scopes.ts'
 
 /**
  * Who may do what, as data. Each key is the `x-permission` of an operation or a finer rule within one; each value
- * names the relations to the resource of which one is enough. `src/db/permissions.ts` compiles them into WHERE.
+ * names the relations to the resource of which one is enough. `src/db/access/permissions.ts` compiles them into WHERE.
  */
 export const permissions = {
   anyone: ['anyone'],

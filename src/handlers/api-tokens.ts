@@ -9,14 +9,14 @@ import {
   selectApiTokens,
   selectUserApiTokens,
 } from '../db/api-tokens.ts'
-import type { Database } from '../db/client.ts'
-import type { Created } from '../db/idempotency.ts'
+import type { Database } from '../db/engine/client.ts'
+import type { Created } from '../db/engine/idempotency.ts'
 import { selectUser } from '../db/users.ts'
-import { jsonText } from '../domain/json-text.ts'
+import { jsonText } from '../contract/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Paging } from '../http/paging.ts'
-import type { Handlers } from '../operation.ts'
-import { expectDone, problems } from '../problems.ts'
+import type { Handlers } from '../contract/operation.ts'
+import { expectDone, problems } from '../problems/problems.ts'
 
 interface Deps {
   readonly db: Database

@@ -9,18 +9,18 @@ import {
   selectTaskAttachments,
 } from '../db/attachments.ts'
 import { auditReadByAdmin } from '../db/audit.ts'
-import type { Database } from '../db/client.ts'
-import { DatabaseUnavailable } from '../db/errors.ts'
-import type { Created } from '../db/idempotency.ts'
-import { mayBeInline } from '../domain/inline-types.ts'
-import { selectRange } from '../domain/ranges.ts'
-import { created, type Handlers, quoteETag } from '../operation.ts'
+import type { Database } from '../db/engine/client.ts'
+import { DatabaseUnavailable } from '../db/engine/errors.ts'
+import type { Created } from '../db/engine/idempotency.ts'
+import { mayBeInline } from '../http/inline-types.ts'
+import { selectRange } from '../http/ranges.ts'
+import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, problems } from '../problems.ts'
+import { expectDone, problems } from '../problems/problems.ts'
 import { putDetecting } from '../storage/content-type.ts'
-import { openUnlessDeleted } from '../storage/deleted-files.ts'
+import { openUnlessDeleted } from '../services/open-file.ts'
 import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
-import type { Sweeper } from '../sweeper.ts'
+import type { Sweeper } from '../jobs/sweeper.ts'
 
 type Attachment = components['schemas']['Attachment']
 type Disposition = components['schemas']['Disposition']

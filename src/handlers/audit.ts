@@ -1,7 +1,7 @@
 import { selectAuditEvents } from '../db/audit.ts'
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import type { Paging } from '../http/paging.ts'
-import type { Handlers } from '../operation.ts'
+import type { Handlers } from '../contract/operation.ts'
 
 interface Deps {
   readonly db: Database

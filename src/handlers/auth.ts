@@ -13,12 +13,12 @@ import {
   hashUndoToken,
 } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
-import type { ReauthenticateByPassword } from '../auth/reauthenticate.ts'
+import type { ReauthenticateByPassword } from '../services/reauthenticate.ts'
 import { readCode } from '../auth/second-factor.ts'
 import { sha256 } from '../auth/sha256.ts'
 import { insertAttempt } from '../db/attempts.ts'
 import { insertFailure } from '../db/audit.ts'
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import { insertResetTokenOf, selectHasUndoToken, undoEmailChange } from '../db/email-changes.ts'
 import { resetTokenLifetime } from '../db/passwords.ts'
 import {
@@ -42,10 +42,10 @@ import {
   type VerifiedPassword,
 } from '../db/sessions.ts'
 import type { Client } from '../domain/audit.ts'
-import { type JsonText, jsonText } from '../domain/json-text.ts'
+import { type JsonText, jsonText } from '../contract/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
-import type { Handlers } from '../operation.ts'
-import { problems } from '../problems.ts'
+import type { Handlers } from '../contract/operation.ts'
+import { problems } from '../problems/problems.ts'
 
 interface Deps {
   readonly db: Database

@@ -1,8 +1,8 @@
-import type { CheckPassword } from '../auth/check-password.ts'
+import type { CheckPassword } from '../services/check-password.ts'
 import type { Credentials } from '../auth/credentials.ts'
 import { hashResetToken, newResetToken } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import {
   insertResetToken,
   resetPasswordByToken,
@@ -11,8 +11,8 @@ import {
   updateOwnPassword,
 } from '../db/passwords.ts'
 import type { Mailer } from '../mail/mailer.ts'
-import type { Handlers } from '../operation.ts'
-import { expectDone, problems } from '../problems.ts'
+import type { Handlers } from '../contract/operation.ts'
+import { expectDone, problems } from '../problems/problems.ts'
 
 interface Deps {
   readonly db: Database

@@ -1,11 +1,11 @@
 import type { AttemptKeys } from '../auth/attempts.ts'
-import type { CheckPassword } from '../auth/check-password.ts'
+import type { CheckPassword } from '../services/check-password.ts'
 import { newRecoveryCodes } from '../auth/recovery-codes.ts'
 import { readCode, sealSecret, stepOf } from '../auth/second-factor.ts'
 import { newTotpSecret, otpauthUri, qrCode, totpSecretText } from '../auth/totp.ts'
 import { insertAttempt } from '../db/attempts.ts'
 import { insertFailure } from '../db/audit.ts'
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import {
   confirmSecondFactor,
   deleteSecondFactor,
@@ -17,8 +17,8 @@ import {
 import type { Client } from '../domain/audit.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
-import type { Handlers } from '../operation.ts'
-import { problems } from '../problems.ts'
+import type { Handlers } from '../contract/operation.ts'
+import { problems } from '../problems/problems.ts'
 
 interface Deps {
   readonly db: Database

@@ -1,9 +1,9 @@
 import type { Credentials } from '../auth/credentials.ts'
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import { deleteSession, selectSessions } from '../db/sessions.ts'
 import type { Paging } from '../http/paging.ts'
-import type { Handlers } from '../operation.ts'
-import { expectDone } from '../problems.ts'
+import type { Handlers } from '../contract/operation.ts'
+import { expectDone } from '../problems/problems.ts'
 
 interface Deps {
   readonly db: Database

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
-import type { Contract } from '../contract.ts'
-import type { Database } from '../db/client.ts'
-import { checkConnection } from '../db/health.ts'
-import { jsonText } from '../domain/json-text.ts'
-import { rememberFor } from '../domain/remember.ts'
-import { type Handlers, quoteETag } from '../operation.ts'
+import type { Contract } from '../contract/contract.ts'
+import type { Database } from '../db/engine/client.ts'
+import { checkConnection } from '../db/engine/health.ts'
+import { jsonText } from '../contract/json-text.ts'
+import { rememberFor } from '../concurrency/remember.ts'
+import { type Handlers, quoteETag } from '../contract/operation.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 
 interface Deps {

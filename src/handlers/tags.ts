@@ -1,10 +1,10 @@
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import { deleteTag, insertTag, selectTag, selectTags } from '../db/tags.ts'
-import { jsonText } from '../domain/json-text.ts'
-import { created, type Handlers, quoteETag } from '../operation.ts'
+import { jsonText } from '../contract/json-text.ts'
+import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectMayListAll } from '../problems.ts'
-import type { Sweeper } from '../sweeper.ts'
+import { expectDone, expectMayListAll } from '../problems/problems.ts'
+import type { Sweeper } from '../jobs/sweeper.ts'
 
 interface Deps {
   readonly db: Database

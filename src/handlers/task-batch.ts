@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import { runTaskBatch } from '../db/task-batch.ts'
 import { tagPointer } from '../domain/tag-pointer.ts'
 import {
@@ -12,9 +12,9 @@ import {
   maxIndexedCharacters,
   mostItems,
 } from '../domain/task-batch.ts'
-import { type Handlers, quoteETag } from '../operation.ts'
-import type { TaskQuota } from '../task-quota.ts'
-import { Problem, problemDocument, problems, problemWithin } from '../problems.ts'
+import { type Handlers, quoteETag } from '../contract/operation.ts'
+import type { TaskQuota } from '../services/task-quota.ts'
+import { Problem, problemDocument, problems, problemWithin } from '../problems/problems.ts'
 
 interface Deps {
   readonly db: Database

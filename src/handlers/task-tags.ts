@@ -1,8 +1,8 @@
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import { deleteTaskTag, insertTaskTag, selectTaskTags } from '../db/task-tags.ts'
-import type { Handlers } from '../operation.ts'
+import type { Handlers } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone } from '../problems.ts'
+import { expectDone } from '../problems/problems.ts'
 
 interface Deps {
   readonly db: Database

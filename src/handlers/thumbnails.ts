@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { auditReadByAdmin } from '../db/audit.ts'
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import {
   deleteThumbnail,
   insertThumbnail,
@@ -11,9 +11,9 @@ import {
 import type { Outcome } from '../domain/outcome.ts'
 import { createSingleFlight } from '../images/single-flight.ts'
 import { type Thumbnailer, type ThumbnailRequest, thumbnailWidth } from '../images/thumbnailer.ts'
-import { type Handlers, quoteETag } from '../operation.ts'
-import { expectDone, problems } from '../problems.ts'
-import { openUnlessDeleted } from '../storage/deleted-files.ts'
+import { type Handlers, quoteETag } from '../contract/operation.ts'
+import { expectDone, problems } from '../problems/problems.ts'
+import { openUnlessDeleted } from '../services/open-file.ts'
 import { type ByteRange, FileMissing, type Storage } from '../storage/storage.ts'
 
 interface Deps {

@@ -1,12 +1,12 @@
 import type { components } from '../../generated/openapi.ts'
 import { auditReadByAdmin } from '../db/audit.ts'
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import { deleteTrashedTask, restoreTask, selectTrash, selectTrashedTask } from '../db/trash.ts'
-import { jsonText } from '../domain/json-text.ts'
-import { type Handlers, quoteETag } from '../operation.ts'
+import { jsonText } from '../contract/json-text.ts'
+import { type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectMayListAll } from '../problems.ts'
-import type { Sweeper } from '../sweeper.ts'
+import { expectDone, expectMayListAll } from '../problems/problems.ts'
+import type { Sweeper } from '../jobs/sweeper.ts'
 
 interface Deps {
   readonly db: Database

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import { insertAttachment, type UploadLease } from '../db/attachments.ts'
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import { isNamed } from '../db/files.ts'
-import { newId } from '../db/ids.ts'
+import { newId } from '../db/engine/ids.ts'
 import {
   deleteLeasedUpload,
   deleteUpload,
@@ -14,17 +14,17 @@ import {
   selectUpload,
   type Upload,
 } from '../db/uploads.ts'
-import { parseSha256 } from '../domain/digests.ts'
+import { parseSha256 } from '../http/digests.ts'
 import { describeFile, validateFileName } from '../domain/file-description.ts'
 import type { Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { leaseSeconds, parseChecksum, parseUploadMetadata, type PieceChecksum } from '../domain/uploads.ts'
-import type { Handlers, Input } from '../operation.ts'
-import { expectDone, problems } from '../problems.ts'
+import type { Handlers, Input } from '../contract/operation.ts'
+import { expectDone, problems } from '../problems/problems.ts'
 import { examine } from '../storage/content-type.ts'
 import { newKey } from '../storage/keys.ts'
 import { FileMissing, FileTooLarge, type Storage } from '../storage/storage.ts'
-import type { Sweeper } from '../sweeper.ts'
+import type { Sweeper } from '../jobs/sweeper.ts'
 
 interface Deps {
   readonly db: Database

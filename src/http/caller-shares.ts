@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Principal } from '../domain/permissions.ts'
-import { problems } from '../problems.ts'
+import { problems } from '../problems/problems.ts'
 import { callerOf } from './rate-limit.ts'
 
 declare module 'fastify' {

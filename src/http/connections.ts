@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { watchOutage } from '../domain/outage.ts'
-import { problems } from '../problems.ts'
+import { problems } from '../problems/problems.ts'
 
 /** Refuses a request without Host (RFC 9112 §3.2), as Node would, but with a problem. */
 export const requireHost = (app: FastifyInstance): void => {

@@ -2,7 +2,7 @@ import { createScanner } from 'jsonc-parser'
 import { isUtf8 } from 'node:buffer'
 import secureJson from 'secure-json-parse'
 import { hasTooManyMarks, isCleanText, maxMarksInRow } from '../domain/text.ts'
-import { maxErrors, type ProblemError, problems } from '../problems.ts'
+import { maxErrors, type ProblemError, problems } from '../problems/problems.ts'
 
 /** Levels of objects and arrays in a JSON body. No schema of the contract has more than ten. */
 const maxDepth = 100

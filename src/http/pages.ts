@@ -3,8 +3,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { createHash } from 'node:crypto'
 import { createRequire } from 'node:module'
 import { dirname } from 'node:path'
-import { isProblemCode, type ProblemCode, problemCodes, problemTypes } from '../problem-types.ts'
-import { problems } from '../problems.ts'
+import { isProblemCode, type ProblemCode, problemCodes, problemTypes } from '../problems/catalogue.ts'
+import { problems } from '../problems/problems.ts'
 import { addVary } from './cors.ts'
 
 /**

@@ -1,5 +1,5 @@
-import type { JsonText } from '../domain/json-text.ts'
-import { jsonText } from '../domain/json-text.ts'
+import type { JsonText } from '../contract/json-text.ts'
+import { jsonText } from '../contract/json-text.ts'
 import {
   type Cursor,
   type CursorScope,
@@ -7,10 +7,10 @@ import {
   encodeCursor,
   type Position,
 } from '../domain/cursors.ts'
-import { defaultLimit, type Page, type PageRequest } from '../db/list.ts'
+import { defaultLimit, type Page, type PageRequest } from '../db/lists/list.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { problems } from '../problems.ts'
+import { problems } from '../problems/problems.ts'
 
 /** The query parameters that every list takes. */
 export interface PageQuery {

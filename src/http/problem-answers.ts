@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { newId } from '../db/ids.ts'
-import { type Problem, problemDocument, problems } from '../problems.ts'
+import { newId } from '../db/engine/ids.ts'
+import { type Problem, problemDocument, problems } from '../problems/problems.ts'
 import { securityHeaders } from './security-headers.ts'
 import { shownPathOf } from './url.ts'
 

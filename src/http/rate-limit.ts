@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { ContractOperation, RateLimitPolicy } from '../contract.ts'
+import type { ContractOperation, RateLimitPolicy } from '../contract/contract.ts'
 import { networkOf } from '../domain/network.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { problems } from '../problems.ts'
+import { problems } from '../problems/problems.ts'
 import { type CountRequest, windowLength } from './request-counts.ts'
 
 /**

@@ -1,5 +1,5 @@
 import { RateLimiterMemory, type RateLimiterRes } from 'rate-limiter-flexible'
-import type { RateLimitPolicy } from '../contract.ts'
+import type { RateLimitPolicy } from '../contract/contract.ts'
 import { widerNetworkOf } from '../domain/network.ts'
 
 /** Seconds. A caller's window begins with the first request in it. */

@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { problems } from '../problems.ts'
+import { problems } from '../problems/problems.ts'
 import { bringsFile, hasBody } from './body.ts'
 
 /** How long a client may take, and we, in milliseconds. */

@@ -1,7 +1,7 @@
 import { Ajv, type ErrorObject, type SchemaValidateFunction, type ValidateFunction } from 'ajv'
 import { isInstant } from '../domain/dates.ts'
 import { canonicalEmail, isVisible, toNfc } from '../domain/text.ts'
-import { type Problem, type ProblemError, problems } from '../problems.ts'
+import { type Problem, type ProblemError, problems } from '../problems/problems.ts'
 import { escapePointer, validateText } from './json-body.ts'
 
 /**

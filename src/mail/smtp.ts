@@ -1,6 +1,6 @@
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import { createTransport, type NodemailerError, type SendMailOptions } from 'nodemailer'
-import type { MailAddress, SmtpServer } from '../config.ts'
+import type { MailAddress, SmtpServer } from '../config/values.ts'
 import {
   emailChangeUndoLink,
   type EmailChangedMessage,

@@ -1,5 +1,5 @@
 import type { PasswordHasher } from '../auth/passwords.ts'
-import type { Database } from '../db/client.ts'
+import type { Database } from '../db/engine/client.ts'
 import type { Storage } from '../storage/storage.ts'
 
 /** Does some work and looks at it from outside: how long it takes, and how it ends. */

@@ -9,7 +9,7 @@ import {
   type MetricValue,
   Registry,
 } from 'prom-client'
-import { ConstraintViolation, DatabaseUnavailable } from '../db/errors.ts'
+import { ConstraintViolation, DatabaseUnavailable } from '../db/engine/errors.ts'
 import { routeOf } from '../http/request-log.ts'
 import { FileMissing, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import type { Around } from './around.ts'

@@ -1,5 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify'
-import { DatabaseUnavailable, SchemaPending } from '../db/errors.ts'
+import { DatabaseUnavailable, SchemaPending } from '../db/engine/errors.ts'
 import { watchOutage } from '../domain/outage.ts'
 import { StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import type { Around } from './around.ts'

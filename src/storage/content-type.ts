@@ -1,7 +1,7 @@
 import { fileTypeFromBuffer } from 'file-type'
 import { createHash } from 'node:crypto'
 import { pipeline, type Readable, Transform } from 'node:stream'
-import { free } from '../domain/chunk-memory.ts'
+import { free } from './chunk-memory.ts'
 import { type Storage, StorageUnavailable, type StoredFile } from './storage.ts'
 
 /** As many of a file's first bytes as its type is told by. */

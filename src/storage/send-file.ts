@@ -1,7 +1,7 @@
 import type { ReadStream } from 'node:fs'
 import type { FileHandle } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
-import { free } from '../domain/chunk-memory.ts'
+import { free } from './chunk-memory.ts'
 import type { ByteRange } from './storage.ts'
 
 /** Large enough that a file is read in few steps, small enough to have two for each of hundreds of downloads. */

@@ -1,7 +1,7 @@
 import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { callbackify } from 'node:util'
-import { freeUsedParts } from '../domain/chunk-memory.ts'
+import { freeUsedParts } from './chunk-memory.ts'
 
 /**
  * A stream may fail before anyone reads it. Unheard, its error would end the process; merely emitted, without the stream

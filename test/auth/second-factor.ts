@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { deriveKeys, type Secrets } from '../../src/auth/keys.ts'
-import { sweep } from '../../src/sweeper.ts'
+import { sweep } from '../../src/jobs/sweeper.ts'
 import { startBeside } from '../fixture/accounts.ts'
 import { authenticator, secondFactorActions } from '../fixture/second-factor.ts'
 import { type Service, startService } from '../fixture/service.ts'

@@ -1,7 +1,7 @@
 import { createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { openDatabase } from '../../src/db/client.ts'
-import { DatabaseUnavailable } from '../../src/db/errors.ts'
+import { openDatabase } from '../../src/db/engine/client.ts'
+import { DatabaseUnavailable } from '../../src/db/engine/errors.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { listen } from '../fixture/ports.ts'
 

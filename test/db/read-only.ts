@@ -1,6 +1,6 @@
 import t from 'tap'
-import { openDatabase } from '../../src/db/client.ts'
-import { createClient } from '../../src/db/connection.ts'
+import { openDatabase } from '../../src/db/engine/client.ts'
+import { createClient } from '../../src/db/engine/connection.ts'
 import { createTestDatabase } from '../fixture/database.ts'
 import { startService } from '../fixture/service.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { openDatabase } from '../../src/db/client.ts'
+import { openDatabase } from '../../src/db/engine/client.ts'
 import { createTestDatabase } from '../fixture/database.ts'
 
 t.test('no statement is compiled to machine code', async (t) => {

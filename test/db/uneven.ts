@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Database, openDatabase } from '../../src/db/client.ts'
+import { type Database, openDatabase } from '../../src/db/engine/client.ts'
 import { selectTasks } from '../../src/db/task-list.ts'
 import type { Position } from '../../src/domain/cursors.ts'
 import type { Principal } from '../../src/domain/permissions.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { matchesWeakly, parseETagList, parseHttpDate } from '../../src/domain/conditional.ts'
+import { matchesWeakly, parseETagList, parseHttpDate } from '../../src/http/conditional.ts'
 
 const strong = (opaque: string) => ({ weak: false, opaque })
 const weak = (opaque: string) => ({ weak: true, opaque })

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { fairQueue } from '../../src/domain/fair-queue.ts'
-import { background, type Work } from '../../src/domain/work.ts'
+import { fairQueue } from '../../src/concurrency/fair-queue.ts'
+import { background, type Work } from '../../src/concurrency/work.ts'
 
 const workOf = (principal: string, isAbandoned = () => false): Work => ({ principal, isAbandoned, sent: [] })
 

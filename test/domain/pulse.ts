@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
-import { watchPulse } from '../../src/domain/pulse.ts'
+import { watchPulse } from '../../src/process/heartbeat.ts'
 import { eventually } from '../fixture/eventually.ts'
 
 const rhythm = { every: 5, mostMissed: 3 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { selectRange } from '../../src/domain/ranges.ts'
+import { selectRange } from '../../src/http/ranges.ts'
 
 const whole = { kind: 'whole' }
 const unsatisfiable = { kind: 'unsatisfiable' }

@@ -8,7 +8,7 @@ import { temporaryFolder } from '../fixture/process.ts'
 
 /** Whoever reads what the service prints ends, as in `npm start | head -1`. */
 
-const server = fileURLToPath(new URL('../../src/server.ts', import.meta.url))
+const server = fileURLToPath(new URL('../../src/process/server.ts', import.meta.url))
 
 for (const WORKERS of ['1', '2'])
   t.test(`nobody reads the output any more, WORKERS=${WORKERS}`, async (t) => {

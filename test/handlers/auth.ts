@@ -1,7 +1,7 @@
 import { mock } from 'node:test'
 import t, { type Test } from 'tap'
 import { hashQueue, passwordHasher } from '../../src/auth/passwords.ts'
-import type { OperationId } from '../../src/contract.ts'
+import type { OperationId } from '../../src/contract/contract.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
 import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
 import { type GuardedAccount, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'

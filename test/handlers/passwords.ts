@@ -1,6 +1,6 @@
 import { Secret, TOTP } from 'otpauth'
 import t from 'tap'
-import type { OperationId } from '../../src/contract.ts'
+import type { OperationId } from '../../src/contract/contract.ts'
 import { accountActions, from, withoutIds } from '../fixture/accounts.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
 import { refusesBodies } from '../fixture/refusals.ts'

@@ -1,6 +1,6 @@
 import { URI } from 'otpauth'
 import t, { type Test } from 'tap'
-import type { OperationId } from '../../src/contract.ts'
+import type { OperationId } from '../../src/contract/contract.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { authenticator, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { type Account, startService } from '../fixture/service.ts'

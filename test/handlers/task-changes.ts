@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { createClient as createSqlClient } from '../../src/db/connection.ts'
+import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
 import { noteOrigin, removeOldDepartures } from '../../src/db/task-changes.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'

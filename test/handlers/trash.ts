@@ -1,5 +1,5 @@
 import t from 'tap'
-import { sweep } from '../../src/sweeper.ts'
+import { sweep } from '../../src/jobs/sweeper.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
 import { countStatuses, type Task, taskActions, unknownId } from '../fixture/tasks.ts'

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
-import { sweep } from '../../src/sweeper.ts'
+import { sweep } from '../../src/jobs/sweeper.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { head, openRaw } from '../fixture/raw.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { passwordHasher } from '../../src/auth/passwords.ts'
-import type { OperationId } from '../../src/contract.ts'
+import type { OperationId } from '../../src/contract/contract.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
 import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
 import {

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { newId } from '../../src/db/ids.ts'
+import { newId } from '../../src/db/engine/ids.ts'
 import { lookUp, member } from '../fixture/contract-check.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
 import { operations } from '../fixture/requests.ts'

@@ -1,7 +1,7 @@
 import { lookUp } from '../fixture/contract-check.ts'
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { problemTypes } from '../../src/problem-types.ts'
+import { problemTypes } from '../../src/problems/catalogue.ts'
 import { startService } from '../fixture/service.ts'
 
 /** What programs and people find who have nothing but the address of a service. */

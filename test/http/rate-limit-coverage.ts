@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { OperationId } from '../../src/contract.ts'
+import type { OperationId } from '../../src/contract/contract.ts'
 import { operations, validRequest } from '../fixture/requests.ts'
 import { type Call, startService } from '../fixture/service.ts'
 

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { newId } from '../../src/db/ids.ts'
+import { newId } from '../../src/db/engine/ids.ts'
 import { head, sendRaw } from '../fixture/raw.ts'
 import { operations, validRequest } from '../fixture/requests.ts'
 import { fileForm, startService } from '../fixture/service.ts'

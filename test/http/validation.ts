@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import t, { type Test } from 'tap'
-import { newId } from '../../src/db/ids.ts'
+import { newId } from '../../src/db/engine/ids.ts'
 import { head, sendRaw } from '../fixture/raw.ts'
 import { operations, validRequest } from '../fixture/requests.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'

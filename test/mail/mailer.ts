@@ -1,7 +1,7 @@
 import Fastify, { type FastifyBaseLogger } from 'fastify'
 import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
-import type { SmtpServer } from '../../src/config.ts'
+import type { SmtpServer } from '../../src/config/values.ts'
 import { loggingMailer, noMailer, type OpenMailer } from '../../src/mail/mailer.ts'
 import { smtpMailer } from '../../src/mail/smtp.ts'
 import { eventually } from '../fixture/eventually.ts'

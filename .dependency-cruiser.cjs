@@ -1,0 +1,96 @@
+// Which folder of src may import which. Imports point one way: a folder imports only folders that stand above it here.
+// Rules about packages and globals are the linter's (.oxlintrc.json).
+
+const mayImport = {
+  domain: [],
+  concurrency: [],
+  config: [],
+  'db/engine': ['domain', 'concurrency'],
+  'db/access': ['domain', 'db/engine'],
+  'db/lists': ['domain', 'db/engine', 'db/access'],
+  db: ['domain', 'concurrency', 'db/engine', 'db/access', 'db/lists'],
+  contract: ['domain', 'db/engine'],
+  storage: ['domain', 'concurrency', 'config'],
+  images: ['concurrency', 'storage'],
+  mail: ['config'],
+  auth: ['domain', 'concurrency', 'db', 'db/engine'],
+  problems: ['domain', 'auth', 'db', 'db/engine', 'images', 'storage'],
+  http: ['domain', 'concurrency', 'auth', 'contract', 'db/engine', 'db/lists', 'problems', 'storage'],
+  observe: ['domain', 'auth', 'db/engine', 'http', 'storage'],
+  jobs: ['domain', 'auth', 'db', 'db/engine', 'storage'],
+  services: [
+    'domain',
+    'concurrency',
+    'auth',
+    'contract',
+    'db',
+    'db/engine',
+    'images',
+    'jobs',
+    'mail',
+    'problems',
+    'storage',
+  ],
+  handlers: [
+    'domain',
+    'concurrency',
+    'auth',
+    'contract',
+    'db',
+    'db/engine',
+    'db/lists',
+    'http',
+    'images',
+    'jobs',
+    'mail',
+    'problems',
+    'services',
+    'storage',
+  ],
+}
+
+const folders = Object.keys(mayImport)
+for (const [folder, others] of Object.entries(mayImport)) {
+  const below = others.find((other) => folders.indexOf(other) > folders.indexOf(folder))
+  if (below !== undefined) throw new Error(`${folder} cannot import ${below}: it stands below`)
+}
+
+/** The files of a folder. Those of db's subfolders are not db's own. */
+const filesOf = (folder) => (folder === 'db' ? '^src/db/[^/]+$' : `^src/${folder}/`)
+
+module.exports = {
+  forbidden: [
+    { name: 'no-cycle', severity: 'error', from: {}, to: { circular: true } },
+    {
+      name: 'every-folder-has-a-rule',
+      severity: 'error',
+      from: {},
+      to: { path: '^src/.+/', pathNot: ['^src/process/', ...folders.map(filesOf)] },
+    },
+    {
+      name: 'only-process-imports-process',
+      severity: 'error',
+      from: { pathNot: ['^src/process/', '^src/main.js$'] },
+      to: { path: '^src/process/' },
+    },
+    {
+      name: 'only-process-imports-app',
+      severity: 'error',
+      from: { pathNot: '^src/process/' },
+      to: { path: '^src/app.ts$' },
+    },
+    ...Object.entries(mayImport).map(([folder, others]) => ({
+      name: `imports-of-${folder}`,
+      severity: 'error',
+      from: { path: filesOf(folder) },
+      to: { path: '^src/', pathNot: [folder, ...others].map(filesOf) },
+    })),
+  ],
+  options: {
+    doNotFollow: { path: ['node_modules', '^generated'] },
+    // Imports of types count as well.
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.json' },
+    enhancedResolveOptions: { extensions: ['.ts', '.js'] },
+  },
+}

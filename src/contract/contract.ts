@@ -1,0 +1,149 @@
+import { readFileSync } from 'node:fs'
+import { load } from 'js-yaml'
+import type { operations } from '../../generated/openapi.ts'
+import { isPermission, type Permission } from '../domain/permissions.ts'
+import { isRequiredScope, type RequiredScope } from '../domain/scopes.ts'
+
+export type OperationId = keyof operations
+
+/** A limit on the rate of requests, each with a count of its own. */
+export type RateLimitPolicy = 'anonymous' | 'sign_in' | 'refresh' | 'api' | 'upload' | 'resume'
+
+/** What the service reads from the contract about one operation, beside the schemas that the glue compiles. */
+export interface ContractOperation {
+  readonly id: string
+  readonly method: string
+  /** With `{parameters}` in braces. */
+  readonly path: string
+  /** Whether it needs no access token. */
+  readonly isOpen: boolean
+  readonly scope: RequiredScope
+  readonly permission: Permission
+  /** The policy that its requests count against: by the client's network if it is open, else by user. */
+  readonly rateLimit: RateLimitPolicy | 'none'
+  /** Media types of its body; none when it takes no body. */
+  readonly mediaTypes: readonly string[]
+  readonly requiresBody: boolean
+  /** The largest body in bytes, unless it brings a file. */
+  readonly maxBody: number
+  readonly takesIfMatch: boolean
+  /** Whether it is one of the tus protocol, and what its clients have to say is their version. */
+  readonly takesTusVersion: boolean
+  readonly takesIdempotencyKey: boolean
+  /** By status: headers that are always there and have but one value. */
+  readonly constantHeaders: Readonly<Record<string, Readonly<Record<string, string>>>>
+}
+
+export interface Contract {
+  /** The file, byte for byte. */
+  readonly yaml: Buffer
+  readonly json: string
+  readonly document: Readonly<Record<string, unknown>>
+  readonly operations: ReadonlyMap<string, ContractOperation>
+}
+
+type Json = Readonly<Record<string, unknown>>
+
+const methods = new Set(['options', 'head', 'get', 'put', 'post', 'patch', 'delete'])
+
+let loaded: Contract | undefined
+
+/**
+ * The contract of openapi.yaml, which a process reads once.
+ *
+ * @throws Error when an operation lacks what the service enforces from it
+ */
+export const loadContract = (): Contract => (loaded ??= readContract())
+
+const readContract = (): Contract => {
+  const yaml = readFileSync(new URL('../../openapi.yaml', import.meta.url))
+  const document = asObject(load(yaml.toString()))
+  const found = Object.entries(asObject(document.paths)).flatMap(([path, item]) =>
+    Object.entries(asObject(item))
+      .filter(([method]) => methods.has(method))
+      .map(([method, operation]) => readOperation(document, path, method, asObject(operation))),
+  )
+  const byId = new Map(found.map((operation) => [operation.id, operation]))
+  return { yaml, json: JSON.stringify(document), document, operations: byId }
+}
+
+const readOperation = (document: Json, path: string, method: string, operation: Json): ContractOperation => {
+  const id = String(operation.operationId)
+  const permission = operation['x-permission']
+  const isOpen = Array.isArray(operation.security) && operation.security.length === 0
+  const scope = operation['x-scope']
+  if (!isRequiredScope(scope)) throw new Error(`${id} has no known x-scope in openapi.yaml`)
+  if (isOpen !== (scope === 'none')) throw new Error(`${id}: security and x-scope disagree in openapi.yaml`)
+  if (!isPermission(permission)) throw new Error(`${id} has no known x-permission in openapi.yaml`)
+  if (isOpen !== (permission === 'anyone'))
+    throw new Error(`${id}: security and x-permission disagree in openapi.yaml`)
+  const rateLimit = readRateLimit(isOpen, operation['x-rate-limit'])
+  if (rateLimit === null) throw new Error(`${id}: security and x-rate-limit disagree in openapi.yaml`)
+  const parameters = new Set(
+    asArray(operation.parameters ?? []).map((parameter) => resolve(document, parameter).name),
+  )
+  return {
+    id,
+    method: method.toUpperCase(),
+    path,
+    isOpen,
+    scope,
+    permission,
+    rateLimit,
+    mediaTypes: Object.keys(asObject(asObject(operation.requestBody ?? {}).content ?? {})),
+    requiresBody: asObject(operation.requestBody ?? {}).required === true,
+    maxBody: Number(operation['x-max-body'] ?? defaultMaxBody),
+    takesIfMatch: parameters.has('If-Match'),
+    takesTusVersion: parameters.has('Tus-Resumable'),
+    takesIdempotencyKey: parameters.has('Idempotency-Key'),
+    constantHeaders: mapValues(asObject(operation.responses), (response) =>
+      constantHeaders(document, resolve(document, response)),
+    ),
+  }
+}
+
+/** Bytes: several times of what the largest legal body needs that has no description of a task. */
+const defaultMaxBody = 16_384
+
+const networkLimits = ['anonymous', 'sign_in', 'refresh', 'none'] as const
+const userLimits = ['api', 'upload', 'resume', 'none'] as const
+
+/** The first of each list is what absence means. Null for another policy, which would have nobody to count for. */
+const readRateLimit = (isOpen: boolean, value: unknown): ContractOperation['rateLimit'] | null => {
+  const known: readonly ContractOperation['rateLimit'][] = isOpen ? networkLimits : userLimits
+  return known.find((policy) => policy === (value ?? known[0])) ?? null
+}
+
+const constantHeaders = (document: Json, response: Json): Readonly<Record<string, string>> => {
+  const entries = Object.entries(asObject(response.headers ?? {})).flatMap(([name, reference]) => {
+    const header = resolve(document, reference)
+    const values = asArray(asObject(header.schema).enum ?? [])
+    return header.required === true && values.length === 1
+      ? [[name.toLowerCase(), String(values[0])] as const]
+      : []
+  })
+  return Object.fromEntries<string>(entries)
+}
+
+/** Follows a local `$ref`. */
+const resolve = (document: Json, node: unknown): Json => {
+  const { $ref } = asObject(node)
+  if (typeof $ref !== 'string') return asObject(node)
+  return $ref
+    .split('/')
+    .slice(1)
+    .reduce<Json>((parent, name) => asObject(parent[name]), document)
+}
+
+const mapValues = <W>(record: Json, map: (value: unknown) => W): Record<string, W> =>
+  Object.fromEntries(Object.entries(record).map(([key, value]) => [key, map(value)]))
+
+const asObject = (value: unknown): Json => {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Json
+  throw new TypeError('openapi.yaml does not have an object where one is expected')
+}
+
+const asArray = (value: unknown): readonly unknown[] => {
+  if (Array.isArray(value)) return value as readonly unknown[]
+  throw new TypeError('openapi.yaml does not have a list where one is expected')
+}

@@ -1,0 +1,175 @@
+import type { FastifyRequest } from 'fastify'
+import type { operations } from '../../generated/openapi.ts'
+import type { OperationId } from './contract.ts'
+import type { Created, Idempotency } from '../db/engine/idempotency.ts'
+import { type JsonText, jsonText } from './json-text.ts'
+import type { Client } from '../domain/audit.ts'
+import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
+import type { FileBody, FileForm, FilePiece } from './files.ts'
+
+/**
+ * What an operation is to its handler: a function from typed input to a typed answer, both derived from the contract.
+ * `http/adapter.ts` adapts such a function to Fastify.
+ */
+
+/** Operations that need no token, and so have no principal: those with `security: []`. */
+export const openOperations = [
+  'register',
+  'login',
+  'completeLogin',
+  'refreshToken',
+  'forgotPassword',
+  'resetPassword',
+  'undoEmailChange',
+  'getUploadOptions',
+  'getLiveness',
+  'getReadiness',
+  'getContract',
+  'getContractJson',
+] as const satisfies readonly OperationId[]
+
+/** Operations for people who are signed in, and not for programs: those with `x-scope: session`. */
+export const sessionOperations = [
+  'logout',
+  'reauthenticate',
+  'listSessions',
+  'revokeSession',
+  'changePassword',
+  'setUserPassword',
+  'listApiTokens',
+  'createApiToken',
+  'revokeApiToken',
+  'listUserApiTokens',
+  'revokeUserApiToken',
+  'getSecondFactor',
+  'enrolSecondFactor',
+  'confirmSecondFactor',
+  'disableSecondFactor',
+  'listAuditEvents',
+] as const satisfies readonly OperationId[]
+
+type PrincipalOf<Id extends OperationId> = Id extends (typeof openOperations)[number]
+  ? null
+  : Id extends (typeof sessionOperations)[number]
+    ? SessionPrincipal
+    : Principal
+
+type SuccessStatus = 200 | 201 | 202 | 204 | 206
+
+type Member<T, K extends PropertyKey> = K extends keyof T ? NonNullable<T[K]> : unknown
+type PathOf<Op> = Member<Member<Op, 'parameters'>, 'path'>
+type QueryOf<Op> = Member<Member<Op, 'parameters'>, 'query'>
+
+type RequestBodyOf<Op> = Op extends { requestBody: { content: infer Content } }
+  ? 'multipart/form-data' extends keyof Content
+    ? FileForm
+    : 'application/offset+octet-stream' extends keyof Content
+      ? FilePiece
+      : Content[keyof Content]
+  : Op extends { requestBody?: { content: { 'application/offset+octet-stream': unknown } } }
+    ? FilePiece
+    : undefined
+
+/** A form is not read yet: its handler says what the request is recognized by, once it knows. */
+type IdempotencyOf<Op> = RequestBodyOf<Op> extends FileForm ? (content: unknown) => Idempotency : Idempotency
+
+type AnswerBodyOf<Response> = Response extends { content: infer Content }
+  ? 'application/octet-stream' extends keyof Content
+    ? FileBody
+    : 'image/webp' extends keyof Content
+      ? FileBody
+      : 'application/json' extends keyof Content
+        ? Content['application/json'] | JsonText<Content['application/json']>
+        : Content[keyof Content]
+  : undefined
+
+/** Headers that the adapter sets, from the contract or from the request. */
+type AdapterHeader =
+  | 'Cache-Control'
+  | 'Accept-Ranges'
+  | 'Idempotency-Replayed'
+  | 'Content-Location'
+  | 'Tus-Resumable'
+  | 'Tus-Version'
+  | 'Tus-Extension'
+  | 'Tus-Checksum-Algorithm'
+  | 'X-Request-Id'
+
+type HeadersOf<Response> = Response extends { headers: infer Headers }
+  ? {
+      readonly [
+        Name in keyof Headers as string extends Name
+          ? never
+          : Name extends AdapterHeader
+            ? never
+            : Lowercase<Name & string>
+      ]: Headers[Name]
+    }
+  : unknown
+
+type HeadersPart<Response> = keyof HeadersOf<Response> extends never
+  ? { readonly headers?: undefined }
+  : { readonly headers: HeadersOf<Response> }
+
+type BodyPart<Response> =
+  AnswerBodyOf<Response> extends undefined
+    ? { readonly body?: undefined }
+    : { readonly body: AnswerBodyOf<Response> }
+
+interface AnswerOptions {
+  /** The media type, where the contract leaves it open. */
+  readonly contentType?: string
+  /** Whether this is the answer of an earlier request with the same Idempotency-Key. */
+  readonly replayed?: boolean
+  /** The path of what came of the request, where that is another resource. */
+  readonly contentLocation?: string
+}
+
+/** A success that the contract declares: its status, the headers that it requires, and its body. */
+export type Answer<Op> = Op extends { responses: infer Responses }
+  ? {
+      [Status in keyof Responses & SuccessStatus]: { readonly status: Status } & HeadersPart<
+        Responses[Status]
+      > &
+        BodyPart<Responses[Status]> &
+        AnswerOptions
+    }[keyof Responses & SuccessStatus]
+  : never
+
+/** What a handler gets. */
+export interface Input<Id extends OperationId> {
+  readonly params: PathOf<operations[Id]>
+  readonly query: QueryOf<operations[Id]>
+  readonly body: RequestBodyOf<operations[Id]>
+  readonly principal: PrincipalOf<Id>
+  readonly client: Client
+  /** The path of the request, without the prefix of PUBLIC_URL and without the query. */
+  readonly path: string
+  /** Request headers with a meaning to this operation alone. */
+  readonly headers: FastifyRequest['headers']
+  /** The ETags that If-Match accepts, without their quotes; null when any will do. */
+  readonly ifMatch: readonly string[] | null
+  /** Set when the request has an Idempotency-Key. */
+  readonly idempotency: IdempotencyOf<operations[Id]> | null
+  /** Aborted when the request has ended: it was answered, or the client has gone. */
+  readonly signal: AbortSignal
+}
+
+export type Handlers = {
+  readonly [Id in OperationId]: (input: Input<Id>) => Promise<Answer<operations[Id]>>
+}
+
+/** The answer to a creation: 201, where the resource is, its ETag and the resource itself. */
+export const created = <T>(
+  path: string,
+  etag: string,
+  { json, replayed }: Pick<Created, 'json' | 'replayed'>,
+) => ({
+  status: 201 as const,
+  headers: { location: path, etag },
+  body: jsonText<T>(json),
+  replayed,
+})
+
+/** The quoted form of an entity tag (RFC 9110 §8.8.3). */
+export const quoteETag = (opaque: string | number): string => `"${opaque}"`

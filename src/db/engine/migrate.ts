@@ -1,0 +1,190 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import type postgres from 'postgres'
+import { within } from '../../concurrency/deadline.ts'
+import { type ConnectionOptions, createClient } from './connection.ts'
+import { type MigrationMeta, readMigrationFiles } from './drizzle.ts'
+import { DatabaseUnavailable, isTransient, SchemaUnknown, translateError } from './errors.ts'
+
+/** Any number will do, as long as every version of the service takes the same. */
+const migrationLock = 7_411_201_500
+
+/** Milliseconds for reading the state. Applying has no deadline: a migration takes as long as its tables are large. */
+const readDeadline = 10_000
+
+/** The functions and triggers of this version, see routines.sql. */
+interface Routines {
+  readonly revision: number
+  readonly sql: string
+  readonly hash: string
+}
+
+/** What this version of the service wants a database to have. */
+export interface Schema {
+  readonly migrations: readonly MigrationMeta[]
+  readonly routines: Routines
+}
+
+/** What a database has. */
+interface Applied {
+  /** The times of making by which drizzle-kit's journal names migrations. */
+  readonly migrations: ReadonlySet<number>
+  readonly routines: Pick<Routines, 'revision' | 'hash'> | null
+}
+
+/** Which migrations a database has; `unknown` ones belong to a newer version of the service. */
+export interface MigrationState {
+  readonly applied: number
+  readonly pending: number
+  readonly unknown: number
+}
+
+/**
+ * Reads migrations and routines from a folder that is laid out like this one.
+ *
+ * @throws Error when routines.sql does not begin with its revision
+ */
+export const readSchema = (folder: string = fileURLToPath(new URL('..', import.meta.url))): Schema => {
+  const sql = readFileSync(`${folder}/routines.sql`, 'utf8')
+  const revision = /^-- Revision (\d+)\n/.exec(sql)?.[1]
+  if (revision === undefined) throw new Error('routines.sql does not begin with "-- Revision <number>"')
+  const hash = createHash('sha256').update(sql).digest('hex')
+  return {
+    migrations: readMigrationFiles({ migrationsFolder: `${folder}/migrations` }),
+    routines: { revision: Number(revision), sql, hash },
+  }
+}
+
+/**
+ * Brings a database's schema up to this version. Several processes may do so at once: on a server the others wait for
+ * the first. (The embedded database has a single process by nature, and a single session that no lock excludes.) Resolves
+ * to the number of migrations of a newer version, which change nothing that this one needs.
+ *
+ * @throws DatabaseUnavailable
+ * @throws SchemaUnknown when another program, or a version before the first release, has made the tables
+ */
+export const migrate = (connection: ConnectionOptions, schema: Schema = readSchema()): Promise<number> =>
+  withClient(connection, async (client) => {
+    while (!(await applyPending(client, schema)));
+    return compare(await readApplied(client), schema).unknown
+  })
+
+/**
+ * Compares a database's migrations with those of this version.
+ *
+ * @throws DatabaseUnavailable
+ */
+export const readMigrationState = (connection: ConnectionOptions): Promise<MigrationState> =>
+  withClient(connection, async (client) => compare(await readApplied(client), readSchema()))
+
+const compare = (applied: Applied, schema: Schema): MigrationState => {
+  const missing = pendingMigrations(applied, schema).length
+  const found = schema.migrations.length - missing
+  return {
+    applied: found,
+    pending: missing + (areRoutinesPending(applied, schema) ? 1 : 0),
+    unknown: applied.migrations.size - found,
+  }
+}
+
+const pendingMigrations = (applied: Applied, { migrations }: Schema): readonly MigrationMeta[] =>
+  migrations.filter(({ folderMillis }) => !applied.migrations.has(folderMillis))
+
+/** A higher revision belongs to a newer version that is being rolled out. */
+const areRoutinesPending = ({ routines: applied }: Applied, { routines }: Schema): boolean =>
+  applied === null ||
+  applied.revision < routines.revision ||
+  (applied.revision === routines.revision && applied.hash !== routines.hash)
+
+const withClient = async <T>(
+  connection: ConnectionOptions,
+  use: (client: postgres.Sql) => Promise<T>,
+): Promise<T> => {
+  const client = createClient(connection, {
+    connection: { application_name: 'taskwright-migrate', statement_timeout: 0 },
+  })
+  try {
+    return await use(client)
+  } catch (error) {
+    throw translateError(error)
+  } finally {
+    await client.end({ timeout: 5 })
+  }
+}
+
+const readApplied = (client: postgres.Sql): Promise<Applied> =>
+  within(
+    readDeadline,
+    readTables(client),
+    () => new DatabaseUnavailable({ cause: new Error('it does not answer') }),
+  )
+
+const readTables = async (client: postgres.Sql): Promise<Applied> => {
+  const migrations = (await exists(client, 'drizzle.__drizzle_migrations'))
+    ? await client<{ created_at: string }[]>`select created_at from drizzle.__drizzle_migrations`
+    : []
+  const [routines] = (await exists(client, 'drizzle.routines'))
+    ? await client<{ revision: number; hash: string }[]>`select revision, hash from drizzle.routines`
+    : []
+  return {
+    migrations: new Set(migrations.map(({ created_at: madeAt }) => Number(madeAt))),
+    routines: routines ?? null,
+  }
+}
+
+const exists = async (client: postgres.Sql, table: string): Promise<boolean> => {
+  const [found] = await client<{ exists: boolean }[]>`select to_regclass(${table}) is not null as exists`
+  return found?.exists === true
+}
+
+/** Resolves to false when another process was faster and the state has to be read again. */
+const applyPending = async (client: postgres.Sql, schema: Schema): Promise<boolean> => {
+  const applied = await readApplied(client)
+  const pending = pendingMigrations(applied, schema)
+  const routines = areRoutinesPending(applied, schema) ? schema.routines : null
+  if (pending.length === 0 && routines === null) return true
+  // The first one makes the tables, so whoever has others has tables of another origin.
+  if (applied.migrations.size > 0 && pending.length === schema.migrations.length) throw new SchemaUnknown()
+  try {
+    await client.unsafe(scriptOf(applied, pending, routines)).simple()
+    return true
+  } catch (error) {
+    if (isTransient(error)) return false
+    throw error
+  }
+}
+
+/**
+ * All of it as one message, which PostgreSQL runs as one transaction: it is applied whole or not at all, and the driver
+ * has no part in a transaction whose connection is lost.
+ */
+const scriptOf = (applied: Applied, pending: readonly MigrationMeta[], routines: Routines | null): string =>
+  [
+    `select pg_advisory_xact_lock(${migrationLock})`,
+    'create schema if not exists drizzle',
+    `create table if not exists drizzle.__drizzle_migrations (
+      id serial primary key, hash text not null, created_at bigint)`,
+    `create table if not exists drizzle.routines (
+      singleton boolean primary key default true check (singleton), revision integer not null, hash text not null)`,
+    `do $$ begin
+      if (select count(*) from drizzle.__drizzle_migrations) <> ${applied.migrations.size}
+        or (select max(hash) from drizzle.routines) is distinct from ${quoteHash(applied.routines)} then
+        raise exception 'Another process has migrated' using errcode = 'serialization_failure';
+      end if;
+    end $$`,
+    ...pending.flatMap(({ sql, hash, folderMillis }) => [
+      ...sql,
+      `insert into drizzle.__drizzle_migrations (hash, created_at) values ('${hash}', ${folderMillis})`,
+    ]),
+    ...(routines === null
+      ? []
+      : [
+          routines.sql,
+          `insert into drizzle.routines (revision, hash) values (${routines.revision}, '${routines.hash}')
+            on conflict (singleton) do update set revision = excluded.revision, hash = excluded.hash`,
+        ]),
+  ].join('\n;\n')
+
+const quoteHash = (routines: Applied['routines']): string =>
+  routines === null ? 'null' : `'${routines.hash}'`

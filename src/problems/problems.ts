@@ -1,0 +1,509 @@
+import { HashQueueFull } from '../auth/passwords.ts'
+import { ConstraintViolation, DatabaseUnavailable, TooManyStatements } from '../db/engine/errors.ts'
+import { IdempotencyKeyReused } from '../db/engine/idempotency.ts'
+import { QuotaExceeded, type QuotaResource } from '../db/quotas.ts'
+import { FilterError } from '../domain/filter-expression.ts'
+import type { Outcome, Refusal } from '../domain/outcome.ts'
+import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
+import type { Scope } from '../domain/scopes.ts'
+import { TextTooCostly } from '../domain/text.ts'
+import { leaseSeconds } from '../domain/uploads.ts'
+import {
+  DecoderUnavailable,
+  ImageTooLarge,
+  ThumbnailQueueFull,
+  TooManyThumbnails,
+  UnsupportedImage,
+} from '../images/errors.ts'
+import { type ProblemCode, problemTypes } from './catalogue.ts'
+import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
+
+/** The most errors that a problem reports; `maxItems` in the contract. */
+export const maxErrors = 20
+
+/** One thing that was wrong, and where: a JSON Pointer (RFC 6901) into the body, or `/name` of a parameter. */
+export interface ProblemError {
+  readonly pointer: string
+  readonly detail: string
+}
+
+interface ProblemOptions {
+  readonly errors?: readonly ProblemError[]
+  readonly headers?: Readonly<Record<string, string>>
+  /** Extension members (RFC 9457 §3.2). */
+  readonly members?: Readonly<Record<string, string | number>>
+  readonly cause?: unknown
+}
+
+/** A failure that is told to the client: `message` is the problem's detail and holds nothing internal. */
+export class Problem extends Error {
+  override readonly name = 'Problem'
+  readonly code: ProblemCode
+  readonly status: number
+  readonly title: string
+  readonly errors: readonly ProblemError[] | null
+  readonly headers: Readonly<Record<string, string>>
+  readonly members: Readonly<Record<string, string | number>>
+
+  constructor(code: ProblemCode, detail: string, { errors, headers, members, cause }: ProblemOptions = {}) {
+    const { status } = problemTypes[code]
+    const { stackTraceLimit } = Error
+    // A stack takes longer than the rest of a refusal, and only a fault's is ever looked at.
+    if (status < 500) Error.stackTraceLimit = 0
+    super(detail, { cause })
+    Error.stackTraceLimit = stackTraceLimit
+    this.code = code
+    this.status = status
+    this.title = problemTypes[code].title
+    this.errors = errors?.slice(0, maxErrors) ?? null
+    this.headers = headers ?? {}
+    this.members = members ?? {}
+  }
+}
+
+const at = (pointer: string, detail: string) => ({ errors: [{ pointer, detail }] })
+
+/** RFC 6750 §3. */
+const challenge = (error?: string, scope?: string) => {
+  const parameters = { realm: 'taskwright', ...(error && { error }), ...(scope && { scope }) }
+  const text = Object.entries(parameters).map(([name, value]) => `${name}="${value}"`)
+  return { headers: { 'www-authenticate': `Bearer ${text.join(', ')}` } }
+}
+
+const retryAfter = (seconds: number) => ({ headers: { 'retry-after': String(seconds) } })
+
+/** Every problem, by name. The functions return it; the caller throws it. */
+export const problems = {
+  invalidRequest: (detail: string, errors: readonly ProblemError[] = []) =>
+    new Problem('invalid_request', detail, errors.length > 0 ? { errors } : {}),
+  invalidField: (pointer: string, detail: string) => problems.invalidFields([{ pointer, detail }]),
+  /** `errors` are in the order of the request. */
+  invalidFields: (errors: readonly ProblemError[]) => {
+    const [{ pointer, detail } = { pointer: '', detail: 'is not valid' }, ...more] = errors.slice(
+      0,
+      maxErrors,
+    )
+    const first = `${pointer.slice(1) || 'The body'} ${detail}.`
+    const text = more.length === 0 ? first : `${first} ${more.length} more in errors.`
+    return new Problem('invalid_request', text, { errors })
+  },
+  dueBeforeStart: () =>
+    new Problem(
+      'invalid_request',
+      'due_at must not be before start_at.',
+      at('/due_at', 'must not be before start_at'),
+    ),
+  invalidFilter: ({ at: position, found, expected }: FilterError) =>
+    problems.invalidField(
+      '/filter',
+      `is wrong at character ${position}: found ${shorten(found)}, expected ${expected}`,
+    ),
+  cursorWithOffset: () =>
+    new Problem(
+      'invalid_request',
+      'cursor and offset cannot be combined. A cursor already marks the position.',
+      at('/offset', 'cannot be combined with cursor'),
+    ),
+  sortedTwice: () =>
+    new Problem(
+      'invalid_request',
+      'sort must not name a field twice.',
+      at('/sort', 'must not name a field twice'),
+    ),
+  invalidCursor: () =>
+    new Problem(
+      'invalid_request',
+      'The cursor does not belong to this list. Send next_cursor or prev_cursor unchanged, with the same filters and order.',
+      at('/cursor', 'is not a cursor of this list'),
+    ),
+  invalidSince: () =>
+    new Problem(
+      'invalid_request',
+      'since does not belong to this feed. Send next_cursor unchanged, or leave since out to start again.',
+      at('/since', 'is not a next_cursor of this feed'),
+    ),
+  batchSize: (most: number) =>
+    new Problem(
+      'invalid_request',
+      `A batch must have 1 to ${most} items.`,
+      at('', `must have 1 to ${most} items`),
+    ),
+  batchText: (max: number) =>
+    new Problem(
+      'invalid_request',
+      `The titles and descriptions of a batch have at most ${max} characters together. Send several batches.`,
+      at('', `must have titles and descriptions of at most ${max} characters together`),
+    ),
+  repeatedInBatch: (pointer: string) =>
+    new Problem(
+      'invalid_request',
+      'A batch must not name the same task in two items.',
+      at(pointer, 'is also named by another item'),
+    ),
+  noToken: () =>
+    new Problem('unauthorized', 'Send an access token as "Authorization: Bearer <token>".', challenge()),
+  invalidToken: () =>
+    new Problem(
+      'unauthorized',
+      'The access token is malformed, expired or revoked. Refresh the session or sign in again.',
+      challenge('invalid_token'),
+    ),
+  wrongPassword: () =>
+    new Problem('invalid_credentials', 'The email address or the password is wrong.', challenge()),
+  invalidRefreshToken: () =>
+    new Problem(
+      'invalid_credentials',
+      'The refresh token is unknown, expired or already used. Sign in again.',
+      challenge('invalid_token'),
+    ),
+  invalidResetToken: () =>
+    new Problem(
+      'invalid_credentials',
+      'The token is unknown, expired or already used. Request another mail.',
+      challenge('invalid_token'),
+    ),
+  invalidUndoToken: () =>
+    new Problem('invalid_credentials', 'The token is unknown, expired or used.', challenge('invalid_token')),
+  secondFactorRequired: (token: string, expiresIn: number) =>
+    new Problem(
+      'second_factor_required',
+      `Send the challenge with a code to /auth/login/second-factor within ${expiresIn} seconds.`,
+      { ...challenge(), members: { challenge: token, challenge_expires_in: expiresIn } },
+    ),
+  wrongSecondFactor: () =>
+    new Problem(
+      'invalid_credentials',
+      'The code is wrong or already used, or the challenge is unknown or expired.',
+      challenge(),
+    ),
+  insufficientScope: (scope: string) =>
+    scope === 'session'
+      ? new Problem(
+          'insufficient_scope',
+          'API tokens cannot be used for this. Sign in and send the access token.',
+          challenge('insufficient_scope'),
+        )
+      : new Problem(
+          'insufficient_scope',
+          `The API token needs the scope ${scope}.`,
+          challenge('insufficient_scope', scope),
+        ),
+  secondFactorEnabled: () =>
+    new Problem('second_factor_enabled', 'Disable the second factor before you enrol another one.'),
+  secondFactorNotEnrolled: () => new Problem('second_factor_not_enrolled', 'Enrol a second factor first.'),
+  wrongCurrentPassword: (pointer: string) =>
+    new Problem('wrong_password', 'The current password is wrong.', at(pointer, 'is wrong')),
+  wrongCode: () =>
+    new Problem('wrong_code', 'The code is wrong or already used.', at('/code', 'is wrong or already used')),
+  tooManyAttempts: (seconds: number) =>
+    new Problem(
+      'too_many_requests',
+      `Too many failed attempts. Retry in ${seconds} seconds.`,
+      retryAfter(seconds),
+    ),
+  forbidden: () => new Problem('forbidden', 'You can see this resource but may not do this with it.'),
+  listAllForbidden: () =>
+    new Problem('forbidden', 'Only administrators may set all=true. Leave it out to list what is yours.'),
+  reauthenticationRequired: () =>
+    new Problem(
+      'reauthentication_required',
+      'This session has proved no password and no second factor in the last 15 minutes. Send one to POST /auth/reauthenticate, and repeat the request.',
+    ),
+  emailChangedOften: () =>
+    new Problem(
+      'too_many_requests',
+      'The email address of this account was changed 5 times in 24 hours. Try again tomorrow.',
+      retryAfter(86_400),
+    ),
+  registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
+  notFound: () => new Problem('not_found', 'The resource does not exist, or you are not allowed to see it.'),
+  methodNotAllowed: (method: string, allow: string) =>
+    new Problem('method_not_allowed', `${method} is not allowed. Allowed: ${allow}.`, { headers: { allow } }),
+  requestTimeout: () => new Problem('request_timeout', 'The request did not arrive in time.'),
+  /** Only seen in the log. */
+  clientGone: () => new Problem('request_timeout', 'The client closed the connection before the answer.'),
+  usernameTaken: () =>
+    new Problem('username_taken', 'Another account has this username.', at('/username', 'is taken')),
+  emailTaken: () =>
+    new Problem('email_taken', 'Another account has this email address.', at('/email', 'is taken')),
+  tagExists: () =>
+    new Problem('tag_exists', 'You already have a tag with this name.', at('/name', 'is taken')),
+  lastAdmin: () => new Problem('last_admin', 'This is the last administrator. Promote another user first.'),
+  fileLost: (cause?: unknown) =>
+    new Problem(
+      'file_lost',
+      'The attachment exists, but its file is missing from the storage. Report this to the operator.',
+      { cause },
+    ),
+  uploadConflict: () =>
+    new Problem(
+      'upload_conflict',
+      'Upload-Offset is not the current offset of the upload. Get it with HEAD and continue there.',
+    ),
+  uploadGone: (cause?: unknown) =>
+    new Problem('upload_gone', 'The upload has expired, or its data is lost. Start a new one.', { cause }),
+  uploadLocked: (seconds: number) =>
+    new Problem(
+      'upload_locked',
+      `Another request is writing to this upload. Retry in ${seconds} seconds.`,
+      retryAfter(seconds),
+    ),
+  checksumMismatch: () =>
+    new Problem(
+      'checksum_mismatch',
+      'The chunk does not match Upload-Checksum, and none of it was stored. Send it again.',
+    ),
+  tusVersionUnsupported: (version: string) =>
+    new Problem('tus_version_unsupported', `Send "Tus-Resumable: ${version}".`, {
+      headers: { 'tus-version': version },
+    }),
+  changesForgotten: () =>
+    new Problem(
+      'changes_forgotten',
+      'The cursor is too old. Discard your copy and start again without since.',
+    ),
+  preconditionFailed: () =>
+    new Problem(
+      'precondition_failed',
+      'If-Match does not match the current ETag. Fetch the resource and retry.',
+    ),
+  modifiedSince: () =>
+    new Problem('precondition_failed', 'The resource is newer than If-Unmodified-Since. Fetch it and retry.'),
+  contentTooLarge: (maxBytes: number) => new Problem('content_too_large', `The limit is ${maxBytes} bytes.`),
+  quotaExceeded: ({ resource, quota, used, size }: QuotaExceeded) =>
+    new Problem('quota_exceeded', quotaDetails[resource](quota, used, size), {
+      members: { resource, quota, used, size },
+    }),
+  uriTooLong: () => new Problem('uri_too_long', 'The path is too long, or one of its segments is.'),
+  unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>>) =>
+    new Problem('unsupported_media_type', `Send the body with "Content-Type: ${accepted.join('" or "')}".`, {
+      headers,
+    }),
+  unsupportedContentEncoding: (headers: Readonly<Record<string, string>>) =>
+    new Problem('unsupported_content_encoding', 'Send the body uncompressed, without Content-Encoding.', {
+      headers: { ...headers, 'accept-encoding': 'identity' },
+    }),
+  unsupportedImage: (cause?: unknown) =>
+    new Problem(
+      'unsupported_image',
+      'The file is not a PNG, JPEG, GIF, WebP or AVIF image, or it is damaged.',
+      { cause },
+    ),
+  imageTooLarge: (reason: string) =>
+    new Problem('image_too_large', `${reason} Download the file itself instead.`),
+  rangeNotSatisfiable: (size: number) =>
+    new Problem('range_not_satisfiable', `The file has ${size} bytes.`, {
+      headers: { 'content-range': `bytes */${size}` },
+    }),
+  expectationFailed: () =>
+    new Problem('expectation_failed', 'Only the expectation 100-continue is supported.'),
+  unknownReference: (pointer: string, kind: string) =>
+    new Problem('unknown_reference', `The ${kind} does not exist.`, at(pointer, 'does not exist')),
+  idempotencyKeyReused: () =>
+    new Problem(
+      'idempotency_key_reused',
+      'This Idempotency-Key was used for a different request. Use a new key.',
+    ),
+  digestMismatch: (pointer: string) =>
+    new Problem(
+      'digest_mismatch',
+      'The content does not match its digest. Send it again.',
+      at(pointer, 'does not match the content'),
+    ),
+  tooManyHashes: (seconds: number) =>
+    new Problem(
+      'too_many_requests',
+      `Too many passwords are being checked at once. Retry in ${seconds} seconds.`,
+      retryAfter(seconds),
+    ),
+  tooManyStatements: (seconds: number) =>
+    new Problem(
+      'too_many_requests',
+      `Too many of your requests are waiting for the database. Retry in ${seconds} seconds.`,
+      retryAfter(seconds),
+    ),
+  tooManyThumbnails: () =>
+    new Problem(
+      'too_many_requests',
+      'Too many of your requests wait for a thumbnail. Retry in 5 seconds.',
+      retryAfter(5),
+    ),
+  rateLimited: (limit: number, seconds: number) =>
+    new Problem(
+      'too_many_requests',
+      `The limit is ${limit} requests per minute. Retry in ${seconds} seconds.`,
+      retryAfter(seconds),
+    ),
+  tooManyRunning: () =>
+    new Problem(
+      'too_many_requests',
+      'Too many of your requests run at once. Try again when some of them have been answered.',
+      retryAfter(1),
+    ),
+  tooMuchUnread: () =>
+    new Problem(
+      'too_many_requests',
+      'You have not read the answers to your earlier requests. Read them, then try again.',
+      retryAfter(1),
+    ),
+  headerFieldsTooLarge: () =>
+    new Problem('header_fields_too_large', 'The header of the request is too large.'),
+  internalError: (cause: unknown) =>
+    new Problem('internal_error', 'The service failed. Its log has the cause under this request_id.', {
+      cause,
+    }),
+  serviceUnavailable: (detail: string, cause?: unknown) =>
+    new Problem('service_unavailable', detail, { ...retryAfter(2), cause }),
+  outcomeUnknown: (cause?: unknown) =>
+    new Problem(
+      'outcome_unknown',
+      'The database did not say in time whether this was done. Repeat the request with its Idempotency-Key, or read before you try again.',
+      { cause },
+    ),
+  insufficientStorage: (cause: unknown) =>
+    new Problem('insufficient_storage', 'The storage has no room for this file.', { cause }),
+} as const
+
+const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number, size: number) => string>> = {
+  attachment_bytes: (quota, used, size) =>
+    `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes.`,
+  tasks: (quota, used, size) =>
+    `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, the trash included. Delete tasks for good, or ask the operator for a larger quota.`,
+}
+
+/** As much of what a client wrote as a message can hold. */
+const shorten = (text: string): string => (text.length > 50 ? `${text.slice(0, 50).toWellFormed()}…` : text)
+
+/** What a problem is told as (RFC 9457), about the request to `path`. */
+export const problemDocument = (problem: Problem, publicUrl: string, path: string, requestId: string) => ({
+  type: `${publicUrl}/problems/${problem.code}`,
+  title: problem.title,
+  status: problem.status,
+  detail: problem.message,
+  instance: `${publicUrl}${path}`,
+  code: problem.code,
+  request_id: requestId,
+  ...problem.members,
+  ...(problem.errors !== null && { errors: [...problem.errors] }),
+})
+
+/** The problem of a part of the body: what it points at is found in there. */
+export const problemWithin = (pointer: string, problem: Problem): Problem => {
+  const errors = problem.errors?.map((error) => ({ ...error, pointer: `${pointer}${error.pointer}` }))
+  return new Problem(problem.code, problem.message, {
+    errors: errors ?? [{ pointer, detail: problem.title }],
+  })
+}
+
+const refusals: Record<Refusal['outcome'], () => Problem> = {
+  missing: problems.notFound,
+  forbidden: problems.forbidden,
+  unproven: problems.reauthenticationRequired,
+  email_changed_often: problems.emailChangedOften,
+  stale: problems.preconditionFailed,
+  last_admin: problems.lastAdmin,
+  upload_gone: problems.uploadGone,
+  upload_locked: () => problems.uploadLocked(leaseSeconds),
+  upload_conflict: problems.uploadConflict,
+}
+
+/** The value of an outcome, or its refusal thrown as a problem. */
+export const expectDone = <T>(result: Outcome<T>): T => {
+  if (result.outcome === 'done') return result.value
+  throw refusals[result.outcome]()
+}
+
+/** Requires of an API token more scopes than those of the operation, for what the caller asks for beside it. */
+export const expectScopes = (scopes: readonly Scope[], { credential }: Principal): void => {
+  const missing = scopes.find((scope) => scopeRefuses(scope, credential))
+  if (missing !== undefined) throw problems.insufficientScope(missing)
+}
+
+/** Requires a list or feed of everything to be asked for by an administrator. */
+export const expectMayListAll = ({ role }: Principal, { all = false }: { readonly all?: boolean }): void => {
+  if (all && roleRefuses('list.all', role)) throw problems.listAllForbidden()
+}
+
+/** What a violated constraint of the schema means to the client who caused it. */
+const constraintProblems: Readonly<Record<string, () => Problem>> = {
+  users_username_unique: problems.usernameTaken,
+  users_email_unique: problems.emailTaken,
+  tags_owner_name_unique: problems.tagExists,
+  tasks_due_not_before_start: problems.dueBeforeStart,
+  tasks_owner_id_users_id_fk: () => problems.unknownReference('/owner_id', 'user'),
+  tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
+  // What a request was about has been deleted while it ran.
+  task_tags_task_id_tasks_id_fk: problems.notFound,
+  task_tags_tag_id_tags_id_fk: problems.notFound,
+  attachments_task_id_tasks_id_fk: problems.notFound,
+  uploads_task_id_tasks_id_fk: problems.notFound,
+  uploads_user_id_users_id_fk: problems.invalidToken,
+  attachments_uploaded_by_users_id_fk: problems.invalidToken,
+  thumbnails_attachment_id_attachments_id_fk: problems.notFound,
+  tags_owner_id_users_id_fk: problems.invalidToken,
+  idempotency_keys_principal_id_users_id_fk: problems.invalidToken,
+  api_tokens_user_id_users_id_fk: problems.invalidToken,
+  second_factors_user_id_users_id_fk: problems.invalidToken,
+  recovery_codes_user_id_second_factors_user_id_fk: problems.secondFactorNotEnrolled,
+  one_time_tokens_user_id_users_id_fk: problems.wrongPassword,
+  sessions_user_id_users_id_fk: problems.wrongPassword,
+  refresh_tokens_session_id_sessions_id_fk: problems.invalidRefreshToken,
+}
+
+/**
+ * The problem that an error is to a client, whose request may have had a body of `maxBytes`. An unexpected error is an internal
+ * error: it is logged, not shown.
+ */
+export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
+  if (error instanceof Problem) return error
+  if (error instanceof ConstraintViolation)
+    return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
+  if (error instanceof TextTooCostly) return problems.invalidRequest(`${error.message}.`)
+  if (error instanceof FilterError) return problems.invalidFilter(error)
+  if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
+  if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
+  if (error instanceof QuotaExceeded) return problems.quotaExceeded(error)
+  if (error instanceof TooManyThumbnails) return problems.tooManyThumbnails()
+  if (error instanceof UnsupportedImage) return problems.unsupportedImage(error)
+  if (error instanceof ImageTooLarge) return problems.imageTooLarge(error.message)
+  if (error instanceof FileTooLarge) return problems.contentTooLarge(error.maxBytes)
+  if (error instanceof FileMissing) return problems.fileLost(error)
+  if (error instanceof StorageFull) return problems.insufficientStorage(error)
+  if (error instanceof StorageUnavailable) {
+    return problems.serviceUnavailable('The file storage is unavailable. Retry in a few seconds.', error)
+  }
+  if (error instanceof TooManyStatements) return problems.tooManyStatements(error.retryAfterSeconds)
+  if (error instanceof ThumbnailQueueFull || error instanceof DecoderUnavailable) {
+    return problems.serviceUnavailable('No thumbnail can be made right now. Retry in a few seconds.', error)
+  }
+  if (error instanceof DatabaseUnavailable) {
+    return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', error)
+  }
+  return problemOfFramework(error, maxBytes)
+}
+
+/** Fastify's own errors, by their codes and statuses. */
+const problemOfFramework = (error: unknown, maxBytes: number): Problem => {
+  if (!(error instanceof Error) || !('statusCode' in error)) return problems.internalError(error)
+  switch (error.statusCode) {
+    case 400:
+      return problems.invalidRequest('The request is malformed.')
+    // 403: a path that leads out of the folder of the documentation.
+    case 403:
+    case 404:
+      return problems.notFound()
+    case 408:
+      return problems.requestTimeout()
+    case 413:
+      return problems.contentTooLarge(maxBytes)
+    case 414:
+      return problems.uriTooLong()
+    case 503:
+      return problems.serviceUnavailable('The service is stopping. Retry in a few seconds.', error)
+    default:
+      return problems.internalError(error)
+  }
+}
+
+/** The largest body of a request without a file, in bytes. Most operations take less: `x-max-body` in the contract. */
+export const maxBodyBytes = 1_048_576

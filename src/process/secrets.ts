@@ -1,0 +1,77 @@
+import { randomBytes } from 'node:crypto'
+import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Secrets } from '../auth/keys.ts'
+import type { Config } from '../config/config.ts'
+
+const minimumBytes = 32
+
+/**
+ * The secrets of JWT_SECRET, or else the one of the file jwt-secret in dataDir, which is made at the first call.
+ * Rejects with the file system's error, or with an Error when the file is too short to be a secret.
+ *
+ * The file's text can be moved into JWT_SECRET as it is, and JWT_SECRET="<new>,<the file's text>" replaces it without
+ * signing anybody out. Several instances must all verify by a new secret before any of them signs by it: start them
+ * all with "<old>,<new>", then with "<new>,<old>", and a day later with "<new>". By then access tokens (15 minutes) and
+ * idempotency keys (24 hours) of the old one have expired, and the sweeper has sealed second factors with the new one.
+ */
+export async function loadSecrets({
+  jwtSecrets,
+  dataDir,
+}: Pick<Config, 'jwtSecrets' | 'dataDir'>): Promise<Secrets> {
+  if (jwtSecrets !== null) {
+    const [newest, ...earlier] = jwtSecrets
+    return [Buffer.from(newest), ...earlier.map((secret) => Buffer.from(secret))]
+  }
+  const path = join(dataDir, 'jwt-secret')
+  return [(await readIfPresent(path)) ?? (await createSecret(dataDir, path))]
+}
+
+async function createSecret(dataDir: string, path: string): Promise<Buffer> {
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  const temporary = `${path}.${randomBytes(8).toString('hex')}`
+  try {
+    await writeDurably(temporary, randomBytes(48).toString('base64url'))
+    await linkUnlessPresent(temporary, path)
+  } finally {
+    await rm(temporary, { force: true })
+  }
+  return readSecret(path)
+}
+
+async function writeDurably(path: string, text: string): Promise<void> {
+  await using file = await open(path, 'wx', 0o600)
+  await file.writeFile(text)
+  await file.sync()
+}
+
+// A link appears whole or not at all and never replaces: of two processes that start together, both read one
+// secret.
+async function linkUnlessPresent(existing: string, path: string): Promise<void> {
+  try {
+    await link(existing, path)
+  } catch (error) {
+    if (!hasCode(error, 'EEXIST')) throw error
+  }
+}
+
+async function readIfPresent(path: string): Promise<Buffer | null> {
+  try {
+    return await readSecret(path)
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return null
+    throw error
+  }
+}
+
+async function readSecret(path: string): Promise<Buffer> {
+  const secret = await readFile(path)
+  if (secret.length >= minimumBytes) return secret
+  throw new Error(
+    `${path} is damaged: it has ${secret.length} bytes of at least ${minimumBytes}; delete it to make another`,
+  )
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code
+}
