@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 
-/** Fails when the generated types or the migrations are not those that openapi.yaml and schema.ts lead to. */
+/** Fails when the generated types or the migrations are not those that openapi.yaml and tables.ts lead to. */
 
 const snapshot = (): ReadonlyMap<string, string> =>
   new Map(

@@ -6,7 +6,13 @@ import { limitAuditedFailures } from './auth/audited-failures.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
 import { createAuthenticate } from './http/authenticate.ts'
 import { createCheckPassword } from './services/check-password.ts'
-import { createReauthenticateByPassword } from './services/reauthenticate.ts'
+import { createApiTokens } from './services/api-tokens.ts'
+import { createPasswords } from './services/passwords.ts'
+import { createReauthenticate } from './services/reauthenticate.ts'
+import { createSecondFactors } from './services/second-factor.ts'
+import { createSessions } from './services/sessions.ts'
+import { createSignIn } from './services/sign-in.ts'
+import { createUsers } from './services/users.ts'
 import { cacheCredentials, type OtherCaches } from './auth/credentials.ts'
 import { deriveKeys, type Secrets } from './auth/keys.ts'
 import type { PasswordHasher } from './auth/passwords.ts'
@@ -63,7 +69,12 @@ import { reportOutages } from './observe/outages.ts'
 import { maxBodyBytes, problemOf } from './problems/problems.ts'
 import type { Storage } from './storage/storage.ts'
 import { startSweeper, type SweepTimes, uploadTimeout } from './jobs/sweeper.ts'
+import { createAttachments } from './services/attachments.ts'
+import { createRunBatch } from './services/task-batch.ts'
 import { createTaskQuota } from './services/task-quota.ts'
+import { createTasks } from './services/tasks.ts'
+import { createThumbnails } from './services/thumbnails.ts'
+import { createUploads } from './services/uploads.ts'
 
 /** What an app is made of; a test passes its own. */
 export interface AppDeps {
@@ -227,9 +238,9 @@ export const buildApp = async ({
   const accessTokens = await createAccessTokens(app, secrets)
   const credentials = cacheCredentials(db, peers?.otherCaches)
   const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').newest)
-  const checkPassword = createCheckPassword(db, passwords, attemptKeys)
-  const reauthenticateByPassword = createReauthenticateByPassword(db, checkPassword)
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
+  const checkPassword = createCheckPassword({ passwords, attemptKeys })
+  const reauthenticate = createReauthenticate({ checkPassword, attemptKeys, secondFactorKeys })
   const cursorKeys = deriveKeys(secrets, 'cursor')
   const paging = createPaging(cursorKeys, publicUrl)
   // Hooks of this kind run the last one first, and the sweeper uses the storage.
@@ -258,37 +269,55 @@ export const buildApp = async ({
 
   const { attachmentMaxBytes, attachmentQuotaBytes } = config
   const taskQuota = createTaskQuota(db, config.taskQuota)
+  const signIn = createSignIn({
+    accessTokens,
+    passwords,
+    attemptKeys,
+    secondFactorKeys,
+    takesFailure,
+    isRegistrationOpen: config.registration === 'open',
+  })
+  const sessions = createSessions({
+    accessTokens,
+    credentials,
+    refreshKeys: deriveKeys(secrets, 'refresh'),
+  })
+  const users = createUsers({ passwords, reauthenticate, credentials, mailer, sweeper })
   const handlers = {
-    ...authHandlers({
-      db,
-      accessTokens,
-      passwords,
-      reauthenticateByPassword,
-      credentials,
-      attemptKeys,
-      secondFactorKeys,
-      refreshKeys: deriveKeys(secrets, 'refresh'),
-      takesFailure,
-      isRegistrationOpen: config.registration === 'open',
+    ...authHandlers({ signIn, sessions, reauthenticate, users }),
+    ...sessionHandlers({ paging, sessions }),
+    ...passwordHandlers({
+      passwords: createPasswords({ passwords, checkPassword, credentials, mailer }),
     }),
-    ...sessionHandlers({ db, paging, credentials }),
-    ...passwordHandlers({ db, passwords, checkPassword, credentials, mailer }),
-    ...apiTokenHandlers({ db, paging, credentials, answerKeys: deriveKeys(secrets, 'idempotent-answer') }),
-    ...secondFactorHandlers({ db, checkPassword, attemptKeys, secondFactorKeys }),
-    ...auditHandlers({ db, paging }),
-    ...userHandlers({ db, paging, passwords, reauthenticateByPassword, credentials, mailer, sweeper }),
-    ...taskBatchHandlers({ db, publicUrl, taskQuota }),
-    ...taskHandlers({ db, paging, cursorKeys, taskQuota }),
-    ...trashHandlers({ db, paging, sweeper }),
-    ...attachmentHandlers({ db, paging, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
-    ...thumbnailHandlers({ db, storage, thumbnailer }),
-    ...uploadHandlers({ db, storage, sweeper, attachmentMaxBytes, attachmentQuotaBytes }),
-    ...tagHandlers({ db, paging, sweeper }),
-    ...taskTagHandlers({ db, paging }),
+    ...apiTokenHandlers({
+      paging,
+      apiTokens: createApiTokens({ credentials, answerKeys: deriveKeys(secrets, 'idempotent-answer') }),
+    }),
+    ...secondFactorHandlers({
+      secondFactor: createSecondFactors({ checkPassword, attemptKeys, secondFactorKeys }),
+    }),
+    ...auditHandlers({ paging }),
+    ...userHandlers({ paging, users }),
+    ...taskBatchHandlers({ publicUrl, runBatch: createRunBatch(taskQuota) }),
+    ...taskHandlers({ paging, cursorKeys, tasks: createTasks(taskQuota) }),
+    ...trashHandlers({ paging, sweeper }),
+    ...attachmentHandlers({
+      paging,
+      attachments: createAttachments({ storage, attachmentMaxBytes, attachmentQuotaBytes }),
+      sweeper,
+    }),
+    ...thumbnailHandlers({ thumbnails: createThumbnails({ storage, thumbnailer }) }),
+    ...uploadHandlers({
+      uploads: createUploads({ storage, sweeper, attachmentQuotaBytes }),
+      attachmentMaxBytes,
+    }),
+    ...tagHandlers({ paging, sweeper }),
+    ...taskTagHandlers({ paging }),
     ...systemHandlers({ contract, db, storage, readinessTime: timeLimits.readiness }),
   } satisfies Handlers
 
   await registerOperations(app, contract, handlers, {
+    db,
     limit,
     shares,
     authenticate: createAuthenticate(accessTokens, credentials),

@@ -25,9 +25,10 @@ export const currentWork = (): Work =>
 /** Runs `task`, and everything that it awaits, as part of `work`. */
 export const runAs = <T>(work: Work, task: () => T): T => storage.run(work, task)
 
-/** Whether a statement writes, as far as its text tells. */
+/** Whether a statement writes, as far as its text tells. Its name is a comment in front. */
 export const writes = (text: string): boolean =>
-  !/^\s*(?:select|with|show)\b/i.test(text) || /\b(?:insert into|delete from|set)\s/i.test(text)
+  !/^(?:\s*\/\*[^*]*\*\/)?\s*(?:select|with|show)\b/i.test(text) ||
+  /\b(?:insert into|delete from|set)\s/i.test(text)
 
 /** Whether the work may have changed something. */
 export const mayHaveWritten = ({ sent }: Work): boolean => sent.some(writes)

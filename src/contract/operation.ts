@@ -1,9 +1,9 @@
 import type { FastifyRequest } from 'fastify'
 import type { operations } from '../../generated/openapi.ts'
 import type { OperationId } from './contract.ts'
-import type { Created, Idempotency } from '../db/engine/idempotency.ts'
+import type { OpContext } from '../db/engine/context.ts'
+import type { Created } from '../db/engine/idempotency.ts'
 import { type JsonText, jsonText } from './json-text.ts'
-import type { Client } from '../domain/audit.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { FileBody, FileForm, FilePiece } from './files.ts'
 
@@ -70,9 +70,6 @@ type RequestBodyOf<Op> = Op extends { requestBody: { content: infer Content } }
     ? FilePiece
     : undefined
 
-/** A form is not read yet: its handler says what the request is recognized by, once it knows. */
-type IdempotencyOf<Op> = RequestBodyOf<Op> extends FileForm ? (content: unknown) => Idempotency : Idempotency
-
 type AnswerBodyOf<Response> = Response extends { content: infer Content }
   ? 'application/octet-stream' extends keyof Content
     ? FileBody
@@ -136,27 +133,22 @@ export type Answer<Op> = Op extends { responses: infer Responses }
     }[keyof Responses & SuccessStatus]
   : never
 
-/** What a handler gets. */
+/** The context of an operation: its principal is null where no token is needed. */
+export type ContextOf<Id extends OperationId> = OpContext<PrincipalOf<Id>>
+
+/** What the request says, in the types of the contract. */
 export interface Input<Id extends OperationId> {
   readonly params: PathOf<operations[Id]>
   readonly query: QueryOf<operations[Id]>
   readonly body: RequestBodyOf<operations[Id]>
-  readonly principal: PrincipalOf<Id>
-  readonly client: Client
   /** The path of the request, without the prefix of PUBLIC_URL and without the query. */
   readonly path: string
   /** Request headers with a meaning to this operation alone. */
   readonly headers: FastifyRequest['headers']
-  /** The ETags that If-Match accepts, without their quotes; null when any will do. */
-  readonly ifMatch: readonly string[] | null
-  /** Set when the request has an Idempotency-Key. */
-  readonly idempotency: IdempotencyOf<operations[Id]> | null
-  /** Aborted when the request has ended: it was answered, or the client has gone. */
-  readonly signal: AbortSignal
 }
 
 export type Handlers = {
-  readonly [Id in OperationId]: (input: Input<Id>) => Promise<Answer<operations[Id]>>
+  readonly [Id in OperationId]: (ctx: ContextOf<Id>, input: Input<Id>) => Promise<Answer<operations[Id]>>
 }
 
 /** The answer to a creation: 201, where the resource is, its ETag and the resource itself. */

@@ -1,20 +1,13 @@
-import type { Client } from '../domain/audit.ts'
 import { found, type Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { parseScopes, type Scope } from '../domain/scopes.ts'
-import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
+import { allowsOwn } from './access/permissions.ts'
+import { audit, auditColumn, auditEvent } from './audit.ts'
 import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
-import {
-  type Created,
-  createOnce,
-  type Idempotency,
-  idempotencyParameters,
-  idempotencyValues,
-  keepAnswer,
-} from './engine/idempotency.ts'
-import { newId } from './engine/ids.ts'
-import { apiTokenJson } from './read-models.ts'
+import type { OpContext } from './engine/context.ts'
+import { type Created, creation } from './engine/idempotency.ts'
+import type { Placeholders } from './engine/parameters.ts'
+import { query, statement } from './engine/statement.ts'
 import {
   conditionsOf,
   createdAt,
@@ -24,9 +17,10 @@ import {
   type PageRequest,
   selectPage,
 } from './lists/list.ts'
-import { allowsOwn, callerOf, callerParameters } from './access/permissions.ts'
-import { lastUsedPrecision, notingUse, parseRole } from './sessions.ts'
-import { onlyRow, type Placeholders, statement } from './engine/statement.ts'
+import { apiTokenJson } from './read-models.ts'
+import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+import { lastUsedPrecision, parseRole, readAndNoteUse } from './sessions.ts'
 
 /** The fields of a new API token. */
 export interface NewApiToken {
@@ -36,66 +30,62 @@ export interface NewApiToken {
   readonly expiresAt: string | null
   /** SHA-256 of the token. */
   readonly hash: Buffer
+  /** Seals the token for the row with this id, so that its creation can be replayed. */
+  readonly seal: (id: string) => string
 }
-
-/** Seals a token for the row with this id, so that its creation can be replayed. */
-export type SealToken = (id: string) => string
 
 const token = sql.raw('token')
 
-const insert = statement(
-  {
-    id: 'uuid',
-    name: 'text',
-    hash: 'bytes',
-    scopes: 'text[]',
-    expires_at: 'instant?',
-    sealed_token: 'text',
-    ...callerParameters,
-    ...idempotencyParameters,
-    ...auditParameters,
+const insert = creation(
+  'api_tokens.insert',
+  { name: 'text', hash: 'bytes', scopes: 'text[]', expires_at: 'instant?', sealed_token: 'text' },
+  { json: 'text' },
+  (p) => {
+    const { columns, values } = insertion<'api_tokens'>({
+      id: p.id,
+      user_id: p.caller,
+      name: p.name,
+      hash: p.hash,
+      scopes: p.scopes,
+      expires_at: p.expires_at,
+    })
+    return {
+      parts: sql`
+        token as (
+          insert into api_tokens (${columns}) select ${values}
+          where ${p.expires_at} is null or ${p.expires_at} > now() returning *
+        ), created as (
+          select id, left(${apiTokenJson(token)}, -1) || ',"sealed_token":"' || ${p.sealed_token} || '"}' as json from token
+        ), audit as (${audit(
+          p,
+          sql`${auditEvent(p, 'api_token.created', { user: sql`user_id`, token: sql`id` })} from token`,
+        )})`,
+      select: sql`select ${apiTokenJson(token)} as json, ${auditColumn} from token`,
+    }
   },
-  { id: 'text', json: 'text', ...auditColumns },
-  (p) => sql`
-    with token as (
-      insert into api_tokens (id, user_id, name, hash, scopes, expires_at)
-      select ${p.id}, ${p.caller}, ${p.name}, ${p.hash}, ${p.scopes}, ${p.expires_at}
-      where ${p.expires_at} is null or ${p.expires_at} > now() returning *
-    ), answer as (
-      select id, left(${apiTokenJson(token)}, -1) || ',"sealed_token":"' || ${p.sealed_token} || '"}' as json from token
-    ), kept as (
-      ${keepAnswer(p, sql`answer`)}
-    ), audit as (${audit(
-      p,
-      sql`${auditEvent(p, 'api_token.created', { user: sql`user_id`, token: sql`id` })} from token`,
-    )})
-    select id::text, ${apiTokenJson(token)} as json, ${auditColumn} from token`,
 )
 
 /**
- * Creates an API token of the principal: its id and JSON text; null when it would have expired already. What is kept for a
- * repeat of the request has the member `sealed_token`, and so has the JSON of a replay.
+ * Creates an API token of the caller; null when it would have expired already. The JSON that is stored for a replay, and
+ * so that of a replay, also has the member `sealed_token`.
  */
-export const insertApiToken = (
-  db: Database,
-  principal: Principal,
-  client: Client,
-  { name, scopes, expiresAt, hash }: NewApiToken,
-  sealToken: SealToken,
-  idempotency: Idempotency | null,
+export const insertApiToken = async (
+  ctx: OpContext<SessionPrincipal>,
+  { name, scopes, expiresAt, hash, seal }: NewApiToken,
 ): Promise<Created | null> => {
-  const create = async (): Promise<Created | null> => {
-    const id = newId()
-    const fields = { id, name, hash, scopes, expires_at: expiresAt, sealed_token: sealToken(id) }
-    const values = { ...fields, ...callerOf(principal), ...idempotencyValues(idempotency) }
-    const row = onlyRow(await insert(db, { ...values, ...auditValues(client, principal) }))
-    return row && { ...row, replayed: false }
-  }
-  return createOnce<Created | null>(db, idempotency, create, (earlier) => earlier)
+  const result = await insert(ctx, (id) => ({
+    name,
+    scopes,
+    hash,
+    expires_at: expiresAt,
+    sealed_token: seal(id),
+  }))
+  if (result.replayed) return result
+  return result.row && { id: result.id, json: result.row.json, replayed: false }
 }
 
-/** A page of the principal's own API tokens; those that have expired stay until they are revoked. */
-export const selectApiTokens = (db: Database, principal: Principal, page: PageRequest): Promise<Page> =>
+/** A page of the caller's own API tokens. Expired tokens stay until they are revoked. */
+export const selectApiTokens = ({ db, principal }: OpContext<Principal>, page: PageRequest): Promise<Page> =>
   selectPage(
     db,
     {
@@ -115,8 +105,7 @@ const ofUser = { user_id: filterBy('uuid', (value) => sql`item.user_id = ${value
 
 /** A page of the API tokens of one user, for an administrator. */
 export const selectUserApiTokens = (
-  db: Database,
-  principal: Principal,
+  { db, principal }: OpContext<Principal>,
   userId: string,
   page: PageRequest,
 ): Promise<Page> =>
@@ -135,10 +124,14 @@ export const selectUserApiTokens = (
     page,
   )
 
-const revoke = (permission: 'api_token.revoke' | 'api_token.revoke_any') =>
-  statement(
-    { id: 'uuid', user_id: 'uuid', ...callerParameters, ...auditParameters },
-    { id: 'text', ...auditColumns },
+const removal = (
+  name: 'api_tokens.delete' | 'api_tokens.delete_any',
+  permission: 'api_token.revoke' | 'api_token.revoke_any',
+) =>
+  query(
+    name,
+    { id: 'uuid', user_id: 'uuid' },
+    { id: 'text' },
     (p) => sql`
       with token as (
         delete from api_tokens token
@@ -147,43 +140,38 @@ const revoke = (permission: 'api_token.revoke' | 'api_token.revoke_any') =>
         p,
         sql`${auditEvent(p, 'api_token.revoked', { user: sql`user_id`, token: sql`id` })} from token`,
       )})
-      select id::text, ${auditColumn} from token`,
+      select ${columnsOf<'api_tokens'>(token).id}::text, ${auditColumn} from token`,
   )
 
-const revokeOwn = revoke('api_token.revoke')
-const revokeAny = revoke('api_token.revoke_any')
+const removeOwn = removal('api_tokens.delete', 'api_token.revoke')
+const removeAny = removal('api_tokens.delete_any', 'api_token.revoke_any')
 
-/** Revokes an API token of the principal. */
+/** Revokes an API token of the caller. */
 export const deleteApiToken = async (
-  db: Database,
-  principal: Principal,
-  client: Client,
+  ctx: OpContext<SessionPrincipal>,
   id: string,
 ): Promise<Outcome<unknown>> => {
-  const values = { id, user_id: principal.userId, ...callerOf(principal), ...auditValues(client, principal) }
-  return found(onlyRow(await revokeOwn(db, values)))
+  const [row] = await removeOwn(ctx, { id, user_id: ctx.principal.userId })
+  return found(row)
 }
 
 /** Revokes an API token of any user, for an administrator. */
 export const deleteUserApiToken = async (
-  db: Database,
-  principal: Principal,
-  client: Client,
-  userId: string,
-  id: string,
+  ctx: OpContext<SessionPrincipal>,
+  { userId, id }: { readonly userId: string; readonly id: string },
 ): Promise<Outcome<unknown>> => {
-  const values = { id, user_id: userId, ...callerOf(principal), ...auditValues(client, principal) }
-  return found(onlyRow(await revokeAny(db, values)))
+  const [row] = await removeAny(ctx, { id, user_id: userId })
+  return found(row)
 }
 
-/** An API token that was shown, with the milliseconds until it expires, at most a day. */
+/** The principal of an API token, and the milliseconds until the token expires, at most a day. */
 export interface UsedApiToken {
   readonly principal: Principal
   readonly expiresIn: number
 }
 
-const shownParameters = { hash: 'bytes' } as const
-const shownColumns = {
+const liveParameters = { hash: 'bytes' } as const
+const liveColumns = {
   id: 'text',
   user_id: 'text',
   role: 'text',
@@ -191,35 +179,39 @@ const shownColumns = {
   expires_in: 'int',
 } as const
 
-const selectShown = (p: Placeholders<typeof shownParameters>): SQL => sql`
-  select token.id::text, token.user_id::text, users.role, array_to_string(token.scopes, ' ') as scopes,
-    least(floor(extract(epoch from token.expires_at - now()) * 1000), 86400000)::int as expires_in
-  from api_tokens token join users on users.id = token.user_id
-  where token.hash = ${p.hash} and (token.expires_at is null or token.expires_at > now())
-    and users.deleted_at is null`
+const selectLive = (p: Placeholders<typeof liveParameters>): SQL => {
+  const { id, user_id, scopes, expires_at } = columnsOf<'api_tokens'>(token)
+  return sql`
+    select ${id}::text, ${user_id}::text, ${columnsOf<'users'>(sql`person`).role},
+      array_to_string(${scopes}, ' ') as scopes,
+      least(floor(extract(epoch from ${expires_at} - now()) * 1000), 86400000)::int as expires_in
+    from api_tokens token join users person on person.id = token.user_id
+    where token.hash = ${p.hash} and (token.expires_at is null or token.expires_at > now())
+      and person.deleted_at is null`
+}
 
-const shown = statement(shownParameters, shownColumns, selectShown)
+const live = statement('api_tokens.select_live', liveParameters, liveColumns, selectLive)
 
-const useShown = statement(
-  shownParameters,
-  shownColumns,
+const useLive = statement(
+  'api_tokens.use',
+  liveParameters,
+  liveColumns,
   (p) => sql`
     with used as (
-      update api_tokens set last_used_at = now()
+      update api_tokens set ${assignments<'api_tokens'>({ last_used_at: sql`now()` })}
       where hash = ${p.hash} and (expires_at is null or expires_at > now())
         and (last_used_at is null or last_used_at < now() - ${lastUsedPrecision})
     )
-    ${selectShown(p)}`,
+    ${selectLive(p)}`,
 )
 
-/** Who shows the API token with this hash, which this uses; null when there is none or it has expired. */
+/** The principal of the API token with this hash, which counts as a use; null when there is none or it has expired. */
 export const selectApiTokenPrincipal = async (db: Database, hash: Buffer): Promise<UsedApiToken | null> => {
-  const rows = await notingUse(
-    () => useShown(db, { hash }),
-    () => shown(db, { hash }),
+  const [row] = await readAndNoteUse(
+    () => useLive(db, { hash }),
+    () => live(db, { hash }),
   )
-  const row = onlyRow(rows)
-  if (row === null) return null
+  if (row === undefined) return null
   const credential = { kind: 'api_token' as const, tokenId: row.id, scopes: parseScopes(row.scopes) }
   return {
     principal: { userId: row.user_id, role: parseRole(row.role), credential },

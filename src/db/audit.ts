@@ -1,10 +1,9 @@
-import type { AuditAction, Client } from '../domain/audit.ts'
+import type { AuditAction } from '../domain/audit.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { allowsAudit } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
-import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
-import { newId } from './engine/ids.ts'
-import { auditEventJson } from './read-models.ts'
+import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import { query } from './engine/statement.ts'
 import {
   conditionsOf,
   createdAt,
@@ -15,97 +14,71 @@ import {
   type PageRequest,
   selectPage,
 } from './lists/list.ts'
-import { allowsAudit } from './access/permissions.ts'
-import { type Placeholders, statement } from './engine/statement.ts'
+import { auditEventJson } from './read-models.ts'
+import { columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * The audit trail. An event is written by the statement that makes the change, so that neither is there without the
- * other; the statement answers with it in its column `audit`, for the log.
+ * The audit trail. The statement that makes a change also writes its event, so that neither exists without the other, and
+ * returns it in its column `audit`, for the log.
  */
 
-/** Parameters of a statement that writes an audit event; `auditValues` gives their values. */
-export const auditParameters = {
-  audit_id: 'uuid',
-  audit_actor: 'uuid?',
-  audit_session: 'uuid?',
-  audit_token: 'uuid?',
-  audit_address: 'text',
-  audit_user_agent: 'text?',
-  audit_request: 'text',
-} as const
-
-/** The column of a statement that writes audit events. */
-export const auditColumns = { audit: 'text?' } as const
-
-type AuditPlaceholders = Placeholders<typeof auditParameters>
-
-/** Values for `auditParameters`; nobody has proven who they are when the principal is null. */
-export const auditValues = (client: Client, principal: Principal | null) => ({
-  audit_id: newId(),
-  audit_actor: principal?.userId ?? null,
-  audit_session: principal?.credential.kind === 'session' ? principal.credential.sessionId : null,
-  audit_token: principal?.credential.kind === 'api_token' ? principal.credential.tokenId : null,
-  audit_address: client.address,
-  audit_user_agent: client.userAgent,
-  audit_request: client.requestId,
-})
-
-/** What an event is about. What is left out is the principal's own: who acts, with which session or API token. */
-interface About {
-  /** Whose access it is about. */
+/** The subject of an event. What is left out is the caller's own: user, session and API token. */
+interface Subject {
+  /** The user whose access it concerns. */
   readonly user: SQL
   readonly actor?: SQL
   readonly session?: SQL
   readonly token?: SQL
-  /** For the second event of one statement. */
+  /** Required for the second event of a statement. */
   readonly id?: SQL
 }
 
-/** The row of an event. */
+/** Selects the row of an event. */
 export const auditEvent = (
-  p: AuditPlaceholders,
-  action: AuditAction,
-  { user, actor, session, token, id = p.audit_id }: About,
+  p: ContextPlaceholders,
+  action: AuditAction | SQL,
+  { user, actor = p.caller, session = p.audit_session, token = p.audit_token, id = p.audit_id }: Subject,
 ): SQL => sql`
-  select ${id} as id, ${sql.raw(`'${action}'`)} as action, coalesce(${actor ?? sql`null`}, ${p.audit_actor}) as actor_id,
-    ${user} as user_id, coalesce(${session ?? sql`null`}, ${p.audit_session}) as session_id,
-    coalesce(${token ?? sql`null`}, ${p.audit_token}) as token_id`
+  select ${id} as id, ${typeof action === 'string' ? sql.raw(`'${action}'`) : action} as action, ${actor} as actor_id,
+    ${user} as user_id, ${session} as session_id, ${token} as token_id`
 
 /** A part of a statement, to be named `audit`, that writes the events that `events` selects. */
-export const audit = (p: AuditPlaceholders, events: SQL): SQL => sql`
-  insert into audit_events (id, action, actor_id, user_id, session_id, token_id, address, user_agent, request_id)
-  select id, action, actor_id, user_id, session_id, token_id, ${p.audit_address}, ${p.audit_user_agent},
-    ${p.audit_request}
-  from (${events}) event returning *`
+export const audit = (p: ContextPlaceholders, events: SQL): SQL => {
+  const { columns, values } = insertion<'audit_events'>({
+    id: sql`event.id`,
+    action: sql`event.action`,
+    actor_id: sql`event.actor_id`,
+    user_id: sql`event.user_id`,
+    session_id: sql`event.session_id`,
+    token_id: sql`event.token_id`,
+    address: p.audit_address,
+    user_agent: p.audit_user_agent,
+    request_id: p.audit_request,
+  })
+  return sql`insert into audit_events (${columns}) select ${values} from (${events}) event returning *`
+}
 
-/** The column `audit` of a statement whose part of that name is `audit`. */
+/** The column `audit` of a statement with the part `audit`. */
 export const auditColumn = sql`
   (select '[' || string_agg(${auditEventJson(sql`audit`)}, ',') || ']' from audit) as audit`
 
-const singleEvent = (action: AuditAction) =>
-  statement(
-    { user_id: 'uuid?', ...auditParameters },
-    auditColumns,
-    (p) => sql`with audit as (${audit(p, auditEvent(p, action, { user: p.user_id }))}) select ${auditColumn}`,
-  )
+const insert = query(
+  'audit_events.insert',
+  { action: 'text', user_id: 'uuid?' },
+  {},
+  (p) => sql`
+    with audit as (${audit(p, auditEvent(p, p.action, { user: p.user_id }))})
+    select ${auditColumn}`,
+)
 
-const failures = {
-  'sign_in.failed': singleEvent('sign_in.failed'),
-  'proof.failed': singleEvent('proof.failed'),
-}
-
-/** Puts down that somebody failed to prove who they are; `userId` is null when no account has the address. */
+/** Records a failure to prove an identity; `userId` is null when no account has the address. */
 export const insertFailure = async (
-  db: Database,
-  action: keyof typeof failures,
-  { client, principal, userId }: { client: Client; principal: Principal | null; userId: string | null },
+  ctx: OpContext,
+  action: 'sign_in.failed' | 'proof.failed',
+  userId: string | null,
 ): Promise<void> => {
-  await failures[action](db, { user_id: userId, ...auditValues(client, principal) })
-}
-
-const readsByAdmin = {
-  'task.read_by_admin': singleEvent('task.read_by_admin'),
-  'attachment.read_by_admin': singleEvent('attachment.read_by_admin'),
+  await insert(ctx, { action, user_id: userId })
 }
 
 /**
@@ -113,15 +86,14 @@ const readsByAdmin = {
  * its own, so that reads do not need a database that can be written to.
  */
 export const auditReadByAdmin = async (
-  db: Database,
-  action: keyof typeof readsByAdmin,
-  { client, principal, ownerId }: { client: Client; principal: Principal; ownerId: string | null },
+  ctx: OpContext<Principal>,
+  action: 'task.read_by_admin' | 'attachment.read_by_admin',
+  ownerId: string | null,
 ): Promise<void> => {
-  if (ownerId === null) return
-  await readsByAdmin[action](db, { user_id: ownerId, ...auditValues(client, principal) })
+  if (ownerId !== null) await insert(ctx, { action, user_id: ownerId })
 }
 
-/** Which events a list holds: those with one of the values in each filter that is there, between the two times. */
+/** Filters of the list: each event matches one value of every filter that is set, and lies between the two times. */
 export interface AuditFilter {
   readonly actor_id?: readonly string[]
   readonly user_id?: readonly string[]
@@ -138,10 +110,9 @@ const filterFields = {
   created_before: filterBy('instant', (value) => sql`item.created_at < ${value}`),
 } as const
 
-/** A page of the audit trail, as far as the principal may see it. */
+/** A page of the audit trail, as far as the caller may see it. */
 export const selectAuditEvents = (
-  db: Database,
-  principal: Principal,
+  { db, principal }: OpContext<Principal>,
   filter: AuditFilter,
   page: PageRequest,
 ): Promise<Page> =>
@@ -160,9 +131,10 @@ export const selectAuditEvents = (
     page,
   )
 
-/** Forgets events that are older than the trail is kept. */
-export const removeOldAuditEvents = deletionInBatches(
-  { days: 'int' },
-  'audit_events',
-  (p) => sql`created_at < now() - make_interval(days => ${p.days})`,
-)
+/** Deletes events that are older than the retention. */
+export const removeOldAuditEvents = deletionInBatches('audit_events.delete_old', {
+  parameters: { days: 'int' },
+  table: 'audit_events',
+  condition: (p) =>
+    sql`${columnsOf<'audit_events'>(sql`audit_events`).created_at} < now() - make_interval(days => ${p.days})`,
+})

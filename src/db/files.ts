@@ -1,108 +1,142 @@
 import type { Database } from './engine/client.ts'
-import { sql } from './engine/drizzle.ts'
-import { onlyRow, statement } from './engine/statement.ts'
+import type { OpContext } from './engine/context.ts'
+import { query, statement } from './engine/statement.ts'
+import { assignments, columnsOf } from './schema/columns.ts'
+import { sql } from './schema/drizzle.ts'
+
+/**
+ * Which files of the storage the database refers to. `file_deletions` is the queue of files to remove: triggers add the file of
+ * every deleted attachment, upload and thumbnail.
+ */
+
+const deletions = columnsOf<'file_deletions'>(sql.raw('file_deletions'))
+const attachments = columnsOf<'attachments'>(sql.raw('attachments'))
+const uploads = columnsOf<'uploads'>(sql.raw('uploads'))
+const thumbnails = columnsOf<'thumbnails'>(sql.raw('thumbnails'))
 
 const claim = statement(
+  'file_deletions.claim',
   { limit: 'int', retry_after: 'int' },
   { storage_key: 'text', is_unfinished: 'bool' },
-  (p) => sql`
-    with due as materialized (
-      select storage_key from file_deletions where due_at <= now() order by due_at limit ${p.limit}
-      for update skip locked
-    )
-    update file_deletions set due_at = now() + ${p.retry_after} * interval '1 millisecond'
-    from due where file_deletions.storage_key = due.storage_key
-    returning file_deletions.storage_key, is_unfinished`,
+  (p) => {
+    const postponed = assignments<'file_deletions'>({
+      due_at: sql`now() + ${p.retry_after} * interval '1 millisecond'`,
+    })
+    return sql`
+      with due as materialized (
+        select ${deletions.storage_key} from file_deletions where ${deletions.due_at} <= now()
+        order by ${deletions.due_at} limit ${p.limit} for update skip locked
+      )
+      update file_deletions set ${postponed} from due
+      where ${deletions.storage_key} = due.storage_key
+      returning ${deletions.storage_key}, ${deletions.is_unfinished}`
+  },
 )
 
-/** A file whose row is gone, and whether it may be unfinished. */
+/** A file to remove. */
 export interface DeletedFile {
   readonly key: string
+  /** Whether it may be part of a file, left by an upload. */
   readonly isUnfinished: boolean
 }
 
 /**
- * Files whose rows are gone, those that have waited longest. They are given to nobody else, and to nobody again
- * for `retryAfter` milliseconds: neither a file that cannot be removed nor a crash holds up the others.
+ * Takes files from the queue, those that have waited longest first. They are offered again after `retryAfter` milliseconds,
+ * so that neither a failing file nor a crash holds up the rest.
  */
 export const claimFileDeletions = async (
   db: Database,
   { limit, retryAfter }: { readonly limit: number; readonly retryAfter: number },
-): Promise<DeletedFile[]> =>
-  (await claim(db, { limit, retry_after: retryAfter })).map((row) => ({
-    key: row.storage_key,
-    isUnfinished: row.is_unfinished,
-  }))
-
-const finish = statement(
-  { keys: 'text[]' },
-  {},
-  (p) => sql`delete from file_deletions where storage_key = any(${p.keys})`,
-)
-
-/** Takes files that have been removed out of the outbox. */
-export const deleteFileDeletions = async (db: Database, keys: readonly string[]): Promise<void> => {
-  await finish(db, { keys })
+): Promise<DeletedFile[]> => {
+  const rows = await claim(db, { limit, retry_after: retryAfter })
+  return rows.map(({ storage_key, is_unfinished }) => ({ key: storage_key, isUnfinished: is_unfinished }))
 }
 
-const waiting = statement(
+const removeDeletions = statement(
+  'file_deletions.delete',
+  { keys: 'text[]' },
+  {},
+  (p) => sql`delete from file_deletions where ${deletions.storage_key} = any(${p.keys})`,
+)
+
+/** Takes removed files off the queue. */
+export const deleteFileDeletions = async (db: Database, keys: readonly string[]): Promise<void> => {
+  await removeDeletions(db, { keys })
+}
+
+const countDeletions = statement(
+  'file_deletions.count',
   {},
   { count: 'int8', seconds: 'int8' },
   () => sql`
-    select count(*) as count, coalesce(extract(epoch from now() - min(created_at)), 0)::bigint as seconds
+    select count(*) as count,
+      coalesce(extract(epoch from now() - min(${deletions.created_at})), 0)::bigint as seconds
     from file_deletions`,
 )
 
-/** How many files wait for their removal, and for how many seconds the oldest has. */
+/** How many files wait for their removal, and the age of the oldest entry in seconds. */
 export const countFileDeletions = async (
   db: Database,
-): Promise<{ readonly count: number; readonly seconds: number }> =>
-  onlyRow(await waiting(db, {})) ?? { count: 0, seconds: 0 }
+): Promise<{ readonly count: number; readonly seconds: number }> => {
+  const [row] = await countDeletions(db, {})
+  return row ?? { count: 0, seconds: 0 }
+}
 
 const unreferenced = statement(
+  'files.select_unreferenced',
   { keys: 'text[]' },
   { storage_key: 'text' },
   (p) => sql`
     select key as storage_key from unnest(${p.keys}) key
-    where not exists (select from attachments where storage_key = key)
-      and not exists (select from uploads where storage_key = key)
-      and not exists (select from thumbnails where storage_key = key)
-      and not exists (select from file_deletions where storage_key = key)`,
+    where not exists (select from attachments where ${attachments.storage_key} = key)
+      and not exists (select from uploads where ${uploads.storage_key} = key)
+      and not exists (select from thumbnails where ${thumbnails.storage_key} = key)
+      and not exists (select from file_deletions where ${deletions.storage_key} = key)`,
 )
 
-/** Those of the keys that no attachment, upload or thumbnail names, and that do not wait for their removal either. */
+/** The keys that no attachment, upload or thumbnail refers to, and that are not queued for removal either. */
 export const selectUnreferenced = async (db: Database, keys: readonly string[]): Promise<string[]> =>
-  (await unreferenced(db, { keys })).map((row) => row.storage_key)
+  (await unreferenced(db, { keys })).map(({ storage_key }) => storage_key)
 
-const named = statement(
+const referenced = query(
+  'files.is_referenced',
   { key: 'text' },
-  { is_named: 'bool' },
+  { is_referenced: 'bool' },
   (p) => sql`
-    select exists (select from attachments where storage_key = ${p.key})
-      or exists (select from uploads where storage_key = ${p.key}) as is_named`,
+    select exists (select from attachments where ${attachments.storage_key} = ${p.key})
+      or exists (select from uploads where ${uploads.storage_key} = ${p.key}) as is_referenced`,
 )
 
-/** Whether an attachment or an upload has a key. */
-export const isNamed = async (db: Database, key: string): Promise<boolean> =>
-  onlyRow(await named(db, { key }))?.is_named === true
+/** Whether an attachment or an upload refers to the key. */
+export const isReferenced = async (ctx: OpContext, key: string): Promise<boolean> => {
+  const [row] = await referenced(ctx, { key })
+  return row?.is_referenced === true
+}
 
-const referenced = statement(
+const attachmentKeys = statement(
+  'attachments.select_storage_keys',
   { after: 'text', limit: 'int' },
   { storage_key: 'text' },
   (p) => sql`
-    select storage_key from attachments where storage_key > ${p.after} order by storage_key limit ${p.limit}`,
+    select ${attachments.storage_key} from attachments where ${attachments.storage_key} > ${p.after}
+    order by ${attachments.storage_key} limit ${p.limit}`,
 )
 
-/** Keys that attachments name: the next ones behind the key `after`, in order. */
-export const selectReferenced = async (db: Database, after: string, limit: number): Promise<string[]> =>
-  (await referenced(db, { after, limit })).map((row) => row.storage_key)
+/** Storage keys of attachments, in order, after the key `after`. */
+export const selectAttachmentKeys = async (
+  db: Database,
+  { after, limit }: { readonly after: string; readonly limit: number },
+): Promise<string[]> => (await attachmentKeys(db, { after, limit })).map(({ storage_key }) => storage_key)
 
-const naming = statement(
+const attachmentIds = statement(
+  'attachments.select_by_storage_key',
   { keys: 'text[]' },
   { id: 'text' },
-  (p) => sql`select id::text from attachments where storage_key = any(${p.keys}) order by storage_key`,
+  (p) => sql`
+    select ${attachments.id}::text from attachments where ${attachments.storage_key} = any(${p.keys})
+    order by ${attachments.storage_key}`,
 )
 
-/** Ids of the attachments that name one of the keys. */
-export const selectAttachmentsOf = async (db: Database, keys: readonly string[]): Promise<string[]> =>
-  (await naming(db, { keys })).map((row) => row.id)
+/** Ids of the attachments with these storage keys. */
+export const selectAttachmentIds = async (db: Database, keys: readonly string[]): Promise<string[]> =>
+  (await attachmentIds(db, { keys })).map(({ id }) => id)

@@ -1,68 +1,70 @@
 import type { Database } from './engine/client.ts'
-import { sql } from './engine/drizzle.ts'
-import { onlyRow, statement } from './engine/statement.ts'
+import { statement } from './engine/statement.ts'
+import { assignments, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 
-/** A right to do some work alone, as one instance asks for it. */
+/** The exclusive right of one instance to some work. */
 export interface Lease {
   readonly name: string
   /** A UUID of the instance. */
   readonly holder: string
-  /** Milliseconds after which it is lost unless it is renewed. */
+  /** Milliseconds after which it expires unless it is renewed. */
   readonly duration: number
 }
 
-const end = (p: { readonly duration: ReturnType<typeof sql> }) =>
-  sql`now() + ${p.duration} * interval '1 millisecond'`
-
 const parameters = { name: 'text', holder: 'uuid', duration: 'int' } as const
 
-const take = statement(
-  parameters,
-  { name: 'text' },
-  (p) => sql`
-    insert into leases (name, holder, expires_at) values (${p.name}, ${p.holder}, ${end(p)})
-    on conflict (name) do update set holder = excluded.holder, expires_at = excluded.expires_at
-      where leases.expires_at <= now()
-    returning name`,
-)
+const end = (p: { readonly duration: SQL }): SQL => sql`now() + ${p.duration} * interval '1 millisecond'`
 
-/** Takes a lease that nobody has, or whose holder let it expire. False when somebody has it. */
-export const takeLease = async (db: Database, { name, holder, duration }: Lease): Promise<boolean> =>
-  onlyRow(await take(db, { name, holder, duration })) !== null
+const take = statement('leases.insert', parameters, { name: 'text' }, (p) => {
+  const { columns, values } = insertion<'leases'>({ name: p.name, holder: p.holder, expires_at: end(p) })
+  const taken = assignments<'leases'>({ holder: sql`excluded.holder`, expires_at: sql`excluded.expires_at` })
+  return sql`
+    insert into leases (${columns}) values (${values})
+    on conflict (name) do update set ${taken} where leases.expires_at <= now()
+    returning name`
+})
+
+/** Takes a lease that is free or has expired. False when somebody else holds it. */
+export const takeLease = async (db: Database, lease: Lease): Promise<boolean> =>
+  (await take(db, lease)).length > 0
 
 const renew = statement(
+  'leases.renew',
   parameters,
   { name: 'text' },
   (p) => sql`
-    update leases set expires_at = ${end(p)} where name = ${p.name} and holder = ${p.holder} returning name`,
+    update leases set ${assignments<'leases'>({ expires_at: end(p) })}
+    where name = ${p.name} and holder = ${p.holder} returning name`,
 )
 
 const release = statement(
+  'leases.delete',
   { name: 'text', holder: 'uuid' },
   {},
   (p) => sql`delete from leases where name = ${p.name} and holder = ${p.holder}`,
 )
 
 /**
- * Does the work that a taken lease is for, renews the lease meanwhile, and releases it. The work's signal tells that it
- * should stop, because `stop` says so or because somebody else has taken the lease over.
+ * Runs the work of a taken lease, renews the lease meanwhile, and releases it. The signal that `work` gets is aborted by
+ * `stop`, and when somebody else has taken the lease over.
  */
 export const withLease = async (
   db: Database,
-  { name, holder, duration }: Lease,
+  lease: Lease,
   stop: AbortSignal,
   work: (stop: AbortSignal) => Promise<void>,
 ): Promise<void> => {
   const lost = new AbortController()
   const renewOnce = async (): Promise<void> => {
-    if ((await renew(db, { name, holder, duration })).length === 0) lost.abort()
+    if ((await renew(db, lease)).length === 0) lost.abort()
   }
-  // A renewal that fails leaves time for another.
-  const timer = setInterval(() => void renewOnce().catch(() => undefined), duration / 3)
+  // A failed renewal leaves time for another.
+  const timer = setInterval(() => void renewOnce().catch(() => undefined), lease.duration / 3)
   try {
     await work(AbortSignal.any([stop, lost.signal]))
   } finally {
     clearInterval(timer)
-    await release(db, { name, holder })
+    await release(db, { name: lease.name, holder: lease.holder })
   }
 }

@@ -1,183 +1,186 @@
-import type { Client } from '../domain/audit.ts'
 import type { Outcome } from '../domain/outcome.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
+import { allowsUser } from './access/permissions.ts'
 import { attemptParameter, clearAttempts, countAttempt, waitColumn } from './attempts.ts'
-import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
-import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
+import { audit, auditColumn, auditEvent } from './audit.ts'
+import type { OpContext } from './engine/context.ts'
 import { newId } from './engine/ids.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
-import { allowsUser, callerOf, callerParameters } from './access/permissions.ts'
+import { query } from './engine/statement.ts'
+import { isOneTimeToken, newOneTimeToken } from './one-time-tokens.ts'
 import { isRecentlyAuthenticated } from './reauthentication.ts'
-import { onlyRow, statement } from './engine/statement.ts'
+import { assignments, columnsOf } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 
 const person = sql.raw('person')
 
 /**
- * Ends the sessions of the user `id`, but for the one `kept`, and voids what could still be used to get into the account.
- * To be selected from the row that was updated, so that it runs when that row is locked: it sees the session of a sign-in
- * with the old password that was a moment faster.
+ * Ends the sessions of the user `id`, except `kept`, and voids what else could still give access to the account. Select it
+ * from the updated row, so that it runs once that row is locked: it then sees the session of a sign-in with the
+ * old password that committed just before.
  */
-const endAccess = (id: SQL, kept: SQL = sql`null`): SQL => sql`end_access(${id}, ${kept})`
+export const endAccess = (id: SQL, kept: SQL = sql`null`): SQL => sql`end_access(${id}, ${kept})`
 
-const begin = statement(
-  { user_id: 'uuid', ...attemptParameter },
+const selectOwn = query(
+  'users.select_password',
+  attemptParameter,
   { wait: 'int', password_hash: 'text?' },
   (p) => sql`
     with counted as (${countAttempt(p)})
-    select ${waitColumn(p)}, person.password_hash
-    from (select) one left join users person on person.id = ${p.user_id}`,
+    select ${waitColumn(p)}, ${columnsOf<'users'>(person).password_hash}
+    from (select) one left join users person on person.id = ${p.caller}`,
 )
 
 /**
- * Counts an attempt of the principal to prove who they are, and looks up their password's hash; null when they have been
- * deleted. `wait` is the number of seconds until there may be an attempt, 0 for now.
+ * Counts an attempt of the caller to prove their identity and returns their password's hash, null when they have been
+ * deleted. `wait` is the number of seconds until the attempt may be made, 0 for now.
  */
 export const selectOwnPassword = async (
-  db: Database,
-  principal: SessionPrincipal,
+  ctx: OpContext<SessionPrincipal>,
   attemptKey: Buffer,
 ): Promise<{ readonly wait: number; readonly passwordHash: string | null }> => {
-  const row = onlyRow(await begin(db, { user_id: principal.userId, attempt_key: attemptKey }))
-  if (row === null) throw new Error('Counting answers with a row')
+  const [row] = await selectOwn(ctx, { attempt_key: attemptKey })
+  if (row === undefined) throw new Error('Counting an attempt returned no row')
   return { wait: row.wait, passwordHash: row.password_hash }
 }
 
-const change = statement(
-  {
-    caller: 'uuid',
-    current_session: 'uuid',
-    old_hash: 'text',
-    new_hash: 'text',
-    ...attemptParameter,
-    ...auditParameters,
-  },
-  { id: 'text', ...auditColumns },
+const change = query(
+  'users.update_password',
+  { old_hash: 'text', new_hash: 'text', ...attemptParameter },
+  { id: 'text' },
   (p) => sql`
     with person as (
-      update users set password_hash = ${p.new_hash}
+      update users set ${assignments<'users'>({ password_hash: p.new_hash })}
       where id = ${p.caller} and password_hash = ${p.old_hash} returning id
     ), cleared as (
       ${clearAttempts(p, person)}
     ), audit as (${audit(p, sql`${auditEvent(p, 'password.changed', { user: sql`id` })} from person`)})
-    select id::text, ${endAccess(sql`id`, p.current_session)}, ${auditColumn} from person`,
+    select ${columnsOf<'users'>(person).id}::text, ${endAccess(sql`id`, p.audit_session)}, ${auditColumn} from person`,
 )
 
-/**
- * Changes the principal's password from the one that was verified against `oldHash`; their other sessions end. False when
- * it has changed meanwhile.
- */
-export const updateOwnPassword = async (
-  db: Database,
-  principal: SessionPrincipal,
-  client: Client,
-  { oldHash, newHash, attemptKey }: { oldHash: string; newHash: string; attemptKey: Buffer },
-): Promise<boolean> => {
-  const hashes = { old_hash: oldHash, new_hash: newHash, attempt_key: attemptKey }
-  const who = { caller: principal.userId, current_session: principal.credential.sessionId }
-  return onlyRow(await change(db, { ...who, ...hashes, ...auditValues(client, principal) })) !== null
+/** The hash that the current password was verified against, and that of the new one. */
+interface PasswordChange {
+  readonly oldHash: string
+  readonly newHash: string
+  readonly attemptKey: Buffer
 }
 
-/** Seconds for which a token to reset a password works. */
+/** Changes the caller's password and ends their other sessions. False when it has changed since it was verified. */
+export const updateOwnPassword = async (
+  ctx: OpContext<SessionPrincipal>,
+  { oldHash, newHash, attemptKey }: PasswordChange,
+): Promise<boolean> => {
+  const rows = await change(ctx, { old_hash: oldHash, new_hash: newHash, attempt_key: attemptKey })
+  return rows.length > 0
+}
+
+/** Seconds for which a token to reset a password is valid. */
 export const resetTokenLifetime = 1_800
 
-export const resetLifetime = sql.raw(`interval '${resetTokenLifetime} seconds'`)
+const resetToken = (hash: SQL) =>
+  newOneTimeToken({
+    purpose: 'reset_password',
+    hash,
+    user: columnsOf<'users'>(person).id,
+    lifetime: sql.raw(`interval '${resetTokenLifetime} seconds'`),
+  })
 
-/** How many mails to reset a password an account gets in an hour. */
-const mailsPerHour = sql.raw('3')
+const maxMailsPerHour = sql.raw('3')
 
-const request = statement(
-  { email: 'text', token_hash: 'bytes', ...auditParameters },
-  { is_stored: 'bool', ...auditColumns },
-  (p) => sql`
-    with person as (
-      select id from users where email = ${p.email} for no key update
-    ), stored as (
-      insert into one_time_tokens (hash, purpose, user_id, expires_at)
-      select ${p.token_hash}, 'reset_password', id, now() + ${resetLifetime} from person
-      where count_tokens(id, 'reset_password', interval '1 hour') < ${mailsPerHour}
-      returning user_id
-    ), audit as (${audit(p, auditEvent(p, 'password.reset_requested', { user: sql`(select id from person)` }))})
-    select exists (select from stored) as is_stored, ${auditColumn}`,
+const requestReset = query(
+  'one_time_tokens.insert_reset',
+  { email: 'text', token_hash: 'bytes' },
+  { is_stored: 'bool' },
+  (p) => {
+    const { columns, values } = resetToken(p.token_hash)
+    return sql`
+      with person as (
+        select id from users where email = ${p.email} for no key update
+      ), stored as (
+        insert into one_time_tokens (${columns}) select ${values} from person
+        where count_tokens(id, 'reset_password', interval '1 hour') < ${maxMailsPerHour}
+        returning user_id
+      ), audit as (${audit(p, auditEvent(p, 'password.reset_requested', { user: sql`(select id from person)` }))})
+      select exists (select from stored) as is_stored, ${auditColumn}`
+  },
 )
 
 /**
- * Stores a token to reset the password of the account with this address. False when there is no such account, or when
- * it had its mails for this hour; in either case something is written, so that it takes the same time.
+ * Stores a token to reset the password of the account with this address. False when there is no such account, or when it
+ * has had its mails for this hour. Either way a row is written, so that both take the same time.
  */
 export const insertResetToken = async (
-  db: Database,
-  client: Client,
-  email: string,
-  tokenHash: Buffer,
+  ctx: OpContext,
+  { email, tokenHash }: { readonly email: string; readonly tokenHash: Buffer },
 ): Promise<boolean> => {
-  const row = onlyRow(await request(db, { email, token_hash: tokenHash, ...auditValues(client, null) }))
+  const [row] = await requestReset(ctx, { email, token_hash: tokenHash })
   return row?.is_stored ?? false
 }
 
-const resetToken = statement(
-  { token_hash: 'bytes' },
+const insertResetOf = query(
+  'one_time_tokens.insert_reset_of_user',
+  { user_id: 'uuid', token_hash: 'bytes' },
   { user_id: 'text' },
-  (p) => sql`
-    select user_id::text from one_time_tokens
-    where hash = ${p.token_hash} and purpose = 'reset_password' and expires_at > now()`,
+  (p) => {
+    const { columns, values } = resetToken(p.token_hash)
+    return sql`
+      insert into one_time_tokens (${columns}) select ${values} from users person where person.id = ${p.user_id}
+      returning user_id::text`
+  },
 )
 
-/** Whether a token can reset a password now. */
-export const selectHasResetToken = async (db: Database, tokenHash: Buffer): Promise<boolean> =>
-  onlyRow(await resetToken(db, { token_hash: tokenHash })) !== null
+/** Stores a token to reset the password of a user. False when there is no such user. */
+export const insertResetTokenOf = async (
+  ctx: OpContext,
+  { userId, tokenHash }: { readonly userId: string; readonly tokenHash: Buffer },
+): Promise<boolean> => {
+  const rows = await insertResetOf(ctx, { user_id: userId, token_hash: tokenHash })
+  return rows.length > 0
+}
 
-const reset = statement(
-  { token_hash: 'bytes', new_hash: 'text', ...auditParameters },
-  { user_id: 'text', ...auditColumns },
+const reset = query(
+  'users.reset_password',
+  { token_hash: 'bytes', new_hash: 'text' },
+  { user_id: 'text' },
   (p) => sql`
     with token as (
-      delete from one_time_tokens
-      where hash = ${p.token_hash} and purpose = 'reset_password' and expires_at > now() returning user_id
+      delete from one_time_tokens where ${isOneTimeToken(sql`one_time_tokens`, 'reset_password', p.token_hash)}
+      returning user_id
     ), person as (
-      update users set password_hash = ${p.new_hash} from token where users.id = token.user_id returning users.id
+      update users set ${assignments<'users'>({ password_hash: p.new_hash })} from token
+      where users.id = token.user_id returning users.id
     ), audit as (${audit(
       p,
       sql`${auditEvent(p, 'password.reset', { user: sql`id`, actor: sql`id` })} from person`,
     )})
-    select id::text as user_id, ${endAccess(sql`id`)}, ${auditColumn} from person`,
+    select ${columnsOf<'users'>(person).id}::text as user_id, ${endAccess(sql`id`)}, ${auditColumn} from person`,
 )
 
-/** Uses a token up to set a password; all sessions of its user end. Answers whose it was, null when it was no good. */
+/** Uses up a token to set a password, and ends all sessions of its user. Returns the user's id, null for an invalid token. */
 export const resetPasswordByToken = async (
-  db: Database,
-  client: Client,
-  tokenHash: Buffer,
-  newHash: string,
+  ctx: OpContext,
+  { tokenHash, newHash }: { readonly tokenHash: Buffer; readonly newHash: string },
 ): Promise<string | null> => {
-  const values = { token_hash: tokenHash, new_hash: newHash, ...auditValues(client, null) }
-  return onlyRow(await reset(db, values))?.user_id ?? null
+  const [row] = await reset(ctx, { token_hash: tokenHash, new_hash: newHash })
+  return row?.user_id ?? null
 }
 
-const set = statement(
-  {
-    id: 'uuid',
-    new_hash: 'text',
-    resets_second_factor: 'bool',
-    factor_audit_id: 'uuid',
-    ...callerParameters,
-    ...auditParameters,
-  },
-  { outcome: 'text', ...auditColumns },
+const set = query(
+  'users.set_password',
+  { id: 'uuid', new_hash: 'text', resets_second_factor: 'bool', factor_audit_id: 'uuid' },
+  { outcome: 'text' },
   (p) => sql`
     with target as (
       select * from users person where id = ${p.id} and ${allowsUser('user.see', p, person)} for no key update
     ), checked as (
-      select id, ${checkedOutcome(
-        allowsUser('user.set_password', p, sql`target`),
-        sql`null::text`,
-        sql`null::text[]`,
-        sql``,
-        isRecentlyAuthenticated(p),
-      )} as outcome
+      select id, ${checkedOutcome(p, {
+        allowed: allowsUser('user.set_password', p, sql`target`),
+        etag: null,
+        authenticated: isRecentlyAuthenticated(p),
+      })} as outcome
       from target
     ), person as (
-      update users set password_hash = ${p.new_hash} from checked
+      update users set ${assignments<'users'>({ password_hash: p.new_hash })} from checked
       where users.id = checked.id and checked.outcome = 'done' returning users.id
     ), factor as (
       delete from second_factors using person where user_id = person.id and ${p.resets_second_factor}
@@ -192,15 +195,24 @@ const set = statement(
     select outcome, ${endAccess(sql`person.id`)}, ${auditColumn} from checked left join person on true`,
 )
 
-/** Sets another user's password; their sessions end, and their second factor goes if it is to. */
+/** A user's new password. */
+interface NewPassword {
+  readonly userId: string
+  readonly newHash: string
+  /** Whether their second factor is deleted too. */
+  readonly resetsSecondFactor: boolean
+}
+
+/** Sets another user's password and ends their sessions. */
 export const setPassword = async (
-  db: Database,
-  principal: Principal,
-  client: Client,
-  userId: string,
-  { newHash, resetsSecondFactor }: { newHash: string; resetsSecondFactor: boolean },
+  ctx: OpContext<Principal>,
+  { userId, newHash, resetsSecondFactor }: NewPassword,
 ): Promise<Outcome<unknown>> => {
-  const fields = { id: userId, new_hash: newHash, resets_second_factor: resetsSecondFactor }
-  const values = { ...fields, factor_audit_id: newId(), ...callerOf(principal) }
-  return readOutcome(onlyRow(await set(db, { ...values, ...auditValues(client, principal) })))
+  const [row] = await set(ctx, {
+    id: userId,
+    new_hash: newHash,
+    resets_second_factor: resetsSecondFactor,
+    factor_audit_id: newId(),
+  })
+  return readOutcome(row)
 }

@@ -1,8 +1,9 @@
 import { batchOf, countingStatement, deletionOfBatch, untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 import { DatabaseUnavailable } from './engine/errors.ts'
-import { type Placeholders, statement } from './engine/statement.ts'
+import type { Placeholders } from './engine/parameters.ts'
+import { statement, type StatementName } from './engine/statement.ts'
 
 /**
  * The rest of a deletion. Deleting a tag or a user marks the row, which every reader honours from then on; what belongs
@@ -16,12 +17,13 @@ const parameters = { id: 'uuid' } as const
 type P = Placeholders<typeof parameters>
 
 /** Rows that another transaction has locked are left to a later round. */
-const deletion = (table: string, condition: (p: P) => SQL) =>
-  deletionOfBatch(parameters, table, condition, purgeBatch)
+const deletion = (name: StatementName, table: string, condition: (p: P) => SQL) =>
+  deletionOfBatch(name, { parameters, table, condition, limit: purgeBatch })
 
-const unlinkTag = deletion('task_tags', (p) => sql`tag_id = ${p.id}`)
+const unlinkTag = deletion('task_tags.purge_tag', 'task_tags', (p) => sql`tag_id = ${p.id}`)
 
 const removeTag = statement(
+  'purge.remove_tag',
   parameters,
   {},
   (p) => sql`
@@ -31,31 +33,36 @@ const removeTag = statement(
 
 const userSteps = [
   deletion(
+    'task_tags.purge_user',
     'task_tags',
     (p) => sql`tag_id in (select id from tags where owner_id = ${p.id} and deleted_at is not null)`,
   ),
   deletion(
+    'tags.purge_user',
     'tags',
     (p) => sql`
       owner_id = ${p.id} and deleted_at is not null and not exists (select from task_tags where tag_id = tags.id)`,
   ),
-  deletion('tasks', (p) => sql`owner_id = ${p.id}`),
+  deletion('tasks.purge_user', 'tasks', (p) => sql`owner_id = ${p.id}`),
   countingStatement(
+    'tasks.purge_assignee',
     parameters,
     (p) => sql`
       update tasks set assignee_id = null where ${batchOf('tasks', sql`assignee_id = ${p.id}`, purgeBatch)} returning 1`,
   ),
   countingStatement(
+    'attachments.purge_uploader',
     parameters,
     (p) => sql`
       update attachments set uploaded_by = null
       where ${batchOf('attachments', sql`uploaded_by = ${p.id}`, purgeBatch)} returning 1`,
   ),
-  deletion('uploads', (p) => sql`user_id = ${p.id}`),
-  deletion('idempotency_keys', (p) => sql`principal_id = ${p.id}`),
+  deletion('uploads.purge_user', 'uploads', (p) => sql`user_id = ${p.id}`),
+  deletion('idempotency_keys.purge_user', 'idempotency_keys', (p) => sql`principal_id = ${p.id}`),
 ]
 
 const removeUser = statement(
+  'purge.remove_user',
   parameters,
   {},
   (p) => sql`
@@ -65,11 +72,13 @@ const removeUser = statement(
 )
 
 const selectTags = statement(
+  'purge.select_tags',
   {},
   { id: 'text' },
   () => sql`select id::text from tags where deleted_at is not null`,
 )
 const selectUsers = statement(
+  'purge.select_users',
   {},
   { id: 'text' },
   () => sql`select id::text from users where deleted_at is not null`,

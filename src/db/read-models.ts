@@ -1,50 +1,87 @@
+import type { components } from '../../generated/openapi.ts'
 import type { TaskExpansion } from '../domain/expansions.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
-import { instantText } from './engine/instant-text.ts'
 import { allowsAttachment, allowsUser, type CallerPlaceholders } from './access/permissions.ts'
+import { instantText } from './engine/instant-text.ts'
+import { columnsOf } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * The read schemas of the contract, as JSON text that PostgreSQL builds: each takes the name of a row of its table and
- * yields a text expression. Columns stand in the contract's order.
+ * The read schemas of the contract, as JSON text that PostgreSQL builds: each function takes the name of a row of its table
+ * and yields a text expression. The fields are data, in the contract's order: one that the contract does not have, or that is
+ * missing here, is a compile error.
  */
 
-const object = (fields: SQL): SQL => sql`(select row_to_json(fields)::text from (select ${fields}) fields)`
+type Schemas = components['schemas']
+type Fields<Schema> = Readonly<Record<keyof Schema, SQL>>
+
+const object = (fields: Readonly<Record<string, SQL>>): SQL => {
+  const columns = Object.entries(fields).map(([name, value]) => sql`${value} as ${sql.raw(name)}`)
+  return sql`(select row_to_json(fields)::text from (select ${sql.join(columns, sql`, `)}) fields)`
+}
 
 /** The items of an aggregated list, as one JSON array. */
 const array = (item: SQL, from: SQL, order: SQL): SQL =>
   sql`(select '[' || coalesce(string_agg(${item}, ',' order by ${order}), '') || ']' from ${from})`
 
 /** A user as the caller sees it: without the address unless they may see it. */
-export const userJson = (user: SQL, caller: CallerPlaceholders): SQL =>
-  object(sql`
-    ${user}.id, ${user}.username, ${user}.display_name,
-    case when ${allowsUser('user.see_email', caller, user)} then ${user}.email end as email,
-    ${user}.role, ${instantText(sql`${user}.created_at`)} as created_at,
-    ${instantText(sql`${user}.updated_at`)} as updated_at, ${user}.version`)
+export const userJson = (user: SQL, caller: CallerPlaceholders): SQL => {
+  const { id, username, display_name, email, role, created_at, updated_at, version } =
+    columnsOf<'users'>(user)
+  return object({
+    id,
+    username,
+    display_name,
+    email: sql`case when ${allowsUser('user.see_email', caller, user)} then ${email} end`,
+    role,
+    created_at: instantText(created_at),
+    updated_at: instantText(updated_at),
+    version,
+  } satisfies Fields<Schemas['User']>)
+}
 
-const tagFields = (tag: SQL): SQL => sql`
-  ${tag}.id, ${tag}.name, ${tag}.color, ${tag}.owner_id, ${instantText(sql`${tag}.created_at`)} as created_at`
+const tagFields = (tag: SQL) => {
+  const { id, name, color, owner_id, created_at } = columnsOf<'tags'>(tag)
+  return { id, name, color, owner_id, created_at: instantText(created_at) } satisfies Fields<Schemas['Tag']>
+}
 
 export const tagJson = (tag: SQL): SQL => object(tagFields(tag))
 
 export const countedTagJson = (tag: SQL, taskCount: SQL): SQL =>
-  object(sql`${tagFields(tag)}, ${taskCount} as task_count`)
+  object({ ...tagFields(tag), task_count: taskCount } satisfies Fields<Schemas['CountedTag']>)
 
-/** `carried` names what is joined as `tag`: by default the rows that the statement sees in task_tags. */
+/** A task without expansions. `carried` names what is joined as `tag`: by default the rows that the statement sees in task_tags. */
 export const taskJson = (task: SQL, carried: SQL = carriedTags(task)): SQL =>
   object(taskFields(task, carried))
 
 /** A task in the trash. */
 export const trashedTaskJson = (task: SQL): SQL =>
-  object(sql`${taskFields(task, carriedTags(task))}, ${instantText(sql`${task}.deleted_at`)} as deleted_at`)
+  object({
+    ...taskFields(task, carriedTags(task)),
+    deleted_at: instantText(columnsOf<'tasks'>(task).deleted_at),
+  } satisfies Fields<Schemas['TrashedTask']>)
 
-const taskFields = (task: SQL, carried: SQL): SQL => sql`
-    ${task}.id, ${task}.title, ${task}.description, ${task}.status, ${task}.priority,
-    ${instantText(sql`${task}.start_at`)} as start_at, ${instantText(sql`${task}.due_at`)} as due_at,
-    ${instantText(sql`${task}.completed_at`)} as completed_at, ${task}.owner_id, ${task}.assignee_id,
-    ${array(tagJson(sql`tag`), carried, sql`tag.name_folded, tag.id`)}::json as tags,
-    ${task}.attachment_count, ${task}.version,
-    ${instantText(sql`${task}.created_at`)} as created_at, ${instantText(sql`${task}.updated_at`)} as updated_at`
+const taskFields = (task: SQL, carried: SQL) => {
+  const columns = columnsOf<'tasks'>(task)
+  const { id, title, description, status, priority, owner_id, assignee_id, attachment_count, version } =
+    columns
+  return {
+    id,
+    title,
+    description,
+    status,
+    priority,
+    start_at: instantText(columns.start_at),
+    due_at: instantText(columns.due_at),
+    completed_at: instantText(columns.completed_at),
+    owner_id,
+    assignee_id,
+    tags: sql`${array(tagJson(sql`tag`), carried, sql`tag.name_folded, tag.id`)}::json`,
+    attachment_count,
+    version,
+    created_at: instantText(columns.created_at),
+    updated_at: instantText(columns.updated_at),
+  } satisfies Fields<Omit<Schemas['Task'], TaskExpansion>>
+}
 
 const carriedTags = (task: SQL): SQL =>
   sql`task_tags link join tags tag on tag.id = link.tag_id and tag.deleted_at is null where link.task_id = ${task}.id`
@@ -72,27 +109,60 @@ const newestAttachments = (task: SQL, caller: CallerPlaceholders): SQL =>
     sql`attachment.created_at desc, attachment.id desc`,
   )
 
-export const attachmentJson = (attachment: SQL): SQL =>
-  object(sql`
-    ${attachment}.id, ${attachment}.task_id, ${attachment}.file_name, ${attachment}.content_type,
-    ${attachment}.detected_content_type, ${attachment}.size, ${attachment}.sha256, ${attachment}.uploaded_by,
-    ${instantText(sql`${attachment}.created_at`)} as created_at`)
+export const attachmentJson = (attachment: SQL): SQL => {
+  const columns = columnsOf<'attachments'>(attachment)
+  const { id, task_id, file_name, content_type, detected_content_type, size, sha256, uploaded_by } = columns
+  return object({
+    id,
+    task_id,
+    file_name,
+    content_type,
+    detected_content_type,
+    size,
+    sha256,
+    uploaded_by,
+    created_at: instantText(columns.created_at),
+  } satisfies Fields<Schemas['Attachment']>)
+}
 
-export const sessionJson = (session: SQL, currentId: SQL): SQL =>
-  object(sql`
-    ${session}.id, ${instantText(sql`${session}.created_at`)} as created_at,
-    ${instantText(sql`${session}.last_used_at`)} as last_used_at,
-    ${instantText(sql`${session}.expires_at`)} as expires_at, ${session}.user_agent, ${session}.address,
-    ${session}.id = ${currentId} as is_current`)
+export const sessionJson = (session: SQL, currentId: SQL): SQL => {
+  const { id, created_at, last_used_at, expires_at, user_agent, address } = columnsOf<'sessions'>(session)
+  return object({
+    id,
+    created_at: instantText(created_at),
+    last_used_at: instantText(last_used_at),
+    expires_at: instantText(expires_at),
+    user_agent,
+    address,
+    is_current: sql`${id} = ${currentId}`,
+  } satisfies Fields<Schemas['Session']>)
+}
 
-export const apiTokenJson = (token: SQL): SQL =>
-  object(sql`
-    ${token}.id, ${token}.name, ${token}.scopes, ${instantText(sql`${token}.created_at`)} as created_at,
-    ${instantText(sql`${token}.expires_at`)} as expires_at,
-    ${instantText(sql`${token}.last_used_at`)} as last_used_at`)
+export const apiTokenJson = (token: SQL): SQL => {
+  const { id, name, scopes, created_at, expires_at, last_used_at } = columnsOf<'api_tokens'>(token)
+  return object({
+    id,
+    name,
+    scopes,
+    created_at: instantText(created_at),
+    expires_at: instantText(expires_at),
+    last_used_at: instantText(last_used_at),
+  } satisfies Fields<Schemas['ApiToken']>)
+}
 
-export const auditEventJson = (event: SQL): SQL =>
-  object(sql`
-    ${event}.id, ${event}.action, ${event}.actor_id, ${event}.user_id, ${event}.session_id, ${event}.token_id,
-    ${event}.address, ${event}.user_agent, ${event}.request_id,
-    ${instantText(sql`${event}.created_at`)} as created_at`)
+export const auditEventJson = (event: SQL): SQL => {
+  const columns = columnsOf<'audit_events'>(event)
+  const { id, action, actor_id, user_id, session_id, token_id, address, user_agent, request_id } = columns
+  return object({
+    id,
+    action,
+    actor_id,
+    user_id,
+    session_id,
+    token_id,
+    address,
+    user_agent,
+    request_id,
+    created_at: instantText(columns.created_at),
+  } satisfies Fields<Schemas['AuditEvent']>)
+}

@@ -1,57 +1,74 @@
-import type { Client } from '../domain/audit.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
 import { attemptParameter, clearAttempts } from './attempts.ts'
-import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
-import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
-import type { CallerPlaceholders } from './access/permissions.ts'
-import { onlyRow, type Placeholders, statement } from './engine/statement.ts'
+import { audit, auditColumn, auditEvent } from './audit.ts'
+import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import type { Placeholders } from './engine/parameters.ts'
+import { query } from './engine/statement.ts'
+import { type Code, codeParameters, codeValues, useCode } from './second-factors.ts'
+import { assignments, columnsOf } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 
 /** How long a session counts as recently authenticated after it proved a password or a second factor. */
 const recent = sql.raw(`interval '15 minutes'`)
 
 /**
- * A condition that holds when the caller's session has authenticated recently, or when the caller shows an API token, which
- * has nothing to prove: what it may do is decided by its scopes and permissions alone.
+ * Whether the caller's session has authenticated recently. True of an API token, which has nothing to prove: its scopes
+ * and permissions alone decide what it may do.
  */
 export const isRecentlyAuthenticated = (
-  p: CallerPlaceholders & Pick<Placeholders<typeof auditParameters>, 'audit_session'>,
+  p: Pick<ContextPlaceholders, 'in_session' | 'audit_session'>,
 ): SQL => sql`(not ${p.in_session} or exists (
   select from sessions where id = ${p.audit_session} and authenticated_at > now() - ${recent}))`
 
-/** Parts of a statement that renew the session of the row `person`: `renewed` has its id and its user's. */
-export const renewSession = (
-  p: Placeholders<{ current_session: 'uuid' } & typeof auditParameters>,
-): SQL => sql`
-  renewed as (
-    update sessions set authenticated_at = now() from person
-    where sessions.id = ${p.current_session} and sessions.user_id = person.id
+/**
+ * A statement that renews the authentication of the caller's session. `proof` are its first parts: `person` has the id of
+ * the user who has proven their identity.
+ */
+const renewal = (p: ContextPlaceholders & Placeholders<typeof attemptParameter>, proof: SQL): SQL => sql`
+  with ${proof}, cleared as (
+    ${clearAttempts(p, sql`person`)}
+  ), renewed as (
+    update sessions set ${assignments<'sessions'>({ authenticated_at: sql`now()` })} from person
+    where sessions.id = ${p.audit_session} and sessions.user_id = person.id
     returning sessions.id, sessions.user_id
   ), audit as (${audit(
     p,
-    sql`${auditEvent(p, 'session.reauthenticated', { user: sql`user_id`, session: sql`id` })} from renewed`,
-  )})`
+    sql`${auditEvent(p, 'session.reauthenticated', { user: sql`user_id` })} from renewed`,
+  )})
+  select ${columnsOf<'sessions'>(sql`renewed`).id}::text, ${auditColumn} from renewed`
 
-const renewByPassword = statement(
-  { caller: 'uuid', current_session: 'uuid', old_hash: 'text', ...attemptParameter, ...auditParameters },
-  { id: 'text', ...auditColumns },
-  (p) => sql`
-    with person as (
-      select id from users where id = ${p.caller} and password_hash = ${p.old_hash}
-    ), cleared as (
-      ${clearAttempts(p, sql`person`)}
-    ), ${renewSession(p)}
-    select id::text, ${auditColumn} from renewed`,
+const renewByPassword = query(
+  'sessions.renew_by_password',
+  { old_hash: 'text', ...attemptParameter },
+  { id: 'text' },
+  (p) =>
+    renewal(
+      p,
+      sql`person as (select id from users where id = ${p.caller} and password_hash = ${p.old_hash})`,
+    ),
 )
 
-/** Notes that the principal's session proved the password that was verified against `oldHash`. False when it has changed. */
+/** Renews the caller's session by the password that was verified against `oldHash`. False when it has changed. */
 export const updateAuthenticatedByPassword = async (
-  db: Database,
-  principal: SessionPrincipal,
-  client: Client,
-  { oldHash, attemptKey }: { oldHash: string; attemptKey: Buffer },
+  ctx: OpContext<SessionPrincipal>,
+  { oldHash, attemptKey }: { readonly oldHash: string; readonly attemptKey: Buffer },
 ): Promise<boolean> => {
-  const who = { caller: principal.userId, current_session: principal.credential.sessionId }
-  const proof = { old_hash: oldHash, attempt_key: attemptKey }
-  return onlyRow(await renewByPassword(db, { ...who, ...proof, ...auditValues(client, principal) })) !== null
+  const rows = await renewByPassword(ctx, { old_hash: oldHash, attempt_key: attemptKey })
+  return rows.length > 0
+}
+
+const renewByCode = query(
+  'sessions.renew_by_code',
+  { ...codeParameters, ...attemptParameter },
+  { id: 'text' },
+  (p) => renewal(p, sql`${useCode(p, p.caller)}, person as (select id from proven)`),
+)
+
+/** Uses up a code and renews the caller's session. False when the code is no longer valid. */
+export const updateAuthenticatedByCode = async (
+  ctx: OpContext<SessionPrincipal>,
+  { code, attemptKey }: { readonly code: Code; readonly attemptKey: Buffer },
+): Promise<boolean> => {
+  const rows = await renewByCode(ctx, { ...codeValues(code), attempt_key: attemptKey })
+  return rows.length > 0
 }

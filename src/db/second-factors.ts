@@ -1,22 +1,25 @@
-import type { Client } from '../domain/audit.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { attemptParameter, clearAttempts } from './attempts.ts'
-import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
+import { audit, auditColumn, auditEvent } from './audit.ts'
 import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
+import type { OpContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
-import { renewSession } from './reauthentication.ts'
+import type { Placeholders } from './engine/parameters.ts'
+import { query, statement } from './engine/statement.ts'
+import { isOneTimeToken } from './one-time-tokens.ts'
+import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 import {
   readStarted,
-  sessionColumns,
   sessionParameters,
   sessionValues,
-  startAuditedSession,
+  startedColumns,
   type StartedSession,
+  startSession,
 } from './sessions.ts'
-import { onlyRow, type Placeholders, statement } from './engine/statement.ts'
 
 const person = sql.raw('person')
+const factor = sql.raw('factor')
 
 /** A user's second factor. */
 export interface SecondFactor {
@@ -26,140 +29,180 @@ export interface SecondFactor {
   readonly isConfirmed: boolean
 }
 
-/** A code as the statements take it: the time step of a TOTP code, or the hash of a recovery code. */
+const factorColumns = { user_id: 'text', secret: 'bytes', is_confirmed: 'bool' } as const
+
+/** The columns of the row `factor`. */
+const selectFactor = (): SQL => {
+  const { user_id, secret, confirmed_at } = columnsOf<'second_factors'>(factor)
+  return sql`select ${user_id}::text, ${secret}, ${confirmed_at} is not null as is_confirmed`
+}
+
+const readFactor = ({
+  user_id: userId,
+  secret,
+  is_confirmed: isConfirmed,
+}: {
+  readonly user_id: string
+  readonly secret: Buffer
+  readonly is_confirmed: boolean
+}): SecondFactor => ({ userId, secret, isConfirmed })
+
+/** A code as statements take it: the time step of a TOTP code, or the hash of a recovery code. */
 export type Code = { readonly step: number } | { readonly recoveryHash: Buffer }
 
-const codeParameters = { step: 'int8', recovery_hash: 'bytes' } as const
+export const codeParameters = { step: 'int8', recovery_hash: 'bytes' } as const
 
-/** No step is before -1, and no hash is empty. */
-const codeValues = (code: Code) =>
+/** Of the kind that the code is not, a value that matches none: step -1, an empty hash. */
+export const codeValues = (code: Code) =>
   'step' in code
     ? { step: code.step, recovery_hash: Buffer.alloc(0) }
     : { step: -1, recovery_hash: code.recoveryHash }
 
+/** A part of a statement that deletes the recovery code. */
+const deleteRecoveryCode = (p: Placeholders<typeof codeParameters>, userId: SQL): SQL =>
+  sql`delete from recovery_codes where user_id = ${userId} and hash = ${p.recovery_hash} returning user_id`
+
 /**
- * Parts of a statement that use a code up: `proven` has the user's id if the code was still good. A code is not taken
- * twice, nor one that is older than the last (RFC 6238 §5.2), also when several race.
+ * Parts of a statement that use a code up: `proven` has the user's id if the code was valid. A code is not accepted
+ * twice, nor one older than the last (RFC 6238 §5.2), also under concurrent requests.
  */
-const useCode = (p: Placeholders<typeof codeParameters>, userId: SQL): SQL => sql`
+export const useCode = (p: Placeholders<typeof codeParameters>, userId: SQL): SQL => sql`
   stepped as (
-    update second_factors set last_step = ${p.step}
+    update second_factors set ${assignments<'second_factors'>({ last_step: p.step })}
     where user_id = ${userId} and confirmed_at is not null and last_step < ${p.step} returning user_id
   ), recovered as (
-    delete from recovery_codes where user_id = ${userId} and hash = ${p.recovery_hash} returning user_id
+    ${deleteRecoveryCode(p, userId)}
   ), proven as (
     select user_id as id from stepped union all select user_id from recovered
   )`
 
-const state = statement(
-  { caller: 'uuid' },
+const selectState = query(
+  'second_factors.select_state',
+  {},
   { enabled: 'bool', confirmed_at: 'text?', recovery_codes_left: 'int' },
-  (p) => sql`
-    select confirmed_at is not null as enabled, ${instantText(sql`confirmed_at`)} as confirmed_at,
-      (select count(*)::int from recovery_codes where user_id = ${p.caller}) as recovery_codes_left
-    from (select) one left join second_factors on user_id = ${p.caller}`,
+  (p) => {
+    const { user_id, confirmed_at } = columnsOf<'second_factors'>(factor)
+    return sql`
+      select ${confirmed_at} is not null as enabled, ${instantText(confirmed_at)} as confirmed_at,
+        (select count(*)::int from recovery_codes where user_id = ${p.caller}) as recovery_codes_left
+      from (select) one left join second_factors factor on ${user_id} = ${p.caller}`
+  },
 )
 
-/** Whether the principal signs in with a second factor, since when, and how many recovery codes are left. */
-export const selectSecondFactorState = async (db: Database, principal: Principal) => {
-  const row = onlyRow(await state(db, { caller: principal.userId }))
-  if (row === null) throw new Error('The state is a row')
+/** Whether the caller signs in with a second factor, since when, and how many recovery codes are left. */
+export const selectSecondFactorState = async (ctx: OpContext<Principal>) => {
+  const [row] = await selectState(ctx, {})
+  if (row === undefined) throw new Error('The state of a second factor has no row')
   return row
 }
 
-const own = statement(
-  { caller: 'uuid' },
-  { user_id: 'text', secret: 'bytes', is_confirmed: 'bool' },
-  (p) => sql`
-    select user_id::text, secret, confirmed_at is not null as is_confirmed from second_factors
-    where user_id = ${p.caller}`,
+const selectOwn = query(
+  'second_factors.select',
+  {},
+  factorColumns,
+  (p) => sql`${selectFactor()} from second_factors factor where user_id = ${p.caller}`,
 )
 
-type SecondFactorRow = { user_id: string; secret: Buffer; is_confirmed: boolean }
+/** The caller's second factor, confirmed or not. */
+export const selectSecondFactor = async (ctx: OpContext<Principal>): Promise<SecondFactor | null> => {
+  const [row] = await selectOwn(ctx, {})
+  return row === undefined ? null : readFactor(row)
+}
 
-const readFactor = (row: SecondFactorRow | null): SecondFactor | null =>
-  row && { userId: row.user_id, secret: row.secret, isConfirmed: row.is_confirmed }
-
-/** The principal's second factor, confirmed or not. */
-export const selectSecondFactor = async (db: Database, principal: Principal): Promise<SecondFactor | null> =>
-  readFactor(onlyRow(await own(db, { caller: principal.userId })))
-
-const enrol = statement(
-  { caller: 'uuid', old_hash: 'text', secret: 'bytes', ...attemptParameter, ...auditParameters },
-  { user_id: 'text', username: 'text', ...auditColumns },
-  (p) => sql`
-    with person as (
-      select * from users where id = ${p.caller} and password_hash = ${p.old_hash}
-    ), factor as (
-      insert into second_factors as factor (user_id, secret) select id, ${p.secret} from person
-      on conflict (user_id) do update set secret = excluded.secret, created_at = now()
-      where factor.confirmed_at is null
-      returning *
-    ), cleared as (
-      ${clearAttempts(p, person)}
-    ), audit as (${audit(p, sql`${auditEvent(p, 'second_factor.enrolled', { user: sql`user_id` })} from factor`)})
-    select factor.user_id::text, person.username, ${auditColumn} from factor, person`,
+const insert = query(
+  'second_factors.insert',
+  { old_hash: 'text', secret: 'bytes', ...attemptParameter },
+  { user_id: 'text', username: 'text' },
+  (p) => {
+    const { columns, values } = insertion<'second_factors'>({
+      user_id: columnsOf<'users'>(person).id,
+      secret: p.secret,
+    })
+    const replaced = assignments<'second_factors'>({ secret: sql`excluded.secret`, created_at: sql`now()` })
+    return sql`
+      with person as (
+        select * from users where id = ${p.caller} and password_hash = ${p.old_hash}
+      ), factor as (
+        insert into second_factors as factor (${columns}) select ${values} from person
+        on conflict (user_id) do update set ${replaced} where factor.confirmed_at is null
+        returning *
+      ), cleared as (
+        ${clearAttempts(p, person)}
+      ), audit as (${audit(p, sql`${auditEvent(p, 'second_factor.enrolled', { user: sql`user_id` })} from factor`)})
+      select ${columnsOf<'second_factors'>(factor).user_id}::text, ${columnsOf<'users'>(person).username}, ${auditColumn}
+      from factor, person`
+  },
 )
+
+/** A sealed secret to confirm, and the password that was verified against `oldHash`. */
+interface Enrolment {
+  readonly oldHash: string
+  readonly secret: Buffer
+  readonly attemptKey: Buffer
+}
 
 /**
- * Stores a sealed secret for the principal to confirm, and answers with their name; null when they have a confirmed one.
+ * Stores a secret for the caller to confirm, and returns their username; null when they have a confirmed one, or their
+ * password has changed.
  */
 export const insertSecondFactor = async (
-  db: Database,
-  principal: SessionPrincipal,
-  client: Client,
-  { oldHash, secret, attemptKey }: { oldHash: string; secret: Buffer; attemptKey: Buffer },
+  ctx: OpContext<SessionPrincipal>,
+  { oldHash, secret, attemptKey }: Enrolment,
 ): Promise<string | null> => {
-  const values = { caller: principal.userId, old_hash: oldHash, secret, attempt_key: attemptKey }
-  return onlyRow(await enrol(db, { ...values, ...auditValues(client, principal) }))?.username ?? null
+  const [row] = await insert(ctx, { old_hash: oldHash, secret, attempt_key: attemptKey })
+  return row?.username ?? null
 }
 
-const confirm = statement(
-  {
-    caller: 'uuid',
-    secret: 'bytes',
-    step: 'int8',
-    recovery_hashes: 'text[]',
-    ...attemptParameter,
-    ...auditParameters,
+const confirm = query(
+  'second_factors.confirm',
+  { secret: 'bytes', step: 'int8', recovery_hashes: 'text[]', ...attemptParameter },
+  { user_id: 'text' },
+  (p) => {
+    const { user_id } = columnsOf<'second_factors'>(factor)
+    const code = insertion<'recovery_codes'>({ hash: sql`decode(code.hash, 'hex')`, user_id })
+    return sql`
+      with factor as (
+        update second_factors set ${assignments<'second_factors'>({ confirmed_at: sql`now()`, last_step: p.step })}
+        where user_id = ${p.caller} and secret = ${p.secret} and confirmed_at is null returning *
+      ), codes as (
+        insert into recovery_codes (${code.columns})
+        select ${code.values} from factor, unnest(${p.recovery_hashes}) as code (hash)
+      ), cleared as (
+        ${clearAttempts(p, factor)}
+      ), audit as (${audit(p, sql`${auditEvent(p, 'second_factor.confirmed', { user: sql`user_id` })} from factor`)})
+      select ${user_id}::text, ${auditColumn} from factor`
   },
-  { user_id: 'text', ...auditColumns },
-  (p) => sql`
-    with factor as (
-      update second_factors set confirmed_at = now(), last_step = ${p.step}
-      where user_id = ${p.caller} and secret = ${p.secret} and confirmed_at is null returning *
-    ), codes as (
-      insert into recovery_codes (hash, user_id)
-      select decode(hash, 'hex'), factor.user_id from factor, unnest(${p.recovery_hashes}) as hash
-    ), cleared as (
-      ${clearAttempts(p, sql`factor`)}
-    ), audit as (${audit(p, sql`${auditEvent(p, 'second_factor.confirmed', { user: sql`user_id` })} from factor`)})
-    select user_id::text, ${auditColumn} from factor`,
 )
 
-/** Confirms the secret that a code was checked with, and stores recovery codes. False when it has changed meanwhile. */
-export const confirmSecondFactor = async (
-  db: Database,
-  principal: SessionPrincipal,
-  client: Client,
-  confirmed: { secret: Buffer; step: number; recoveryHashes: readonly Buffer[]; attemptKey: Buffer },
-): Promise<boolean> => {
-  const values = {
-    caller: principal.userId,
-    secret: confirmed.secret,
-    step: confirmed.step,
-    recovery_hashes: confirmed.recoveryHashes.map((hash) => hash.toString('hex')),
-    attempt_key: confirmed.attemptKey,
-  }
-  return onlyRow(await confirm(db, { ...values, ...auditValues(client, principal) })) !== null
+/** The sealed secret and the time step of the code that proved it, and the hashes of new recovery codes. */
+interface Confirmation {
+  readonly secret: Buffer
+  readonly step: number
+  readonly recoveryHashes: readonly Buffer[]
+  readonly attemptKey: Buffer
 }
 
-const disable = statement(
-  { caller: 'uuid', ...codeParameters, code_key: 'bytes', password_key: 'bytes', ...auditParameters },
-  { user_id: 'text', ...auditColumns },
+/** Confirms the caller's secret and stores recovery codes. False when the secret has changed. */
+export const confirmSecondFactor = async (
+  ctx: OpContext<SessionPrincipal>,
+  { secret, step, recoveryHashes, attemptKey }: Confirmation,
+): Promise<boolean> => {
+  const rows = await confirm(ctx, {
+    secret,
+    step,
+    recovery_hashes: recoveryHashes.map((hash) => hash.toString('hex')),
+    attempt_key: attemptKey,
+  })
+  return rows.length > 0
+}
+
+const remove = query(
+  'second_factors.delete',
+  { ...codeParameters, code_key: 'bytes', password_key: 'bytes' },
+  { user_id: 'text' },
   (p) => sql`
     with recovered as (
-      delete from recovery_codes where user_id = ${p.caller} and hash = ${p.recovery_hash} returning user_id
+      ${deleteRecoveryCode(p, p.caller)}
     ), factor as (
       delete from second_factors
       where user_id = ${p.caller} and confirmed_at is not null
@@ -169,125 +212,107 @@ const disable = statement(
       delete from one_time_tokens using factor
       where one_time_tokens.user_id = factor.user_id and purpose = 'sign_in'
     ), code_cleared as (
-      ${clearAttempts({ attempt_key: p.code_key }, sql`factor`)}
+      ${clearAttempts({ attempt_key: p.code_key }, factor)}
     ), password_cleared as (
-      ${clearAttempts({ attempt_key: p.password_key }, sql`factor`)}
+      ${clearAttempts({ attempt_key: p.password_key }, factor)}
     ), audit as (${audit(p, sql`${auditEvent(p, 'second_factor.disabled', { user: sql`user_id` })} from factor`)})
-    select user_id::text, ${auditColumn} from factor`,
+    select ${columnsOf<'second_factors'>(factor).user_id}::text, ${auditColumn} from factor`,
 )
 
-/**
- * Removes the principal's second factor with its recovery codes, if the code is still good. The keys are those that the
- * attempts at the code and at the password are counted for.
- */
+/** A code, and the keys that attempts at the code and at the password are counted by. */
+interface Disabling {
+  readonly code: Code
+  readonly codeKey: Buffer
+  readonly passwordKey: Buffer
+}
+
+/** Deletes the caller's second factor with its recovery codes. False when the code is no longer valid. */
 export const deleteSecondFactor = async (
-  db: Database,
-  principal: SessionPrincipal,
-  client: Client,
-  { code, codeKey, passwordKey }: { code: Code; codeKey: Buffer; passwordKey: Buffer },
+  ctx: OpContext<SessionPrincipal>,
+  { code, codeKey, passwordKey }: Disabling,
 ): Promise<boolean> => {
-  const keys = { code_key: codeKey, password_key: passwordKey }
-  const values = { caller: principal.userId, ...codeValues(code), ...keys }
-  return onlyRow(await disable(db, { ...values, ...auditValues(client, principal) })) !== null
+  const rows = await remove(ctx, { ...codeValues(code), code_key: codeKey, password_key: passwordKey })
+  return rows.length > 0
 }
 
-const renewByCode = statement(
-  { caller: 'uuid', current_session: 'uuid', ...codeParameters, ...attemptParameter, ...auditParameters },
-  { id: 'text', ...auditColumns },
-  (p) => sql`
-    with ${useCode(p, p.caller)}, person as (
-      select id from proven
-    ), cleared as (
-      ${clearAttempts(p, person)}
-    ), ${renewSession(p)}
-    select id::text, ${auditColumn} from renewed`,
-)
-
-/** Uses up a code, and notes that the principal's session proved it. False when the code is no good any more. */
-export const updateAuthenticatedByCode = async (
-  db: Database,
-  principal: SessionPrincipal,
-  client: Client,
-  { code, attemptKey }: { code: Code; attemptKey: Buffer },
-): Promise<boolean> => {
-  const who = { caller: principal.userId, current_session: principal.credential.sessionId }
-  const proof = { ...codeValues(code), attempt_key: attemptKey }
-  return onlyRow(await renewByCode(db, { ...who, ...proof, ...auditValues(client, principal) })) !== null
-}
-
-const challenged = statement(
+const selectOfChallenge = query(
+  'second_factors.select_of_challenge',
   { challenge_hash: 'bytes' },
-  { user_id: 'text', secret: 'bytes', is_confirmed: 'bool' },
+  factorColumns,
   (p) => sql`
-    select factor.user_id::text, factor.secret, true as is_confirmed
-    from one_time_tokens token join second_factors factor on factor.user_id = token.user_id
-    where token.hash = ${p.challenge_hash} and token.purpose = 'sign_in' and token.expires_at > now()
-      and factor.confirmed_at is not null`,
+    ${selectFactor()} from one_time_tokens token join second_factors factor on factor.user_id = token.user_id
+    where ${isOneTimeToken(sql`token`, 'sign_in', p.challenge_hash)} and factor.confirmed_at is not null`,
 )
 
 /** The second factor that a challenge waits for; null when the challenge is unknown or expired. */
-export const selectChallenged = async (db: Database, challengeHash: Buffer): Promise<SecondFactor | null> =>
-  readFactor(onlyRow(await challenged(db, { challenge_hash: challengeHash })))
+export const selectChallenged = async (
+  ctx: OpContext,
+  challengeHash: Buffer,
+): Promise<SecondFactor | null> => {
+  const [row] = await selectOfChallenge(ctx, { challenge_hash: challengeHash })
+  return row === undefined ? null : readFactor(row)
+}
 
-const complete = statement(
-  {
-    user_id: 'uuid',
-    challenge_hash: 'bytes',
-    ...codeParameters,
-    ...attemptParameter,
-    ...sessionParameters,
-  },
-  sessionColumns,
+const insertSession = query(
+  'sessions.insert_by_code',
+  { user_id: 'uuid', challenge_hash: 'bytes', ...codeParameters, ...attemptParameter, ...sessionParameters },
+  startedColumns,
   (p) => sql`
     with ${useCode(p, p.user_id)}, challenge as (
       delete from one_time_tokens using proven
-      where hash = ${p.challenge_hash} and purpose = 'sign_in' and user_id = proven.id and expires_at > now()
+      where ${isOneTimeToken(sql`one_time_tokens`, 'sign_in', p.challenge_hash)} and user_id = proven.id
       returning user_id
     ), person as (
       select users.* from users join challenge on users.id = challenge.user_id
     ), cleared as (
       ${clearAttempts(p, person)}
-    ), ${startAuditedSession(p)}`,
+    ), ${startSession(p)}`,
 )
 
-/** Uses up a challenge and a code and starts a session; null when either is no good any more. */
+/** A challenge of a user and the code that answers it, and the hash of the session's refresh token. */
+interface AnsweredChallenge {
+  readonly userId: string
+  readonly challengeHash: Buffer
+  readonly code: Code
+  readonly attemptKey: Buffer
+  readonly tokenHash: Buffer
+}
+
+/** Uses up a challenge and a code and starts a session; null when either is no longer valid. */
 export const insertSessionBySecondFactor = async (
-  db: Database,
-  userId: string,
-  { challengeHash, code, attemptKey }: { challengeHash: Buffer; code: Code; attemptKey: Buffer },
-  client: Client,
-  tokenHash: Buffer,
+  ctx: OpContext,
+  { userId, challengeHash, code, attemptKey, tokenHash }: AnsweredChallenge,
 ): Promise<StartedSession | null> => {
-  const proof = {
+  const [row] = await insertSession(ctx, {
     user_id: userId,
     challenge_hash: challengeHash,
     ...codeValues(code),
     attempt_key: attemptKey,
-  }
-  return readStarted(onlyRow(await complete(db, { ...proof, ...sessionValues(client, tokenHash) })))
+    ...sessionValues(tokenHash),
+  })
+  return readStarted(row)
 }
 
-const batch = statement(
+const selectAfter = statement(
+  'second_factors.select_batch',
   { after: 'uuid', limit: 'int' },
-  { user_id: 'text', secret: 'bytes', is_confirmed: 'bool' },
+  factorColumns,
   (p) => sql`
-    select user_id::text, secret, confirmed_at is not null as is_confirmed from second_factors
-    where user_id > ${p.after} order by user_id limit ${p.limit}`,
+    ${selectFactor()} from second_factors factor where user_id > ${p.after} order by user_id limit ${p.limit}`,
 )
 
-/** Second factors in the order of their users' ids, behind one of them. */
+/** Second factors in the order of their users' ids, after one of them. */
 export const selectSecondFactors = async (
   db: Database,
-  after: string,
-  limit: number,
-): Promise<readonly SecondFactor[]> =>
-  (await batch(db, { after, limit })).flatMap((row) => readFactor(row) ?? [])
+  page: { readonly after: string; readonly limit: number },
+): Promise<readonly SecondFactor[]> => (await selectAfter(db, page)).map(readFactor)
 
-/** Stores the same secret under another seal, unless it has been replaced meanwhile. */
+/** Stores the same secret under another seal, unless it has been replaced. */
 export const updateSeal = statement(
+  'second_factors.update_seal',
   { user_id: 'uuid', old_secret: 'bytes', new_secret: 'bytes' },
   {},
   (p) => sql`
-    update second_factors set secret = ${p.new_secret}
+    update second_factors set ${assignments<'second_factors'>({ secret: p.new_secret })}
     where user_id = ${p.user_id} and secret = ${p.old_secret}`,
 )

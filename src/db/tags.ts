@@ -1,29 +1,17 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import { foldSearch, foldText } from '../domain/text.ts'
-import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
-import {
-  type Created,
-  createOnce,
-  type Idempotency,
-  idempotencyParameters,
-  idempotencyValues,
-  keepAnswer,
-} from './engine/idempotency.ts'
-import { newId } from './engine/ids.ts'
-import { countedTagJson, tagJson } from './read-models.ts'
+import { allowsTag, allowsTagApart, type CallerPlaceholders } from './access/permissions.ts'
+import type { OpContext } from './engine/context.ts'
+import { type Created, creation, expectCreated } from './engine/idempotency.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import {
-  allowsTag,
-  allowsTagApart,
-  callerOf,
-  callerParameters,
-  type CallerPlaceholders,
-} from './access/permissions.ts'
-import { prepareRemoval, type Removal } from './removal.ts'
 import { nameContains } from './lists/search.ts'
-import { onlyRow, statement } from './engine/statement.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { query } from './engine/statement.ts'
+import { countedTagJson, tagJson } from './read-models.ts'
+import { purgeBatch } from './purge.ts'
+import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 
 /** The fields of a new tag. */
 export interface NewTag {
@@ -33,77 +21,75 @@ export interface NewTag {
 
 const tag = sql.raw('tag')
 
-const selectVisible = statement(
-  { id: 'uuid', ...callerParameters },
+const selectOne = query(
+  'tags.select',
+  { id: 'uuid' },
   { json: 'text' },
   (p) =>
     sql`select ${tagJson(tag)} as json from tags tag where id = ${p.id} and ${allowsTag('tag.see', p, tag)}`,
 )
 
-/** One tag's JSON text, if the principal sees it. */
-export const selectTag = async (
-  db: Database,
-  principal: Principal,
-  id: string,
-): Promise<Outcome<{ readonly json: string }>> => {
-  return found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
+/** One tag's JSON text, if the caller can see it. */
+export const selectTag = async (ctx: OpContext, id: string): Promise<Outcome<{ readonly json: string }>> => {
+  const [row] = await selectOne(ctx, { id })
+  return found(row)
 }
 
-const insert = statement(
-  { id: 'uuid', name: 'text', name_folded: 'text', color: 'text?', caller: 'uuid', ...idempotencyParameters },
+const insert = creation(
+  'tags.insert',
+  { name: 'text', name_folded: 'text', color: 'text?' },
   { json: 'text' },
-  (p) => sql`
-    with tag as (
-      insert into tags (id, name, name_folded, color, owner_id)
-      values (${p.id}, ${p.name}, ${p.name_folded}, ${p.color}, ${p.caller}) returning *
-    ), created as (
-      select id, ${tagJson(tag)} as json from tag
-    ), kept as (
-      ${keepAnswer(p, sql`created`)}
-    )
-    select json from created`,
+  (p) => {
+    const { columns, values } = insertion<'tags'>({
+      id: p.id,
+      name: p.name,
+      name_folded: p.name_folded,
+      color: p.color,
+      owner_id: p.caller,
+    })
+    return {
+      parts: sql`
+        tag as (insert into tags (${columns}) values (${values}) returning *),
+        created as (select id, ${tagJson(tag)} as json from tag)`,
+      select: sql`select json from created`,
+    }
+  },
 )
 
-/** Creates a tag of the principal. A name that they have already breaks tags_owner_name_unique. */
-export const insertTag = (
-  db: Database,
-  principal: Principal,
-  { name, color = null }: NewTag,
-  idempotency: Idempotency | null,
-): Promise<Created> =>
-  createOnce(
-    db,
-    idempotency,
-    () => create(db, principal, { name, color }, idempotency),
-    (earlier) => earlier,
-  )
+/** Creates a tag of the caller. A name that they have already violates tags_owner_name_unique. */
+export const insertTag = (ctx: OpContext, { name, color = null }: NewTag): Promise<Created> =>
+  insert(ctx, () => ({ name, name_folded: foldText(name), color })).then(expectCreated)
 
-const create = async (
-  db: Database,
-  principal: Principal,
-  { name, color }: Required<NewTag>,
-  idempotency: Idempotency | null,
-): Promise<Created> => {
-  const id = newId()
-  const values = { id, name, name_folded: foldText(name), color, caller: principal.userId }
-  const row = onlyRow(await insert(db, { ...values, ...idempotencyValues(idempotency) }))
-  if (row === null) throw new Error('A creation answers with a row')
-  return { id, json: row.json, replayed: false }
-}
-
-const remove = prepareRemoval({
-  table: 'tags',
-  to: 'purge',
-  see: 'tag.see',
-  remove: 'tag.delete',
-  allows: allowsTag,
-  etag: (row) => sql`${row}.id::text`,
-})
+const remove = query(
+  'tags.delete',
+  { id: 'uuid' },
+  { outcome: 'text' },
+  (p) => sql`
+    with target as (
+      select * from tags tag where id = ${p.id} and ${allowsTag('tag.see', p, tag)} for update
+    ), checked as (
+      select id, ${checkedOutcome(p, {
+        allowed: allowsTag('tag.delete', p, sql`target`),
+        etag: sql`${columnsOf<'tags'>(sql`target`).id}::text`,
+      })} as outcome from target
+    ), deleted as (
+      update tags set ${assignments<'tags'>({ deleted_at: sql`now()` })} from checked
+      where tags.id = checked.id and checked.outcome = 'done' returning tags.id
+    ), untagged as (
+      delete from task_tags where (task_id, tag_id) in (
+        select task_id, tag_id from task_tags join deleted on deleted.id = tag_id
+        order by task_id limit ${sql.raw(String(purgeBatch))})
+    )
+    select outcome from checked`,
+)
 
 /**
  * Deletes a tag. The first of the tasks that carry it change with the same statement, the others soon after (`purge.ts`).
  */
-export const deleteTag: Removal = remove
+export const deleteTag = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
+  const [row] = await remove(ctx, { id })
+  return readOutcome(row)
+}
 
 /** Which tags a list holds. */
 export interface TagFilter {
@@ -115,8 +101,7 @@ export interface TagFilter {
 
 /** A page of the principal's tags that pass the filter, each with how many tasks of their list carry it. */
 export const selectTags = (
-  db: Database,
-  principal: Principal,
+  { db, principal }: OpContext<Principal>,
   filter: TagFilter,
   page: PageRequest,
 ): Promise<Page> => {

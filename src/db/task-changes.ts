@@ -1,12 +1,13 @@
 import type { ChangeFeed, ChangePosition } from '../domain/change-cursors.ts'
 import { listReader, type Role } from '../domain/permissions.ts'
 import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 import { databaseId, type Identity, parseIdentity } from './identity.ts'
 import { taskJson } from './read-models.ts'
 import { maxPageOctets } from './lists/list.ts'
 import { allowsTaskApart, callerOf, callerParameters } from './access/permissions.ts'
-import { compile, onlyRow, type Placeholders, statement } from './engine/statement.ts'
+import type { Placeholders } from './engine/parameters.ts'
+import { compile, onlyRow, statement } from './engine/statement.ts'
 
 /**
  * Changes to tasks, in the order of the transactions that made them. PostgreSQL does not tell in which order transactions
@@ -58,7 +59,7 @@ const departed: Readonly<Record<Role, (p: Placeholders<typeof parameters>) => SQ
 
 /** Puts together what an index of its own serves each: why the caller sees a task, and what has departed. */
 const selectFor = (role: Role) =>
-  statement(parameters, columns, (p) => {
+  statement(`task_changes.select_for_${role}`, parameters, columns, (p) => {
     const departuresFrom = sql`coalesce(${p.departures_from}, ${horizon})`
     const inOrder = (id: SQL): SQL => sql`
       (changed_in, ${id}) > (${p.changed_in}, ${p.id}) and changed_in < ${horizon}
@@ -135,6 +136,7 @@ export const selectTaskChanges = async (
 const batch = 2_000
 
 const pruneBatch = statement(
+  'task_changes.prune_batch',
   { days: 'int', limit: 'int' },
   { pruned: 'int8' },
   (p) => sql`
@@ -161,6 +163,7 @@ export const removeOldDepartures = async (db: Database, days: number): Promise<v
 const newEpoch = sql.raw('floor(random() * 2147483647)::int')
 
 const noteOriginOnce = statement(
+  'task_changes.note_origin_once',
   {},
   { database: 'text', transaction: 'text' },
   () => sql`
@@ -178,6 +181,7 @@ const noteOriginOnce = statement(
 )
 
 const restampBatch = statement(
+  'task_changes.restamp_batch',
   { limit: 'int' },
   { restamped: 'int8' },
   (p) => sql`
@@ -207,7 +211,10 @@ export const noteOrigin = async (db: Database): Promise<Identity> => {
 }
 
 /** A statement that begins the history anew in any case: a copy of all files of a database cannot tell that it is one. */
-export const beginHistoryAnew = compile(sql`
+export const beginHistoryAnew = compile(
+  'change_history.begin_anew',
+  sql`
   with forgotten as (delete from task_departures)
   insert into change_history (epoch, origin) values (${newEpoch}, ${databaseId})
-  on conflict (singleton) do update set epoch = excluded.epoch, origin = excluded.origin, pruned_through = '0'`).text
+  on conflict (singleton) do update set epoch = excluded.epoch, origin = excluded.origin, pruned_through = '0'`,
+).text

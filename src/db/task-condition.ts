@@ -1,6 +1,6 @@
 import type { Comparison, Pattern, TaskCondition, TaskField } from '../domain/task-condition.ts'
 import { escapeLike, foldText } from '../domain/text.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 import { type Bind, type Condition, inRange, isOneOf } from './lists/list.ts'
 import {
   comparisonCost,
@@ -11,7 +11,7 @@ import {
   wordsCost,
   wordsIndex,
 } from './lists/search.ts'
-import { parameter } from './engine/statement.ts'
+import { parameter } from './engine/parameters.ts'
 
 /**
  * The conditions on the task in row `item` that a filter asks for, all of which must hold. Nothing that the caller wrote gets

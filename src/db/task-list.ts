@@ -2,7 +2,7 @@ import { listReader, type Principal } from '../domain/permissions.ts'
 import type { Search } from '../domain/search.ts'
 import type { TaskFilter, TaskList, TaskSortField } from '../domain/task-filter.ts'
 import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 import { expandedTaskJson, taskJson } from './read-models.ts'
 import type { SortField } from './lists/keyset.ts'
 import {
@@ -22,9 +22,9 @@ import {
 } from './lists/list.ts'
 import { allowsTask, allowsTaskApart, allowsTaskAs, type CallerPlaceholders } from './access/permissions.ts'
 import { contains, eitherIndex, pairsIndex, searchOf, wordsCost, wordsIndex } from './lists/search.ts'
-import { parameter } from './engine/statement.ts'
+import { parameter } from './engine/parameters.ts'
 import { compileCondition, conjunctsOf } from './task-condition.ts'
-import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './task-order.ts'
+import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './schema/task-order.ts'
 
 const item = sql`item`
 

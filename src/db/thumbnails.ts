@@ -1,18 +1,18 @@
 import { done, missing, type Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
-import type { Database } from './engine/client.ts'
-import { sql } from './engine/drizzle.ts'
-import { allowsAttachment, callerOf, callerParameters, ownerReadByAdmin } from './access/permissions.ts'
-import { onlyRow, statement } from './engine/statement.ts'
+import { allowsAttachment, ownerReadByAdmin } from './access/permissions.ts'
+import type { OpContext } from './engine/context.ts'
+import { query } from './engine/statement.ts'
+import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { sql } from './schema/drizzle.ts'
 
-/** A thumbnail that the storage holds. */
+/** A thumbnail's file in the storage. */
 export interface Thumbnail {
   readonly storage_key: string
   readonly size: number
   readonly sha256: string
 }
 
-/** What a thumbnail is made of, and the thumbnail if it was made before. */
+/** The file of an attachment, and its thumbnail if one is stored. */
 export interface ThumbnailSource {
   readonly file: { readonly storage_key: string; readonly size: number }
   readonly thumbnail: Thumbnail | null
@@ -20,20 +20,20 @@ export interface ThumbnailSource {
   readonly ownerReadByAdmin: string | null
 }
 
-/** A stored file that is about to be an attachment's thumbnail. */
-export interface NewThumbnail {
+/** Which thumbnail; `width` is the width that it is made for, which a smaller image keeps to its own. */
+export interface ThumbnailId {
   readonly attachmentId: string
   readonly width: number
-  readonly storageKey: string
-  readonly size: number
-  readonly sha256: string
 }
 
 const attachment = sql.raw('attachment')
 const task = sql.raw('task')
+const attachments = columnsOf<'attachments'>(attachment)
+const thumbnails = columnsOf<'thumbnails'>(sql.raw('thumbnails'))
 
-const selectVisible = statement(
-  { attachment_id: 'uuid', width: 'int', ...callerParameters },
+const selectSource = query(
+  'thumbnails.select_source',
+  { attachment_id: 'uuid', width: 'int' },
   {
     file_key: 'text',
     file_size: 'int8',
@@ -43,61 +43,69 @@ const selectVisible = statement(
     owner: 'text?',
   },
   (p) => sql`
-    select attachment.storage_key as file_key, attachment.size as file_size,
-      thumbnail.storage_key, thumbnail.size, thumbnail.sha256, ${ownerReadByAdmin('task.see', p, task)} as owner
-    from attachments attachment join tasks task on task.id = attachment.task_id
-      left join thumbnails thumbnail on thumbnail.attachment_id = attachment.id and thumbnail.width = ${p.width}
-    where attachment.id = ${p.attachment_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
+    select ${attachments.storage_key} as file_key, ${attachments.size} as file_size, ${thumbnails.storage_key},
+      ${thumbnails.size}, ${thumbnails.sha256}, ${ownerReadByAdmin('task.see', p, task)} as owner
+    from attachments attachment
+      join tasks task on ${columnsOf<'tasks'>(task).id} = ${attachments.task_id}
+      left join thumbnails on ${thumbnails.attachment_id} = ${attachments.id} and ${thumbnails.width} = ${p.width}
+    where ${attachments.id} = ${p.attachment_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
 )
 
-/** An attachment's file and its thumbnail of that width, if the principal sees its task. */
+/** An attachment's file and its thumbnail of this width, if the caller sees its task. */
 export const selectThumbnail = async (
-  db: Database,
-  principal: Principal,
-  attachmentId: string,
-  width: number,
+  ctx: OpContext,
+  { attachmentId, width }: ThumbnailId,
 ): Promise<Outcome<ThumbnailSource>> => {
-  const values = { attachment_id: attachmentId, width, ...callerOf(principal) }
-  const row = onlyRow(await selectVisible(db, values))
-  if (row === null) return missing
+  const [row] = await selectSource(ctx, { attachment_id: attachmentId, width })
+  if (row === undefined) return missing
   const { file_key, file_size, storage_key, size, sha256, owner } = row
-  const isMade = storage_key !== null && size !== null && sha256 !== null
+  const isStored = storage_key !== null && size !== null && sha256 !== null
   return done({
     file: { storage_key: file_key, size: file_size },
-    thumbnail: isMade ? { storage_key, size, sha256 } : null,
+    thumbnail: isStored ? { storage_key, size, sha256 } : null,
     ownerReadByAdmin: owner,
   })
 }
 
-const insert = statement(
+const insert = query(
+  'thumbnails.insert',
   { attachment_id: 'uuid', width: 'int', storage_key: 'text', size: 'int', sha256: 'text' },
   { storage_key: 'text', size: 'int', sha256: 'text' },
-  // The update changes nothing: it makes the statement answer with the row that was there first.
-  (p) => sql`
-    insert into thumbnails (attachment_id, width, storage_key, size, sha256)
-    values (${p.attachment_id}, ${p.width}, ${p.storage_key}, ${p.size}, ${p.sha256})
-    on conflict (attachment_id, width) do update set width = excluded.width
-    returning storage_key, size, sha256`,
+  (p) => {
+    const { columns, values } = insertion<'thumbnails'>({
+      attachment_id: p.attachment_id,
+      width: p.width,
+      storage_key: p.storage_key,
+      size: p.size,
+      sha256: p.sha256,
+    })
+    // The update changes nothing, but makes an existing row part of the answer.
+    const same = assignments<'thumbnails'>({ width: columnsOf<'thumbnails'>(sql`excluded`).width })
+    return sql`
+      insert into thumbnails (${columns}) values (${values})
+      on conflict (attachment_id, width) do update set ${same}
+      returning ${thumbnails.storage_key}, ${thumbnails.size}, ${thumbnails.sha256}`
+  },
 )
 
-/** Makes a stored file the thumbnail of that width, unless there is one already; answers with the one that there is then. */
+/** Makes a stored file the thumbnail, unless there is one already. Resolves to the thumbnail that stays. */
 export const insertThumbnail = async (
-  db: Database,
-  { attachmentId, width, storageKey, size, sha256 }: NewThumbnail,
+  ctx: OpContext,
+  { attachmentId, width, ...file }: ThumbnailId & Thumbnail,
 ): Promise<Thumbnail> => {
-  const values = { attachment_id: attachmentId, width, storage_key: storageKey, size, sha256 }
-  const row = onlyRow(await insert(db, values))
-  if (row === null) throw new Error('An insertion that resolves its conflict answers with one row')
+  const [row] = await insert(ctx, { attachment_id: attachmentId, width, ...file })
+  if (row === undefined) throw new Error('An upsert without a condition must return a row')
   return row
 }
 
-const remove = statement(
+const remove = query(
+  'thumbnails.delete',
   { storage_key: 'text' },
   {},
-  (p) => sql`delete from thumbnails where storage_key = ${p.storage_key}`,
+  (p) => sql`delete from thumbnails where ${thumbnails.storage_key} = ${p.storage_key}`,
 )
 
-/** Forgets a thumbnail, so that it is made again when it is asked for. */
-export const deleteThumbnail = async (db: Database, storageKey: string): Promise<void> => {
-  await remove(db, { storage_key: storageKey })
+/** Deletes a thumbnail. The next request makes it again. */
+export const deleteThumbnail = async (ctx: OpContext, storageKey: string): Promise<void> => {
+  await remove(ctx, { storage_key: storageKey })
 }

@@ -1,27 +1,16 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
+import { allowsTask, allowsTaskApart, ownerReadByAdmin } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
-import { sql } from './engine/drizzle.ts'
-import { trashedTaskJson } from './read-models.ts'
+import type { OpContext } from './engine/context.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { query, statement } from './engine/statement.ts'
 import { type Page, type PageRequest, selectPage } from './lists/list.ts'
-import {
-  allowsTask,
-  allowsTaskApart,
-  callerOf,
-  callerParameters,
-  ownerReadByAdmin,
-} from './access/permissions.ts'
-import { prepareRemoval } from './removal.ts'
-import { onlyRow, statement } from './engine/statement.ts'
-import {
-  changedColumns,
-  changeParameters,
-  changeTask,
-  etagOf,
-  type ReadTask,
-  readChanged,
-  type TaskRow,
-} from './tasks.ts'
+import { trashedTaskJson } from './read-models.ts'
+import { assignments } from './schema/columns.ts'
+import { sql } from './schema/drizzle.ts'
+import { taskEtag } from './task-writes.ts'
+import { changedColumns, changeStatement, type ReadTask, readChanged, type TaskRow } from './tasks.ts'
 
 const task = sql.raw('task')
 
@@ -31,10 +20,9 @@ export interface TrashFilter {
   readonly all?: boolean
 }
 
-/** A page of the tasks in the trash that the principal may restore, the last deleted one first. */
+/** A page of the tasks in the trash that the caller may restore, the last deleted one first. */
 export const selectTrash = (
-  db: Database,
-  principal: Principal,
+  { db, principal }: OpContext<Principal>,
   filter: TrashFilter,
   page: PageRequest,
 ): Promise<Page> => {
@@ -55,55 +43,74 @@ export const selectTrash = (
   )
 }
 
-const selectVisible = statement(
-  { id: 'uuid', ...callerParameters },
+const selectOne = query(
+  'trash.select',
+  { id: 'uuid' },
   { json: 'text', version: 'int', owner_read_by_admin: 'text?' },
   (p) => sql`
     select ${trashedTaskJson(task)} as json, version, ${ownerReadByAdmin('trash.see', p, task)} as owner_read_by_admin
-    from tasks task
-    where id = ${p.id} and ${allowsTask('trash.see', p, task)}`,
+    from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)}`,
 )
 
-/** One task in the trash, if the principal may bring it back. */
-export const selectTrashedTask = async (
-  db: Database,
-  principal: Principal,
-  id: string,
-): Promise<Outcome<ReadTask>> => found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
-
-const restore = statement(changeParameters, changedColumns, (p) =>
-  changeTask(p, {
-    see: 'trash.see',
-    allowed: allowsTask('trash.restore', p, sql`target`),
-    columns: sql`deleted_at = null`,
-  }),
-)
-
-/** Takes a task out of the trash, as it was. `ifMatch` holds the ETags that will do, null for any. */
-export const restoreTask = async (
-  db: Database,
-  principal: Principal,
-  id: string,
-  ifMatch: readonly string[] | null,
-): Promise<Outcome<TaskRow>> => {
-  const rows = await restore(db, { id, ...callerOf(principal), if_match: ifMatch })
-  return readChanged(db, id, onlyRow(rows))
+/** One task in the trash, if the caller may restore it. */
+export const selectTrashedTask = async (ctx: OpContext, id: string): Promise<Outcome<ReadTask>> => {
+  const [row] = await selectOne(ctx, { id })
+  return found(row)
 }
 
-/** Deletes a task in the trash for good, with what belongs to it; its files follow through the outbox. */
-export const deleteTrashedTask = prepareRemoval({
-  table: 'tasks',
-  to: 'nowhere',
-  see: 'trash.see',
-  remove: 'trash.delete',
-  allows: allowsTask,
-  etag: etagOf,
+const restore = query('trash.restore', { id: 'uuid' }, changedColumns, (p) => {
+  const target = sql.raw('target')
+  const outcome = checkedOutcome(p, {
+    allowed: allowsTask('trash.restore', p, target),
+    etag: taskEtag(target),
+  })
+  return changeStatement(p, {
+    parts: sql`
+      targets as (
+        select * from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)} for no key update
+      ), change as (
+        select id, ${outcome} as outcome from targets target
+      )`,
+    update: sql`
+      update tasks task set ${assignments<'tasks'>({ deleted_at: sql`null` })} from change
+      where task.id = change.id and outcome = 'done'`,
+  })
 })
+
+/** Takes a task out of the trash, as it was. */
+export const restoreTask = async (ctx: OpContext, id: string): Promise<Outcome<TaskRow>> => {
+  const [row] = await restore(ctx, { id })
+  return readChanged(ctx, id, row)
+}
+
+const remove = query('trash.delete', { id: 'uuid' }, { outcome: 'text' }, (p) => {
+  const target = sql.raw('target')
+  const outcome = checkedOutcome(p, {
+    allowed: allowsTask('trash.delete', p, target),
+    etag: taskEtag(target),
+  })
+  return sql`
+    with target as (
+      select * from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)} for update
+    ), checked as (
+      select id, ${outcome} as outcome from target
+    ), deleted as (
+      delete from tasks using checked where tasks.id = checked.id and checked.outcome = 'done'
+    )
+    select outcome from checked`
+})
+
+/** Deletes a task in the trash for good, with what belongs to it; its files follow through the outbox. */
+export const deleteTrashedTask = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
+  const [row] = await remove(ctx, { id })
+  return readOutcome(row)
+}
 
 /** Each task takes up to a millisecond, with its attachments and tags. */
 const batch = 100
 
 const removeBatch = statement(
+  'trash.remove_batch',
   { days: 'int', limit: 'int' },
   { id: 'text' },
   (p) => sql`

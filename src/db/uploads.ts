@@ -1,64 +1,76 @@
-import { found, type Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
+import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import { leaseSeconds, uploadHours } from '../domain/uploads.ts'
-import { addingOutcome, expectRoom, type Room, roomParameters, type UploadLease } from './attachments.ts'
-import { deletionInBatches } from './engine/batches.ts'
-import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
-import { instantText } from './engine/instant-text.ts'
-import { readOutcome } from './engine/outcome.ts'
+import { allowsAttachment, allowsOwn, type CallerPlaceholders } from './access/permissions.ts'
 import {
-  allowsAttachment,
-  allowsOwn,
-  callerOf,
-  callerParameters,
-  type CallerPlaceholders,
-} from './access/permissions.ts'
-import { onlyRow, type Placeholders, statement } from './engine/statement.ts'
+  insertionOutcome,
+  readInsertionOutcome,
+  type Room,
+  roomParameters,
+  type UploadLease,
+} from './attachments.ts'
+import { deletionInBatches } from './engine/batches.ts'
+import type { OpContext } from './engine/context.ts'
+import { instantText } from './engine/instant-text.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import type { Placeholders } from './engine/parameters.ts'
+import { query } from './engine/statement.ts'
+import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 
-/** A file that is about to arrive in pieces. */
-export interface NewUpload {
+/** A resumable upload to be created; `size` is that of the whole file. */
+export interface NewUpload extends Room {
   readonly id: string
   readonly taskId: string
   readonly fileName: string
   readonly contentType: string
-  /** What the whole file is to have; null when that is not said. */
+  /** Expected digest of the whole file, in hexadecimal; null if the client sent none. */
   readonly sha256: string | null
+  /** The value of Upload-Metadata. */
   readonly metadata: string
   readonly storageKey: string
 }
 
-/** An upload as a request finds it; `expires_at` is RFC 3339. */
-export interface Upload {
+/** How far an upload has come. */
+export interface UploadProgress {
+  /** Where the client continues: see `resumeOffset`. */
+  readonly upload_offset: number
+  /** RFC 3339. */
+  readonly expires_at: string
+  /** The attachment that it became; null until it is complete. */
+  readonly attachment_id: string | null
+}
+
+export interface Upload extends UploadProgress {
   readonly task_id: string
   readonly file_name: string
   readonly content_type: string
   readonly sha256: string | null
   readonly upload_metadata: string
   readonly upload_length: number
-  /** Where its client is to continue: see `tellableOffset`. */
-  readonly upload_offset: number
   /** Bytes that are durable. */
   readonly stored: number
   readonly storage_key: string
-  readonly attachment_id: string | null
-  readonly expires_at: string
 }
 
 const attachment = sql.raw('attachment')
 const task = sql.raw('task')
 const upload = sql.raw('upload')
+const tasks = columnsOf<'tasks'>(task)
+const uploads = columnsOf<'uploads'>(sql.raw('uploads'))
 
-const untilExpiry = sql.raw(`now() + interval '${uploadHours} hours'`)
-const untilLeaseEnds = sql.raw(`now() + interval '${leaseSeconds} seconds'`)
+const newExpiry = sql.raw(`now() + interval '${uploadHours} hours'`)
+const newLeaseEnd = sql.raw(`now() + interval '${leaseSeconds} seconds'`)
 
 /**
- * The offset that a client is told. While an upload whose bytes are all there is no attachment yet, it lacks its last byte:
- * so the client comes back with it, and gets to know how the upload ended.
+ * The offset that a client is told. When all bytes are stored but there is no attachment yet, it is one byte short: the
+ * client sends the last byte again, and its answer says how the upload ended.
  */
-const tellableOffset = (row: SQL): SQL => sql`case
-  when ${row}.attachment_id is null then least(${row}.upload_offset, greatest(${row}.upload_length - 1, 0))
-  else ${row}.upload_offset end`
+const resumeOffset = (row: SQL): SQL => {
+  const { attachment_id, upload_offset, upload_length } = columnsOf<'uploads'>(row)
+  return sql`case
+    when ${attachment_id} is null then least(${upload_offset}, greatest(${upload_length} - 1, 0))
+    else ${upload_offset} end`
+}
 
 const uploadColumns = {
   task_id: 'text',
@@ -74,15 +86,21 @@ const uploadColumns = {
   expires_at: 'text',
 } as const
 
-const selectedColumns = (row: SQL): SQL => sql`
-  ${row}.task_id::text, ${row}.file_name, ${row}.content_type, ${row}.sha256, ${row}.upload_metadata,
-  ${row}.upload_length, ${tellableOffset(row)} as upload_offset, ${row}.upload_offset as stored, ${row}.storage_key,
-  ${row}.attachment_id::text, ${instantText(sql`${row}.expires_at`)} as expires_at`
+const selectedColumns = (row: SQL): SQL => {
+  const columns = columnsOf<'uploads'>(row)
+  return sql`
+    ${columns.task_id}::text, ${columns.file_name}, ${columns.content_type}, ${columns.sha256},
+    ${columns.upload_metadata}, ${columns.upload_length}, ${resumeOffset(row)} as upload_offset,
+    ${columns.upload_offset} as stored, ${columns.storage_key}, ${columns.attachment_id}::text,
+    ${instantText(columns.expires_at)} as expires_at`
+}
 
-const isOwn = (p: CallerPlaceholders & { readonly id: SQL }): SQL =>
-  sql`upload.id = ${p.id} and ${allowsOwn('upload.continue', p, upload)}`
+/** A condition on the row `upload`. */
+const isOwn = (p: CallerPlaceholders & Placeholders<{ id: 'uuid' }>): SQL =>
+  sql`${columnsOf<'uploads'>(upload).id} = ${p.id} and ${allowsOwn('upload.continue', p, upload)}`
 
-const insert = statement(
+const insert = query(
+  'uploads.insert',
   {
     id: 'uuid',
     task_id: 'uuid',
@@ -92,45 +110,51 @@ const insert = statement(
     upload_metadata: 'text',
     storage_key: 'text',
     ...roomParameters,
-    ...callerParameters,
   },
   { outcome: 'text', used: 'int8', expires_at: 'text?' },
-  (p) => sql`
-    with uploader as (
-      select attachment_bytes + coalesce((
-        select sum(upload_length) from uploads where user_id = users.id and attachment_id is null
-      ), 0)::bigint as used
-      from users where id = ${p.caller}
-    ), checked as (
-      select ${addingOutcome(p, task, sql`used`)} as outcome, used
-      from tasks task cross join uploader
-      where task.id = ${p.task_id} and ${allowsAttachment('attachment.see', p, attachment, task)}
-    ), added as (
-      insert into uploads (
-        id, task_id, user_id, file_name, content_type, sha256, upload_metadata, upload_length, storage_key, expires_at)
-      select
-        ${p.id}, ${p.task_id}, ${p.caller}, ${p.file_name}, ${p.content_type}, ${p.sha256}, ${p.upload_metadata},
-        ${p.size}, ${p.storage_key}, ${untilExpiry}
-      from checked where outcome = 'done'
-      returning expires_at
-    )
-    select outcome, used, ${instantText(sql`expires_at`)} as expires_at from checked left join added on true`,
+  (p) => {
+    const users = columnsOf<'users'>(sql`users`)
+    const { columns, values } = insertion<'uploads'>({
+      id: p.id,
+      task_id: p.task_id,
+      user_id: p.caller,
+      file_name: p.file_name,
+      content_type: p.content_type,
+      sha256: p.sha256,
+      upload_metadata: p.upload_metadata,
+      upload_length: p.size,
+      storage_key: p.storage_key,
+      expires_at: newExpiry,
+    })
+    return sql`
+      with uploader as (
+        select ${users.attachment_bytes} + coalesce((
+          select sum(${uploads.upload_length}) from uploads
+          where ${uploads.user_id} = ${users.id} and ${uploads.attachment_id} is null
+        ), 0)::bigint as used
+        from users where ${users.id} = ${p.caller}
+      ), checked as (
+        select ${insertionOutcome(p, task, sql`used`)} as outcome, used
+        from tasks task cross join uploader
+        where ${tasks.id} = ${p.task_id} and ${allowsAttachment('attachment.see', p, attachment, task)}
+      ), added as (
+        insert into uploads (${columns}) select ${values} from checked where outcome = 'done'
+        returning ${uploads.expires_at}
+      )
+      select outcome, used, ${instantText(sql`expires_at`)} as expires_at from checked left join added on true`
+  },
 )
 
 /**
- * Begins an upload of so many bytes, if the principal may attach to the task; answers with when it expires. What their
- * other uploads are still to bring counts as used: so they cannot fill the storage with files that they may not keep. (Of
- * two that begin at once both may pass. In the end `insertAttachment` decides.)
- *
- * @throws QuotaExceeded when there is no room for it
+ * Creates an upload, if the caller may attach a file to the task. All bytes that the caller's unfinished uploads announce
+ * count as used, so that they cannot fill the storage with files that will be refused. Two concurrent creations may both
+ * pass: `insertAttachment` decides.
  */
 export const insertUpload = async (
-  db: Database,
-  principal: Principal,
+  ctx: OpContext,
   file: NewUpload,
-  room: Room,
-): Promise<Outcome<{ readonly expires_at: string | null }>> => {
-  const rows = await insert(db, {
+): Promise<Outcome<{ readonly expires_at: string }>> => {
+  const [row] = await insert(ctx, {
     id: file.id,
     task_id: file.taskId,
     file_name: file.fileName,
@@ -138,127 +162,162 @@ export const insertUpload = async (
     sha256: file.sha256,
     upload_metadata: file.metadata,
     storage_key: file.storageKey,
-    ...room,
-    ...callerOf(principal),
+    size: file.size,
+    quota: file.quota,
   })
-  return readOutcome(expectRoom(onlyRow(rows), room))
+  const checked = readInsertionOutcome(row, file)
+  if (checked.outcome !== 'done') return checked
+  const { expires_at } = checked.value
+  return expires_at === null ? missing : done({ expires_at })
 }
 
-const select = statement(
-  { id: 'uuid', ...callerParameters },
-  { outcome: 'text', ...uploadColumns },
-  (p) => sql`
-    select case when upload.expires_at <= now() then 'upload_gone' else 'done' end as outcome, ${selectedColumns(upload)}
-    from uploads upload where ${isOwn(p)}`,
-)
+const select = query('uploads.select', { id: 'uuid' }, { outcome: 'text', ...uploadColumns }, (p) => {
+  const { expires_at } = columnsOf<'uploads'>(upload)
+  return sql`
+      select case when ${expires_at} <= now() then 'upload_gone' else 'done' end as outcome, ${selectedColumns(upload)}
+      from uploads upload where ${isOwn(p)}`
+})
 
-/** The principal's own upload. */
-export const selectUpload = async (
-  db: Database,
-  principal: Principal,
-  id: string,
-): Promise<Outcome<Upload>> => readOutcome(onlyRow(await select(db, { id, ...callerOf(principal) })))
+/** The caller's own upload. */
+export const selectUpload = async (ctx: OpContext, id: string): Promise<Outcome<Upload>> => {
+  const [row] = await select(ctx, { id })
+  return readOutcome(row)
+}
 
-const lease = statement(
-  { id: 'uuid', upload_offset: 'int8', lease_id: 'uuid', ...callerParameters },
+const lease = query(
+  'uploads.lease',
+  { id: 'uuid', upload_offset: 'int8', lease_id: 'uuid' },
   { outcome: 'text', ...uploadColumns },
-  (p) => sql`
-    with target as (
-      select upload.*, ${allowsAttachment('attachment.add', p, attachment, task)} as may_add
-      from uploads upload join tasks task on task.id = upload.task_id
-      where ${isOwn(p)} and ${allowsAttachment('attachment.see', p, attachment, task)}
-      for update of upload
-    ), checked as (
-      select id, case
-        when not may_add then 'forbidden'
-        when expires_at <= now() then 'upload_gone'
-        when leased_until > now() then 'upload_locked'
-        when ${tellableOffset(sql`target`)} <> ${p.upload_offset} then 'upload_conflict'
-        else 'done' end as outcome
-      from target
-    ), leased as (
-      update uploads set lease_id = ${p.lease_id}, leased_until = ${untilLeaseEnds}
-      from checked where uploads.id = checked.id and checked.outcome = 'done' and uploads.attachment_id is null
-    )
-    select outcome, ${selectedColumns(sql`target`)} from target join checked on checked.id = target.id`,
+  (p) => {
+    const target = sql.raw('target')
+    const { id, expires_at, leased_until } = columnsOf<'uploads'>(target)
+    return sql`
+      with target as (
+        select upload.*, ${allowsAttachment('attachment.add', p, attachment, task)} as may_add
+        from uploads upload join tasks task on ${tasks.id} = ${columnsOf<'uploads'>(upload).task_id}
+        where ${isOwn(p)} and ${allowsAttachment('attachment.see', p, attachment, task)}
+        for update of upload
+      ), checked as (
+        select ${id}, ${checkedOutcome(p, {
+          allowed: sql`may_add`,
+          etag: null,
+          refusals: sql`
+            when ${expires_at} <= now() then 'upload_gone'
+            when ${leased_until} > now() then 'upload_locked'
+            when ${resumeOffset(target)} <> ${p.upload_offset} then 'upload_conflict'`,
+        })} as outcome
+        from target
+      ), leased as (
+        update uploads set ${assignments<'uploads'>({ lease_id: p.lease_id, leased_until: newLeaseEnd })}
+        from checked
+        where ${uploads.id} = checked.id and checked.outcome = 'done' and ${uploads.attachment_id} is null
+      )
+      select outcome, ${selectedColumns(target)} from target join checked on checked.id = ${id}`
+  },
 )
 
 /**
- * Lets one request write to the principal's own upload at an offset, until the lease ends or runs out. No lease is made for
- * one that is complete.
+ * Leases the caller's own upload to one request, which is to write at this offset. A complete upload is found, but not
+ * leased.
  */
 export const leaseUpload = async (
-  db: Database,
-  principal: Principal,
-  { id, leaseId }: UploadLease,
-  offset: number,
-): Promise<Outcome<Upload>> =>
-  readOutcome(
-    onlyRow(await lease(db, { id, upload_offset: offset, lease_id: leaseId, ...callerOf(principal) })),
-  )
+  ctx: OpContext,
+  { id, leaseId, offset }: UploadLease & { readonly offset: number },
+): Promise<Outcome<Upload>> => {
+  const [row] = await lease(ctx, { id, upload_offset: offset, lease_id: leaseId })
+  return readOutcome(row)
+}
 
 const leaseParameters = { id: 'uuid', lease_id: 'uuid' } as const
 
 const isLeased = (p: Placeholders<typeof leaseParameters>): SQL =>
-  sql`id = ${p.id} and lease_id = ${p.lease_id}`
+  sql`${uploads.id} = ${p.id} and ${uploads.lease_id} = ${p.lease_id}`
 
-const renew = statement(
+/** The row of an upload that is still leased, or that another request has taken the lease. */
+const leased = <T>(row: T | undefined): Outcome<T> =>
+  row === undefined ? { outcome: 'upload_locked' } : done(row)
+
+const renew = query(
+  'uploads.renew_lease',
   leaseParameters,
   { id: 'text' },
-  (p) => sql`update uploads set leased_until = ${untilLeaseEnds} where ${isLeased(p)} returning id::text`,
+  (p) => sql`
+    update uploads set ${assignments<'uploads'>({ leased_until: newLeaseEnd })} where ${isLeased(p)}
+    returning ${uploads.id}::text`,
 )
 
-/** Renews a lease; missing when another request has taken it, or the upload is gone. */
-export const renewLease = async (db: Database, { id, leaseId }: UploadLease): Promise<Outcome<unknown>> =>
-  found(onlyRow(await renew(db, { id, lease_id: leaseId })))
+/** Renews a lease. Locked if another request has taken it, and if the upload is gone. */
+export const renewLease = async (ctx: OpContext, { id, leaseId }: UploadLease): Promise<Outcome<unknown>> => {
+  const [row] = await renew(ctx, { id, lease_id: leaseId })
+  return leased(row)
+}
 
-const record = statement(
+const record = query(
+  'uploads.record_offset',
   { upload_offset: 'int8', ...leaseParameters },
   { expires_at: 'text' },
-  (p) => sql`
-    update uploads
-    set upload_offset = ${p.upload_offset}, leased_until = ${untilLeaseEnds}, expires_at = ${untilExpiry}
-    where ${isLeased(p)} returning ${instantText(sql`expires_at`)} as expires_at`,
+  (p) => {
+    const recorded = assignments<'uploads'>({
+      upload_offset: p.upload_offset,
+      leased_until: newLeaseEnd,
+      expires_at: newExpiry,
+    })
+    return sql`
+      update uploads set ${recorded} where ${isLeased(p)} returning ${instantText(uploads.expires_at)} as expires_at`
+  },
 )
 
-/** Records how many bytes are durable and renews the lease; missing as with `renewLease`. */
+/** Records how many bytes are durable, and renews the lease. Locked as with `renewLease`. */
 export const recordOffset = async (
-  db: Database,
-  { id, leaseId }: UploadLease,
-  offset: number,
-): Promise<Outcome<{ readonly expires_at: string }>> =>
-  found(onlyRow(await record(db, { id, lease_id: leaseId, upload_offset: offset })))
+  ctx: OpContext,
+  { id, leaseId, offset }: UploadLease & { readonly offset: number },
+): Promise<Outcome<{ readonly expires_at: string }>> => {
+  const [row] = await record(ctx, { id, lease_id: leaseId, upload_offset: offset })
+  return leased(row)
+}
 
-const release = statement(
+const release = query(
+  'uploads.end_lease',
   leaseParameters,
   {},
-  (p) => sql`update uploads set lease_id = null, leased_until = null where ${isLeased(p)}`,
+  (p) => sql`
+    update uploads set ${assignments<'uploads'>({ lease_id: sql`null`, leased_until: sql`null` })}
+    where ${isLeased(p)}`,
 )
 
 /** Ends a lease, if it is still held. */
-export const endLease = async (db: Database, { id, leaseId }: UploadLease): Promise<void> => {
-  await release(db, { id, lease_id: leaseId })
+export const endLease = async (ctx: OpContext, { id, leaseId }: UploadLease): Promise<void> => {
+  await release(ctx, { id, lease_id: leaseId })
 }
 
-const removeLeased = statement(leaseParameters, {}, (p) => sql`delete from uploads where ${isLeased(p)}`)
-
-/** Gives up an upload that is leased; its bytes follow through the outbox. */
-export const deleteLeasedUpload = async (db: Database, { id, leaseId }: UploadLease): Promise<void> => {
-  await removeLeased(db, { id, lease_id: leaseId })
-}
-
-const remove = statement(
-  { id: 'uuid', ...callerParameters },
-  { id: 'text' },
-  (p) => sql`delete from uploads upload where ${isOwn(p)} returning id::text`,
+const removeLeased = query(
+  'uploads.delete_leased',
+  leaseParameters,
+  {},
+  (p) => sql`delete from uploads where ${isLeased(p)}`,
 )
 
-/** Deletes the principal's own upload; its bytes follow through the outbox, unless they are an attachment's. */
-export const deleteUpload = async (
-  db: Database,
-  principal: Principal,
-  id: string,
-): Promise<Outcome<unknown>> => found(onlyRow(await remove(db, { id, ...callerOf(principal) })))
+/** Deletes a leased upload. A trigger queues its bytes for removal. */
+export const deleteLeasedUpload = async (ctx: OpContext, { id, leaseId }: UploadLease): Promise<void> => {
+  await removeLeased(ctx, { id, lease_id: leaseId })
+}
 
-/** Gives up uploads whose next piece has not come in time. */
-export const removeExpiredUploads = deletionInBatches({}, 'uploads', () => sql`expires_at <= now()`)
+const remove = query(
+  'uploads.delete',
+  { id: 'uuid' },
+  { id: 'text' },
+  (p) => sql`delete from uploads upload where ${isOwn(p)} returning ${columnsOf<'uploads'>(upload).id}::text`,
+)
+
+/** Deletes the caller's own upload. A trigger queues its bytes for removal, unless an attachment has them. */
+export const deleteUpload = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
+  const [row] = await remove(ctx, { id })
+  return found(row)
+}
+
+/** Deletes uploads that have waited too long for their next chunk. */
+export const removeExpiredUploads = deletionInBatches('uploads.delete_expired', {
+  parameters: {},
+  table: 'uploads',
+  condition: () => sql`${uploads.expires_at} <= now()`,
+})

@@ -1,20 +1,13 @@
-import type { Client } from '../domain/audit.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import { foldSearch } from '../domain/text.ts'
-import { audit, auditColumn, auditColumns, auditEvent, auditParameters, auditValues } from './audit.ts'
-import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
-import {
-  type Created,
-  createOnce,
-  type Idempotency,
-  idempotencyParameters,
-  idempotencyValues,
-  keepAnswer,
-} from './engine/idempotency.ts'
+import { allowsUser } from './access/permissions.ts'
+import { audit, auditColumn, auditEvent } from './audit.ts'
+import type { OpContext } from './engine/context.ts'
+import { type Created, creation } from './engine/idempotency.ts'
 import { newId } from './engine/ids.ts'
-import { userJson } from './read-models.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { query } from './engine/statement.ts'
 import {
   conditionsOf,
   createdAt,
@@ -24,14 +17,14 @@ import {
   type PageRequest,
   selectPage,
 } from './lists/list.ts'
-import { checkedOutcome, ifMatchParameter, readOutcome } from './engine/outcome.ts'
-import { allowsUser, callerOf, callerParameters } from './access/permissions.ts'
-import { purgeUserOnce } from './purge.ts'
-import { isRecentlyAuthenticated } from './reauthentication.ts'
 import { nameContains } from './lists/search.ts'
-import { onlyRow, statement } from './engine/statement.ts'
+import { newOneTimeToken } from './one-time-tokens.ts'
+import { userJson } from './read-models.ts'
+import { isRecentlyAuthenticated } from './reauthentication.ts'
+import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 
-/** A user as one caller sees it: the JSON text, its version, and whether the address is in it. */
+/** A user as the caller sees it: the JSON text, its version, and whether the address is in it. */
 export interface UserRow {
   readonly json: string
   readonly version: number
@@ -52,7 +45,7 @@ export interface NewUser {
   readonly passwordHash: string
 }
 
-/** The fields of a user that change; those that are left out stay. */
+/** The fields of a user to change; absent fields stay. */
 export interface UserChange {
   readonly username?: string
   readonly email?: string
@@ -61,243 +54,234 @@ export interface UserChange {
 }
 
 const user = sql.raw('person')
+const target = sql.raw('target')
 
-const selectVisible = statement(
-  { id: 'uuid', ...callerParameters },
+const select = query(
+  'users.select',
+  { id: 'uuid' },
   { json: 'text', version: 'int', shows_email: 'bool' },
   (p) => sql`
-    select ${userJson(user, p)} as json, version, ${allowsUser('user.see_email', p, user)} as shows_email
+    select ${userJson(user, p)} as json, ${columnsOf<'users'>(user).version},
+      ${allowsUser('user.see_email', p, user)} as shows_email
     from users person where id = ${p.id} and ${allowsUser('user.see', p, user)}`,
 )
 
-/** One user, as the principal sees it. */
-export const selectUser = async (
-  db: Database,
-  principal: Principal,
-  id: string,
-): Promise<Outcome<UserRow>> => {
-  return found(onlyRow(await selectVisible(db, { id, ...callerOf(principal) })))
+/** One user, as the caller sees it. */
+export const selectUser = async (ctx: OpContext<Principal>, id: string): Promise<Outcome<UserRow>> => {
+  const [row] = await select(ctx, { id })
+  return found(row)
 }
 
-const insert = statement(
-  {
-    id: 'uuid',
-    username: 'text',
-    email: 'text',
-    display_name: 'text',
-    role: 'text',
-    password_hash: 'text',
-    ...callerParameters,
-    ...idempotencyParameters,
-    ...auditParameters,
+const insert = creation(
+  'users.insert',
+  { username: 'text', email: 'text', display_name: 'text', role: 'text', password_hash: 'text' },
+  { json: 'text' },
+  (p) => {
+    const { columns, values } = insertion<'users'>({
+      id: p.id,
+      username: p.username,
+      email: p.email,
+      display_name: p.display_name,
+      role: p.role,
+      password_hash: p.password_hash,
+    })
+    return {
+      parts: sql`
+        person as (
+          insert into users (${columns}) select ${values}
+          where ${p.role} <> 'admin' or ${allowsUser('user.create_admin', p, user)}
+          returning *
+        ), created as (
+          select id, ${userJson(user, p)} as json from person
+        ), audit as (${audit(p, sql`${auditEvent(p, 'user.created', { user: sql`id` })} from person`)})`,
+      select: sql`select json, ${auditColumn} from created`,
+    }
   },
-  { json: 'text', ...auditColumns },
-  (p) => sql`
-    with person as (
-      insert into users (id, username, email, display_name, role, password_hash)
-      select ${p.id}, ${p.username}, ${p.email}, ${p.display_name}, ${p.role}, ${p.password_hash}
-      where ${p.role} <> 'admin' or ${allowsUser('user.create_admin', p, user)}
-      returning *
-    ), created as (
-      select id, ${userJson(user, p)} as json from person
-    ), kept as (
-      ${keepAnswer(p, sql`created`)}
-    ), audit as (${audit(p, sql`${auditEvent(p, 'user.created', { user: sql`id` })} from person`)})
-    select json, ${auditColumn} from created`,
 )
 
 /**
- * Creates a user. `newUser` is called only if it has to be, since hashing a password is costly. A name or address that
- * is taken breaks users_username_unique or users_email_unique.
+ * Creates a user. `newUser` is called only when there is one to create, since hashing a password is costly. A taken name
+ * or address violates users_username_unique or users_email_unique.
  */
-export const insertUser = (
-  db: Database,
-  principal: Principal,
+export const insertUser = async (
+  ctx: OpContext<Principal>,
   newUser: () => Promise<NewUser & { readonly role: Role }>,
-  client: Client,
-  idempotency: Idempotency | null,
-): Promise<Outcome<Created>> =>
-  createOnce(db, idempotency, async () => create(db, principal, await newUser(), client, idempotency), done)
-
-const create = async (
-  db: Database,
-  principal: Principal,
-  { username, email, displayName, role, passwordHash }: NewUser & { readonly role: Role },
-  client: Client,
-  idempotency: Idempotency | null,
 ): Promise<Outcome<Created>> => {
-  const id = newId()
-  const fields = { id, username, email, display_name: displayName, role, password_hash: passwordHash }
-  const values = { ...fields, ...callerOf(principal), ...idempotencyValues(idempotency) }
-  const row = onlyRow(await insert(db, { ...values, ...auditValues(client, principal) }))
-  return row === null ? { outcome: 'forbidden' } : done({ id, json: row.json, replayed: false })
+  const result = await insert(ctx, async () => {
+    const { username, email, displayName, role, passwordHash } = await newUser()
+    return { username, email, display_name: displayName, role, password_hash: passwordHash }
+  })
+  if (result.replayed) return done(result)
+  if (result.row === null) return { outcome: 'forbidden' }
+  return done({ id: result.id, json: result.row.json, replayed: false })
 }
 
 /**
- * Locks every administrator, in one order, when one of them may be about to go: two who remove each other at once then
- * come one after the other, and the second sees that it would be the last.
+ * Locks every administrator, always in the same order, when one of them may be removed. Two who remove each other then run
+ * one after the other, and the second sees that it would remove the last.
  */
 const lockedAdmins = (isNeeded: SQL): SQL =>
   sql`select id from users where role = 'admin' and ${isNeeded} order by id for update`
 
-/** For how long a user can undo a change of their address, and how often they may change it: each change sends a mail. */
+/** How long a change of address can be undone, and how often a user may change it: each change sends a mail. */
 const undoLifetime = sql.raw(`interval '7 days'`)
-const emailChangesPerDay = sql.raw('5')
+const maxEmailChangesPerDay = sql.raw('5')
 
 const whenLastAdmin = sql`when target.role = 'admin' and not exists (select from admins where admins.id <> target.id)`
 
-const update = statement(
-  {
-    id: 'uuid',
-    patch: 'json',
-    demotes: 'bool',
-    role_audit_id: 'uuid',
-    undo_hash: 'bytes',
-    ...callerParameters,
-    ...ifMatchParameter,
-    ...auditParameters,
-  },
+const update = query(
+  'users.update',
+  { id: 'uuid', patch: 'json', demotes: 'bool', role_audit_id: 'uuid', undo_hash: 'bytes' },
   {
     outcome: 'text',
     json: 'text?',
     version: 'int?',
     shows_email: 'bool',
     previous_email: 'text?',
-    ...auditColumns,
   },
-  (p) => sql`
-    with admins as materialized (
-      ${lockedAdmins(p.demotes)}
-    ), target as (
-      select * from users person
-      where id = ${p.id} and ${allowsUser('user.see', p, user)} and (select count(*) from admins) is not null
-      for no key update
-    ), checked as (
-      select id, ${checkedOutcome(
-        sql`${allowsUser('user.change', p, sql`target`)} and (
-          coalesce(${p.patch} ->> 'role' = target.role, true) or ${allowsUser('user.change_role', p, sql`target`)}) and (
-          coalesce(${p.patch} ->> 'email' = target.email, true) or ${allowsUser('user.change_email', p, sql`target`)})`,
-        sql`target.version::text`,
-        p.if_match,
-        sql`${whenLastAdmin} and ${p.demotes} then 'last_admin'
-          when ${p.patch} ->> 'email' <> target.email and target.id = ${p.caller}
-            and count_tokens(target.id, 'undo_email', interval '1 day') >= ${emailChangesPerDay} then 'email_changed_often'`,
-        sql`coalesce(${p.patch} ->> 'email' = target.email, true) or ${isRecentlyAuthenticated(p)}`,
-      )} as outcome
-      from target
-    ), changed as (
-      update users person set
-        username = coalesce(${p.patch} ->> 'username', person.username),
-        email = coalesce(${p.patch} ->> 'email', person.email),
-        display_name = coalesce(${p.patch} ->> 'display_name', person.display_name),
-        role = coalesce(${p.patch} ->> 'role', person.role)
-      from checked where person.id = checked.id and checked.outcome = 'done'
-      returning person.*
-    ), voided as (
-      delete from one_time_tokens using changed join target using (id)
-      where user_id = changed.id and changed.email <> target.email and purpose <> 'undo_email'
-    ), undoing as (
-      insert into one_time_tokens (hash, purpose, user_id, email, expires_at)
-      select ${p.undo_hash}, 'undo_email', id, target.email, now() + ${undoLifetime} from changed join target using (id)
-      where changed.email <> target.email and id = ${p.caller}
-    ), audit as (${audit(
-      p,
-      sql`
-        ${auditEvent(p, 'user.email_changed', { user: sql`id` })} from changed join target using (id)
-        where changed.email <> target.email
-        union all
-        ${auditEvent(p, 'user.role_changed', { user: sql`id`, id: p.role_audit_id })} from changed join target using (id)
-        where changed.role <> target.role`,
-    )})
-    select outcome, ${userJson(sql`changed`, p)} as json, changed.version,
-      coalesce(${allowsUser('user.see_email', p, sql`changed`)}, false) as shows_email,
-      (select target.email from target where target.email <> changed.email) as previous_email, ${auditColumn}
-    from checked left join changed on true`,
+  (p) => {
+    const before = columnsOf<'users'>(target)
+    const current = columnsOf<'users'>(user)
+    const after = columnsOf<'users'>(sql`changed`)
+    const patched = (field: keyof UserChange): SQL => sql`coalesce(${newValue(field)}, ${current[field]})`
+    const newValue = (field: keyof UserChange): SQL => sql`${p.patch} ->> ${sql.raw(`'${field}'`)}`
+    const keeps = (field: keyof UserChange): SQL => sql`coalesce(${newValue(field)} = ${before[field]}, true)`
+    const undo = newOneTimeToken({
+      purpose: 'undo_email',
+      hash: p.undo_hash,
+      user: sql`id`,
+      email: before.email,
+      lifetime: undoLifetime,
+    })
+    return sql`
+      with admins as materialized (
+        ${lockedAdmins(p.demotes)}
+      ), target as (
+        select * from users person
+        where id = ${p.id} and ${allowsUser('user.see', p, user)} and (select count(*) from admins) is not null
+        for no key update
+      ), checked as (
+        select id, ${checkedOutcome(p, {
+          allowed: sql`${allowsUser('user.change', p, target)}
+            and (${keeps('role')} or ${allowsUser('user.change_role', p, target)})
+            and (${keeps('email')} or ${allowsUser('user.change_email', p, target)})`,
+          authenticated: sql`${keeps('email')} or ${isRecentlyAuthenticated(p)}`,
+          etag: sql`${before.version}::text`,
+          refusals: sql`${whenLastAdmin} and ${p.demotes} then 'last_admin'
+            when ${newValue('email')} <> ${before.email} and ${before.id} = ${p.caller}
+              and count_tokens(${before.id}, 'undo_email', interval '1 day') >= ${maxEmailChangesPerDay}
+              then 'email_changed_often'`,
+        })} as outcome
+        from target
+      ), changed as (
+        update users person set ${assignments<'users'>({
+          username: patched('username'),
+          email: patched('email'),
+          display_name: patched('display_name'),
+          role: patched('role'),
+        })}
+        from checked where person.id = checked.id and checked.outcome = 'done'
+        returning person.*
+      ), voided as (
+        delete from one_time_tokens using changed join target using (id)
+        where user_id = changed.id and changed.email <> target.email and purpose <> 'undo_email'
+      ), undoing as (
+        insert into one_time_tokens (${undo.columns}) select ${undo.values} from changed join target using (id)
+        where changed.email <> target.email and id = ${p.caller}
+      ), audit as (${audit(
+        p,
+        sql`
+          ${auditEvent(p, 'user.email_changed', { user: sql`id` })} from changed join target using (id)
+          where changed.email <> target.email
+          union all
+          ${auditEvent(p, 'user.role_changed', { user: sql`id`, id: p.role_audit_id })} from changed join target using (id)
+          where changed.role <> target.role`,
+      )})
+      select outcome, ${userJson(sql`changed`, p)} as json, ${after.version},
+        coalesce(${allowsUser('user.see_email', p, sql`changed`)}, false) as shows_email,
+        (select ${before.email} from target where ${before.email} <> ${after.email}) as previous_email, ${auditColumn}
+      from checked left join changed on true`
+  },
 )
 
-/**
- * Changes a user. `ifMatch` holds the ETags that will do, null for any. When users change their own address, `undoHash` is
- * stored as the hash of a token that undoes it.
- */
+/** A change of a user. */
+interface UserUpdate {
+  readonly id: string
+  readonly change: UserChange
+  /** The hash of a token that undoes a change of address; stored when users change their own. */
+  readonly undoHash: Buffer
+}
+
+/** Changes a user. */
 export const updateUser = async (
-  db: Database,
-  principal: Principal,
-  id: string,
-  change: UserChange,
-  client: Client,
-  ifMatch: readonly string[] | null,
-  undoHash: Buffer,
+  ctx: OpContext<Principal>,
+  { id, change, undoHash }: UserUpdate,
 ): Promise<Outcome<ChangedUser>> => {
-  const fields = { id, patch: change, demotes: change.role === 'member', if_match: ifMatch }
-  const values = {
-    ...fields,
+  const [row] = await update(ctx, {
+    id,
+    patch: change,
+    demotes: change.role === 'member',
     role_audit_id: newId(),
     undo_hash: undoHash,
-    ...callerOf(principal),
-    ...auditValues(client, principal),
-  }
-  const result = readOutcome(onlyRow(await update(db, values)))
+  })
+  const result = readOutcome(row)
   if (result.outcome !== 'done') return result
   const { json, version, shows_email, previous_email: previousEmail } = result.value
   return json === null || version === null ? missing : done({ json, version, shows_email, previousEmail })
 }
 
-const remove = statement(
-  { id: 'uuid', ...callerParameters, ...ifMatchParameter, ...auditParameters },
-  { outcome: 'text', ...auditColumns },
-  (p) => sql`
-    with admins as materialized (
-      ${lockedAdmins(sql`exists (select from users person where person.id = ${p.id} and person.role = 'admin')`)}
-    ), target as (
-      select * from users person
-      where id = ${p.id} and ${allowsUser('user.see', p, user)} and (select count(*) from admins) is not null
-      for update
-    ), checked as (
-      select id, ${checkedOutcome(
-        allowsUser('user.delete', p, sql`target`),
-        sql`target.version::text`,
-        p.if_match,
-        sql`${whenLastAdmin} then 'last_admin'`,
-        isRecentlyAuthenticated(p),
-      )} as outcome
-      from target
-    ), removed as (
-      update users set deleted_at = now(), username = users.id::text, email = users.id::text, display_name = '',
-        role = 'member', password_hash = ''
-      from checked where users.id = checked.id and checked.outcome = 'done' returning users.id
-    ), removed_tags as (
-      update tags set deleted_at = now() from removed where owner_id = removed.id and deleted_at is null
-    ), ended_sessions as (
-      delete from sessions using removed where user_id = removed.id
-    ), ended_tokens as (
-      delete from api_tokens using removed where user_id = removed.id
-    ), ended_one_time_tokens as (
-      delete from one_time_tokens using removed where user_id = removed.id
-    ), ended_second_factors as (
-      delete from second_factors using removed where user_id = removed.id
-    ), audit as (${audit(p, sql`${auditEvent(p, 'user.deleted', { user: sql`id` })} from removed`)})
-    select outcome, ${auditColumn} from checked`,
-)
+const remove = query('users.delete', { id: 'uuid' }, { outcome: 'text' }, (p) => {
+  const emptied = assignments<'users'>({
+    deleted_at: sql`now()`,
+    username: sql`users.id::text`,
+    email: sql`users.id::text`,
+    display_name: sql`''`,
+    role: sql`'member'`,
+    password_hash: sql`''`,
+  })
+  return sql`
+      with admins as materialized (
+        ${lockedAdmins(sql`exists (select from users person where person.id = ${p.id} and person.role = 'admin')`)}
+      ), target as (
+        select * from users person
+        where id = ${p.id} and ${allowsUser('user.see', p, user)} and (select count(*) from admins) is not null
+        for update
+      ), checked as (
+        select id, ${checkedOutcome(p, {
+          allowed: allowsUser('user.delete', p, target),
+          authenticated: isRecentlyAuthenticated(p),
+          etag: sql`${columnsOf<'users'>(target).version}::text`,
+          refusals: sql`${whenLastAdmin} then 'last_admin'`,
+        })} as outcome
+        from target
+      ), removed as (
+        update users set ${emptied}
+        from checked where users.id = checked.id and checked.outcome = 'done' returning users.id
+      ), removed_tags as (
+        update tags set ${assignments<'tags'>({ deleted_at: sql`now()` })} from removed
+        where owner_id = removed.id and deleted_at is null
+      ), ended_sessions as (
+        delete from sessions using removed where user_id = removed.id
+      ), ended_tokens as (
+        delete from api_tokens using removed where user_id = removed.id
+      ), ended_one_time_tokens as (
+        delete from one_time_tokens using removed where user_id = removed.id
+      ), ended_second_factors as (
+        delete from second_factors using removed where user_id = removed.id
+      ), audit as (${audit(p, sql`${auditEvent(p, 'user.deleted', { user: sql`id` })} from removed`)})
+      select outcome, ${auditColumn} from checked`
+})
 
 /**
- * Deletes a user with their tasks, tags and sessions. They are gone for every reader at once, and their names are free.
- * What belongs to them is removed in batches (`purge.ts`), the first of each kind before this resolves; files follow through
- * the outbox.
+ * Deletes a user with their tasks, tags and sessions. They disappear for every reader at once, and their names become free.
+ * The rows that belong to them are deleted in batches (`purge.ts`), their files through the outbox.
  */
-export const deleteUser = async (
-  db: Database,
-  principal: Principal,
-  id: string,
-  client: Client,
-  ifMatch: readonly string[] | null,
-): Promise<Outcome<unknown>> => {
-  const values = { id, ...callerOf(principal), if_match: ifMatch, ...auditValues(client, principal) }
-  const outcome = readOutcome(onlyRow(await remove(db, values)))
-  if (outcome.outcome === 'done') await purgeUserOnce(db, id)
-  return outcome
+export const deleteUser = async (ctx: OpContext<Principal>, id: string): Promise<Outcome<unknown>> => {
+  const [row] = await remove(ctx, { id })
+  return readOutcome(row)
 }
 
-/** Which users a list holds. */
+/** Filters of the list of users. */
 export interface UserFilter {
   readonly role?: readonly Role[]
   /** A part of the username or the display name. */
@@ -307,10 +291,9 @@ export interface UserFilter {
 const filterFields = { role: filterOneOf('text', sql`item.role`) }
 const names = sql`fold_text(item.username || ' ' || item.display_name)`
 
-/** A page of the users that pass the filter, as the principal sees them. */
+/** A page of the users that match the filter, as the caller sees them. */
 export const selectUsers = (
-  db: Database,
-  principal: Principal,
+  { db, principal }: OpContext<Principal>,
   { q, ...filter }: UserFilter,
   page: PageRequest,
 ): Promise<Page> =>

@@ -1,17 +1,18 @@
 import { hasTooManyMarks, isCleanText, maxMarksInRow, toNfc } from './text.ts'
 
-/** How a client describes the file that it sends. */
+/** The name and media type of a file, from its client. */
 export interface FileDescription {
   readonly fileName: string
   readonly contentType: string
 }
 
+/** Characters after normalization. */
 const maxFileName = 255
-/** Code units before normalization: NFC makes one character of up to four. */
+/** Code units before normalization: NFC composes up to four into one character. */
 const maxRawFileName = 4 * maxFileName
 const mediaType = /^[\w!#$&^.+-]{1,127}\/[\w!#$&^.+-]{1,127}$/
 
-/** What is wrong with the name of a file; null when nothing is. */
+/** What is wrong with a file name; null if it is valid. */
 export const validateFileName = (name: string): string | null => {
   const wrongLength = `must have a name of 1 to ${maxFileName} characters`
   if (name.length > maxRawFileName) return wrongLength
@@ -21,7 +22,7 @@ export const validateFileName = (name: string): string | null => {
   return length === 0 || length > maxFileName ? wrongLength : null
 }
 
-/** A file as it is stored. A claimed type that is not a media type is ignored. */
+/** The description as it is stored. A claimed type that is not a media type is ignored. */
 export const describeFile = (name: string, claimedType: string): FileDescription => ({
   fileName: toNfc(name),
   contentType: mediaType.test(claimedType) ? claimedType.toLowerCase() : 'application/octet-stream',

@@ -1,3 +1,5 @@
+import type { Refusal } from './outcome.ts'
+
 /** What a batch does to tasks, by kind; the order has no meaning, since no two items are about the same thing. */
 export interface TaskBatch<NewTask, TaskChange> {
   readonly create?: readonly NewTask[]
@@ -29,29 +31,16 @@ export interface BatchPlace {
 
 /** How an item ended. */
 export interface BatchResult extends BatchPlace {
-  readonly outcome: BatchOutcome
+  /** Null when it was done. */
+  readonly refusal: Refusal | null
   /** Of a task that was created. */
   readonly id: string | null
   /** Of a task that was created or changed. */
   readonly version: number | null
-  /** The tag that made a creation fail. */
-  readonly unknownTag: string | null
 }
 
-const outcomes = [
-  'done',
-  'missing',
-  'forbidden',
-  'stale',
-  'due_before_start',
-  'unknown_owner',
-  'unknown_assignee',
-  'unknown_tag',
-] as const
-export type BatchOutcome = (typeof outcomes)[number]
-
 /** How many items a batch may have. */
-export const mostItems = 500
+export const maxItems = 500
 
 export const countItems = (batch: TaskBatch<unknown, unknown>): number =>
   batchKinds.reduce((count, kind) => count + (batch[kind]?.length ?? 0), 0)
@@ -103,27 +92,4 @@ export const findRepeated = (batch: TaskBatch<unknown, unknown>): BatchPlace | n
     }
   }
   return null
-}
-
-/** Reads the results of a batch as a statement tells them. */
-export const parseResults = (value: unknown): BatchResult[] => {
-  if (!Array.isArray(value)) throw new TypeError('The results of a batch are a list')
-  return (value as unknown[]).map(parseResult)
-}
-
-const parseResult = (value: unknown): BatchResult => {
-  const { kind, index, outcome, id, version, unknown_tag } = value as Readonly<Record<string, unknown>>
-  const known = batchKinds.find((one) => one === kind)
-  const ended = outcomes.find((one) => one === outcome)
-  if (known === undefined || ended === undefined || typeof index !== 'number') {
-    throw new TypeError(`${JSON.stringify(value)} is no result of a batch`)
-  }
-  return {
-    kind: known,
-    index,
-    outcome: ended,
-    id: typeof id === 'string' ? id : null,
-    version: typeof version === 'number' ? version : null,
-    unknownTag: typeof unknown_tag === 'string' ? unknown_tag : null,
-  }
 }

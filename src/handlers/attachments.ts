@@ -1,92 +1,39 @@
 import { create as createDisposition } from 'content-disposition'
 import type { components } from '../../generated/openapi.ts'
-import {
-  type AttachmentFile,
-  checkMayAttach,
-  deleteAttachment,
-  insertAttachment,
-  selectAttachment,
-  selectTaskAttachments,
-} from '../db/attachments.ts'
-import { auditReadByAdmin } from '../db/audit.ts'
-import type { Database } from '../db/engine/client.ts'
-import { DatabaseUnavailable } from '../db/engine/errors.ts'
-import type { Created } from '../db/engine/idempotency.ts'
-import { mayBeInline } from '../http/inline-types.ts'
-import { selectRange } from '../http/ranges.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
+import { type AttachmentFile, deleteAttachment, selectTaskAttachments } from '../db/attachments.ts'
+import { mayBeInline } from '../http/inline-types.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, problems } from '../problems/problems.ts'
-import { putDetecting } from '../storage/content-type.ts'
-import { openUnlessDeleted } from '../services/open-file.ts'
-import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
+import { selectRange } from '../http/ranges.ts'
 import type { Sweeper } from '../jobs/sweeper.ts'
+import { expectDone, problems } from '../problems/problems.ts'
+import type { Attachments } from '../services/attachments.ts'
 
 type Attachment = components['schemas']['Attachment']
 type Disposition = components['schemas']['Disposition']
 
 interface Deps {
-  readonly db: Database
   readonly paging: Paging
-  readonly storage: Storage
+  readonly attachments: Attachments
   readonly sweeper: Sweeper
-  readonly attachmentMaxBytes: number
-  readonly attachmentQuotaBytes: number | null
 }
 
 /** The operations of the contract's tag `attachments`. An attachment's ETag is the digest of its file. */
-export const attachmentHandlers = ({
-  db,
-  paging,
-  storage,
-  sweeper,
-  attachmentMaxBytes,
-  attachmentQuotaBytes,
-}: Deps) =>
+export const attachmentHandlers = ({ paging, attachments, sweeper }: Deps) =>
   ({
-    async listTaskAttachments({ path, params, principal, query }) {
-      const { request, answer } = paging(path, principal, query)
-      return answer(expectDone(await selectTaskAttachments(db, principal, params.task_id, request)))
+    async listTaskAttachments(ctx, { path, params, query }) {
+      const { request: page, answer } = paging(path, ctx.principal, query)
+      return answer(expectDone(await selectTaskAttachments(ctx, { taskId: params.task_id, page })))
     },
 
-    async addTaskAttachment({ params, body, principal, idempotency }) {
-      const quota = attachmentQuotaBytes
-      // What may be a repeat, and so need no room, is refused when that is known.
-      const room = idempotency === null ? { size: body.leastSize, quota } : undefined
-      expectDone(await checkMayAttach(db, principal, params.task_id, room))
-      // The less a file can have, the less memory the storage needs for it.
-      const maxBytes = Math.min(attachmentMaxBytes, body.mostSize)
-      const { fileName, contentType, stored } = await body.receive(
-        (content) => putDetecting(storage, content, { maxBytes, minBytes: body.leastSize }),
-        (file) => discard(storage, file),
-      )
-      const { key: storageKey, size, sha256, detectedContentType } = stored
-      const file = {
-        taskId: params.task_id,
-        fileName,
-        contentType,
-        detectedContentType,
-        size,
-        sha256,
-        storageKey,
-        upload: null,
-      }
-      const repeatable = idempotency?.([params.task_id, fileName, contentType, sha256]) ?? null
-      const attachment = await keepFile(storage, stored, async () =>
-        expectDone(await insertAttachment(db, principal, file, quota, repeatable)),
-      )
-      return created<Attachment>(`/attachments/${attachment.id}`, quoteETag(sha256), attachment)
+    async addTaskAttachment(ctx, { params, body }) {
+      const attachment = await attachments.attachFile(ctx, { taskId: params.task_id, form: body })
+      const path = `/attachments/${attachment.id}`
+      return created<Attachment>(path, quoteETag(attachment.sha256), attachment)
     },
 
-    async downloadAttachment({ params, query, principal, client, headers }) {
-      const file = expectDone(await selectAttachment(db, principal, params.attach_id))
-      const ownerId = file.owner_read_by_admin
-      await auditReadByAdmin(db, 'attachment.read_by_admin', { client, principal, ownerId })
-      const open = (range?: ByteRange) =>
-        openUnlessDeleted(
-          () => storage.open(file.storage_key, range),
-          () => selectAttachment(db, principal, params.attach_id),
-        )
+    async downloadAttachment(ctx, { params, query, headers }) {
+      const { file, open } = await attachments.download(ctx, params.attach_id)
       const common = fileHeaders(file, query?.disposition)
       const range = selectRange(isCurrent(headers['if-range'], common) ? headers.range : undefined, file.size)
       const contentType = file.content_type
@@ -112,39 +59,18 @@ export const attachmentHandlers = ({
       }
     },
 
-    async deleteAttachment({ params, principal, ifMatch }) {
-      expectDone(await deleteAttachment(db, principal, params.attach_id, ifMatch))
+    async deleteAttachment(ctx, { params }) {
+      expectDone(await deleteAttachment(ctx, params.attach_id))
       sweeper.wake()
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>
 
-/** Keeps a stored file only if `insert` made an attachment of it. When that is not known the sweeper finds out later. */
-const keepFile = async (
-  storage: Storage,
-  stored: StoredFile,
-  insert: () => Promise<Created>,
-): Promise<Created> => {
-  try {
-    const attachment = await insert()
-    if (attachment.replayed) await discard(storage, stored)
-    return attachment
-  } catch (error) {
-    if (!(error instanceof DatabaseUnavailable)) await discard(storage, stored)
-    throw error
-  }
-}
-
-/** What cannot be removed now is left to the sweeper: it changes nothing about the answer. */
-const discard = async (storage: Storage, { key }: StoredFile): Promise<void> => {
-  await Promise.allSettled([storage.remove(key)])
-}
-
-/** RFC 9110 §13.1.5. A file is never changed, so the time at which it was stored is as good as its ETag (§8.8.2.2). */
+/** RFC 9110 §13.1.5. A file never changes, so its date identifies it as well as its ETag does (§8.8.2.2). */
 const isCurrent = (ifRange: unknown, validators: ReturnType<typeof fileHeaders>): boolean =>
   ifRange === undefined || ifRange === validators.etag || ifRange === validators['last-modified']
 
-/** What a browser gets with a file that somebody else chose: its name, and no way to run it here. */
+/** Headers that name the file, and keep a browser from running content that another user chose. */
 const fileHeaders = (file: AttachmentFile, disposition: Disposition = 'attachment') => ({
   etag: quoteETag(file.sha256),
   'last-modified': new Date(file.created_at).toUTCString(),

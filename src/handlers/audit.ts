@@ -1,18 +1,16 @@
-import { selectAuditEvents } from '../db/audit.ts'
-import type { Database } from '../db/engine/client.ts'
-import type { Paging } from '../http/paging.ts'
 import type { Handlers } from '../contract/operation.ts'
+import { selectAuditEvents } from '../db/audit.ts'
+import type { Paging } from '../http/paging.ts'
 
 interface Deps {
-  readonly db: Database
   readonly paging: Paging
 }
 
 /** The operations of the contract's tag `audit`. */
-export const auditHandlers = ({ db, paging }: Deps) =>
+export const auditHandlers = ({ paging }: Deps) =>
   ({
-    async listAuditEvents({ path, principal, query }) {
-      const { filter, request, answer } = paging(path, principal, query)
-      return answer(await selectAuditEvents(db, principal, filter, request))
+    async listAuditEvents(ctx, { path, query }) {
+      const { filter, request, answer } = paging(path, ctx.principal, query)
+      return answer(await selectAuditEvents(ctx, filter, request))
     },
   }) satisfies Partial<Handlers>

@@ -1,6 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
 import { auditReadByAdmin } from '../db/audit.ts'
-import type { Database } from '../db/engine/client.ts'
 import { deleteTrashedTask, restoreTask, selectTrash, selectTrashedTask } from '../db/trash.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { type Handlers, quoteETag } from '../contract/operation.ts'
@@ -9,7 +8,6 @@ import { expectDone, expectMayListAll } from '../problems/problems.ts'
 import type { Sweeper } from '../jobs/sweeper.ts'
 
 interface Deps {
-  readonly db: Database
   readonly paging: Paging
   readonly sweeper: Sweeper
 }
@@ -17,18 +15,17 @@ interface Deps {
 type Schemas = components['schemas']
 
 /** The operations of the contract's tag `trash`. */
-export const trashHandlers = ({ db, paging, sweeper }: Deps) =>
+export const trashHandlers = ({ paging, sweeper }: Deps) =>
   ({
-    async listTrash({ path, principal, query }) {
-      expectMayListAll(principal, query)
-      const { filter, request, answer } = paging(path, principal, query)
-      return answer(await selectTrash(db, principal, filter, request))
+    async listTrash(ctx, { path, query }) {
+      expectMayListAll(ctx.principal, query)
+      const { filter, request, answer } = paging(path, ctx.principal, query)
+      return answer(await selectTrash(ctx, filter, request))
     },
 
-    async getTrashedTask({ params, principal, client }) {
-      const task = expectDone(await selectTrashedTask(db, principal, params.task_id))
-      const { json, version, owner_read_by_admin: ownerId } = task
-      await auditReadByAdmin(db, 'task.read_by_admin', { client, principal, ownerId })
+    async getTrashedTask(ctx, { params }) {
+      const { json, version, owner_read_by_admin } = expectDone(await selectTrashedTask(ctx, params.task_id))
+      await auditReadByAdmin(ctx, 'task.read_by_admin', owner_read_by_admin)
       return {
         status: 200,
         headers: { etag: quoteETag(version) },
@@ -36,13 +33,13 @@ export const trashHandlers = ({ db, paging, sweeper }: Deps) =>
       }
     },
 
-    async restoreTask({ params, principal, ifMatch }) {
-      const { json, version } = expectDone(await restoreTask(db, principal, params.task_id, ifMatch))
+    async restoreTask(ctx, { params }) {
+      const { json, version } = expectDone(await restoreTask(ctx, params.task_id))
       return { status: 200, headers: { etag: quoteETag(version) }, body: jsonText<Schemas['Task']>(json) }
     },
 
-    async deleteTrashedTask({ params, principal, ifMatch }) {
-      expectDone(await deleteTrashedTask(db, principal, params.task_id, ifMatch))
+    async deleteTrashedTask(ctx, { params }) {
+      expectDone(await deleteTrashedTask(ctx, params.task_id))
       sweeper.wake()
       return { status: 204 }
     },

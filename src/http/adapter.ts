@@ -2,7 +2,8 @@ import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import { createHmac, type KeyObject } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { ContractOperation } from '../contract/contract.ts'
-import type { Idempotency } from '../db/engine/idempotency.ts'
+import type { Database } from '../db/engine/client.ts'
+import type { Idempotency, OpContext } from '../db/engine/context.ts'
 import { type Client, longestUserAgent } from '../domain/audit.ts'
 import { matchesWeakly, parseETagList, parseHttpDate } from './conditional.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
@@ -35,6 +36,7 @@ declare module 'fastify' {
 
 /** What the adapter needs of the service. */
 export interface AdapterDeps {
+  readonly db: Database
   /** Finds out who asks, by the Authorization header; throws the problem when it is nobody. */
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
   readonly limit: Limit
@@ -54,7 +56,7 @@ export interface AdapterDeps {
  * A handler whose operation is not known to the compiler any more. The contract decides what it is given, and the
  * generated types, which it was checked against, say the same.
  */
-export type AnyHandler = (input: never) => Promise<PlainAnswer>
+export type AnyHandler = (ctx: never, input: never) => Promise<PlainAnswer>
 
 const tusVersion = '1.0.0'
 
@@ -96,14 +98,10 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const ifMatch = operation.takesIfMatch ? readIfMatch(request.headers['if-match']) : null
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
       const work = workOf(operation, request, reply)
-      const input = {
-        params: request.params,
-        query: request.query,
-        body: bodyOf(operation, request, deps.attachmentMaxBytes),
+      const ctx: OpContext = {
+        db: deps.db,
         principal,
         client: clientOf(request),
-        path: pathOf(request.url),
-        headers: conditionsOf(request),
         ifMatch,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
         // Made for the few handlers that read it.
@@ -111,7 +109,14 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
           return signalOf(reply)
         },
       }
-      const answering = runAs(work, () => handle(input as never)).catch((error: unknown) => {
+      const input = {
+        params: request.params,
+        query: request.query,
+        body: bodyOf(operation, request, deps.attachmentMaxBytes),
+        path: pathOf(request.url),
+        headers: conditionsOf(request),
+      }
+      const answering = runAs(work, () => handle(ctx as never, input as never)).catch((error: unknown) => {
         throw error instanceof DatabaseUnavailable ? unavailable(work, request, error) : error
       })
       // Half a file is to be removed, and a lease to be given back.
@@ -333,18 +338,20 @@ const checkIdempotencyKey = (
   )
 }
 
-/** What a request is recognized by: its body, or what its handler finds in a form that is still to be read. */
+/** The key of a request, and a fingerprint of its body. A form is not read yet: its handler supplies the content. */
 const idempotencyOf = (
   operation: ContractOperation,
   principal: Principal,
   { headers, body }: FastifyRequest,
   { fingerprintKeys }: AdapterDeps,
-): Idempotency | ((content: unknown) => Idempotency) | null => {
+): Idempotency | null => {
   const key = headers['idempotency-key']
   if (!operation.takesIdempotencyKey || typeof key !== 'string') return null
-  const fingerprinted = (content: unknown) =>
-    fingerprintRequest(operation, principal, key, content, fingerprintKeys)
-  return isForm(operation) ? fingerprinted : fingerprinted(body)
+  const withContent = (content: unknown): Idempotency => ({
+    ...fingerprintRequest(operation, principal, key, content, fingerprintKeys),
+    withContent,
+  })
+  return withContent(isForm(operation) ? null : body)
 }
 
 const fingerprintRequest = (
@@ -353,7 +360,7 @@ const fingerprintRequest = (
   key: string,
   content: unknown,
   fingerprintKeys: KeyRing,
-): Idempotency => {
+): Omit<Idempotency, 'withContent'> => {
   const text = JSON.stringify([operation.id, principal.userId, canonical(content)])
   const fingerprintBy = (secret: KeyObject): string =>
     createHmac('sha256', secret).update(text).digest('base64url')

@@ -1,11 +1,11 @@
 import type { Database } from '../db/engine/client.ts'
-import { selectAttachmentsOf, selectReferenced, selectUnreferenced } from '../db/files.ts'
+import { selectAttachmentIds, selectAttachmentKeys, selectUnreferenced } from '../db/files.ts'
 import type { ListedFile, Storage } from '../storage/storage.ts'
 
-/** How many files are compared at a time, so that memory does not grow with their number. */
-const batch = 500
+/** Files compared at a time, which bounds memory. */
+const batchSize = 500
 
-/** Those of the files that no row names, batch by batch. A young one may be of an upload whose row is still to come. */
+/** Stored files without a row, batch by batch. A recent one may belong to a request that has not inserted its row yet. */
 export async function* filesWithoutRows(
   db: Database,
   listed: AsyncIterable<ListedFile>,
@@ -17,28 +17,27 @@ export async function* filesWithoutRows(
   }
 }
 
-/** The ids of all attachments whose file is missing, batch by batch. */
+/** Ids of attachments without a file, batch by batch. */
 export async function* attachmentsWithoutFiles(
   db: Database,
   storage: Storage,
 ): AsyncGenerator<readonly string[]> {
   for (let last: string | undefined = ''; last !== undefined;) {
-    const keys: readonly string[] = await selectReferenced(db, last, batch)
+    const keys: readonly string[] = await selectAttachmentKeys(db, { after: last, limit: batchSize })
     const missing = await storage.missing(keys)
-    // A row goes before its file: one that is still there has lost it.
-    if (missing.length > 0) yield await selectAttachmentsOf(db, missing)
+    // A deletion removes the row first, so a row that is still there has lost its file.
+    if (missing.length > 0) yield await selectAttachmentIds(db, missing)
     last = keys.at(-1)
   }
 }
 
-/** The items, some hundreds at a time. */
 export async function* inBatches<T>(items: AsyncIterable<T>): AsyncGenerator<readonly T[]> {
-  let gathered: T[] = []
+  let batch: T[] = []
   for await (const item of items) {
-    gathered.push(item)
-    if (gathered.length < batch) continue
-    yield gathered
-    gathered = []
+    batch.push(item)
+    if (batch.length < batchSize) continue
+    yield batch
+    batch = []
   }
-  if (gathered.length > 0) yield gathered
+  if (batch.length > 0) yield batch
 }

@@ -1,28 +1,28 @@
 import type { Database } from '../db/engine/client.ts'
 import { selectUnreferenced } from '../db/files.ts'
 import { type Identity, readIdentity } from '../db/identity.ts'
-import { inBatches } from './inventory.ts'
 import type { Storage } from '../storage/storage.ts'
+import { inBatches } from './inventory.ts'
 
 /**
- * Which database the files of a storage belong to. Beside another one, or an earlier copy of the same one, files that are
- * wanted look like leftovers: an address was mistyped, two installations were given one bucket, a dump was restored.
- * Hence each storage says whose it is, and nobody else removes its files.
+ * Which database the files of a storage belong to. To another database, or to an earlier copy of the same one, files that are
+ * in use look orphaned: after a mistyped address, when two installations share a bucket, after restoring a dump. So the
+ * storage keeps a record of its owner, and no other database removes its files.
  */
 export type Ownership =
-  /** Of this database. */
+  /** This database. */
   | 'own'
-  /** Nothing is said yet, and nothing speaks against this database. */
+  /** No record yet, and nothing contradicts this database. */
   | 'unclaimed'
-  /** Of another database. */
+  /** Another database. */
   | 'foreign'
-  /** Of this database, when it had come further than it is now. */
+  /** This database, at a later time than its current state. */
   | 'newer'
 
-/** Whose the files are. Changes nothing. */
+/** Determines the owner of the files. Changes nothing. */
 export const ownershipOf = async (db: Database, storage: Storage): Promise<Ownership> => {
   const text = await storage.readOwner()
-  if (text === null) return (await hasStrangersAlone(db, storage)) ? 'foreign' : 'unclaimed'
+  if (text === null) return (await hasOnlyUnknownFiles(db, storage)) ? 'foreign' : 'unclaimed'
   const owner = parseOwner(text)
   const { database, transaction } = await readIdentity(db)
   if (owner?.database !== database) return 'foreign'
@@ -36,15 +36,15 @@ const reasons: Readonly<Record<Ownership, string | null>> = {
   newer: 'The files belong to this database at a later time than it is now',
 }
 
-/** Why a database must not remove the files; null when it may. */
+/** Why this database must not remove the files; null if it may. */
 export const whyNotOurs = (ownership: Ownership): string | null => reasons[ownership]
 
-/** Makes the files those of a database; its transaction has to be one that is committed. */
+/** Records a database as the owner of the files. Its transaction must be committed. */
 export const claimFiles = async (storage: Storage, { database, transaction }: Identity): Promise<void> => {
   await storage.writeOwner(JSON.stringify({ database, transaction: String(transaction) }))
 }
 
-const hasStrangersAlone = async (db: Database, storage: Storage): Promise<boolean> => {
+const hasOnlyUnknownFiles = async (db: Database, storage: Storage): Promise<boolean> => {
   let isEmpty = true
   for await (const files of inBatches(storage.list())) {
     const keys = files.map(({ key }) => key)
@@ -54,7 +54,7 @@ const hasStrangersAlone = async (db: Database, storage: Storage): Promise<boolea
   return !isEmpty
 }
 
-/** Null when it was damaged: then they are not known to be ours. */
+/** Null if the record is damaged: then the files count as foreign. */
 const parseOwner = (text: string): Identity | null => {
   const { database, transaction } =
     /^\{"database":"(?<database>[\d/]+)","transaction":"(?<transaction>\d+)"\}$/.exec(text)?.groups ?? {}

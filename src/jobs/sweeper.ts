@@ -1,23 +1,28 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { setTimeout as pause } from 'node:timers/promises'
-import { resealSecrets } from '../auth/second-factor.ts'
 import { removeOldAttempts } from '../db/attempts.ts'
 import { removeOldAuditEvents } from '../db/audit.ts'
-import type { Database } from '../db/engine/client.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
-import { claimFileDeletions, type DeletedFile, deleteFileDeletions } from '../db/files.ts'
 import { removeExpiredKeys } from '../db/engine/idempotency.ts'
 import { newId } from '../db/engine/ids.ts'
 import { takeLease, withLease } from '../db/leases.ts'
-import { removeExpiredOneTimeTokens, removeExpiredSessions } from '../db/sessions.ts'
+import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
+import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
+import { removeExpiredSessions } from '../db/sessions.ts'
 import { purgeDeleted } from '../db/purge.ts'
-import { noteOrigin, removeOldDepartures } from '../db/task-changes.ts'
+import { removeOldDepartures } from '../db/task-changes.ts'
 import { removeOldTrash } from '../db/trash.ts'
 import { removeExpiredUploads } from '../db/uploads.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
-import { attachmentsWithoutFiles, filesWithoutRows } from './inventory.ts'
-import { claimFiles, ownershipOf, whyNotOurs } from './ownership.ts'
-import type { ListedFile, Storage } from '../storage/storage.ts'
+import { resealSecrets } from './reseal-secrets.ts'
+import {
+  type FileDeps,
+  recognizeFiles,
+  removeDeletedFiles,
+  removeOrphans,
+  removeUnfinishedOrphans,
+  reportLostFiles,
+} from './stored-files.ts'
 
 /** Removes what nothing refers to any more: files of deleted attachments, leftovers of crashes, expired rows. */
 export interface Sweeper {
@@ -39,15 +44,12 @@ export interface SweepTimes {
   readonly lease: number
 }
 
-export interface SweeperDeps {
-  readonly db: Database
-  readonly storage: Storage
+export interface SweeperDeps extends FileDeps {
   readonly secondFactorKeys: KeyRing
   /** For how long the audit trail is kept. */
   readonly auditDays: number
   /** For how long a deleted task can be brought back. */
   readonly trashDays: number
-  readonly log: FastifyBaseLogger
   /** The usual ones, unless a test has less time. */
   readonly times?: SweepTimes | undefined
 }
@@ -65,24 +67,22 @@ export const sweepTimes: SweepTimes = {
 /** For how long it is known that somebody sees a task no longer; the contract promises it. */
 const departureDays = 30
 
-/** How many files are taken out of the outbox at a time. */
-const batch = 500
-
-/** How many attachments without a file a round names in the log. */
-const mostReported = 100
-
 /**
  * Starts the sweeper with a full round, and another one every hour. Of all instances on one database one at a time does
- * a round. The outbox is emptied by all of them, each file by one.
+ * a round. All of them empty the queue of deleted files, each file by one.
  */
 export const startSweeper = (deps: SweeperDeps): Sweeper => {
   const { db, log, times = sweepTimes } = deps
   const holder = newId()
-  const outbox = startWorker((stop) => removeDeletedFiles(deps, stop), times.retry, log)
+  const deletedFiles = startWorker(
+    (stop) => removeDeletedFiles(deps, { retryAfter: times.retry, stop }),
+    times.retry,
+    log,
+  )
   const purges = startWorker(
     async (stop) => {
       await purgeDeleted(db, stop)
-      outbox.wake()
+      deletedFiles.wake()
     },
     times.retry,
     log,
@@ -100,11 +100,11 @@ export const startSweeper = (deps: SweeperDeps): Sweeper => {
   )
   return {
     wake() {
-      outbox.wake()
+      deletedFiles.wake()
       purges.wake()
     },
     async close() {
-      await Promise.all([outbox.close(), purges.close(), rounds.close()])
+      await Promise.all([deletedFiles.close(), purges.close(), rounds.close()])
     },
   }
 }
@@ -165,18 +165,19 @@ export const sweep = async (
   deps: SweeperDeps,
   stop: AbortSignal = new AbortController().signal,
 ): Promise<void> => {
-  const { db, storage, secondFactorKeys, auditDays, trashDays, log, times = sweepTimes } = deps
-  const before = new Date(Date.now() - times.grace)
+  const { db, secondFactorKeys, auditDays, trashDays, log, times = sweepTimes } = deps
+  const orphans = { before: new Date(Date.now() - times.grace), stop }
   const steps: readonly (() => Promise<unknown>)[] = [
     () => recognizeFiles(deps),
     () => removeOldTrash(db, trashDays),
     () => removeOldDepartures(db, departureDays),
     () => removeExpiredUploads(db, {}),
-    () => removeDeletedFiles(deps, stop),
-    () => removeOrphans(deps, storage.list(), { before, isUnfinished: false }, stop),
-    () => removeOrphans(deps, storage.listUnfinished(), { before, isUnfinished: true }, stop),
-    () => reportLostFiles(deps, stop),
-    () => removeExpiredSessions(db),
+    () => removeDeletedFiles(deps, { retryAfter: times.retry, stop }),
+    () => removeOrphans(deps, orphans),
+    () => removeUnfinishedOrphans(deps, orphans),
+    () => reportLostFiles(deps, { stop }),
+    () => removeExpiredSessions(db, {}),
+    () => removeSpentRefreshTokens(db, {}),
     () => removeExpiredKeys(db, {}),
     () => removeExpiredOneTimeTokens(db, {}),
     () => removeOldAttempts(db, {}),
@@ -193,86 +194,4 @@ export const sweep = async (
       log.warn({ err: error }, 'The sweeper could not finish a step; the next round will try again')
     }
   }
-}
-
-/** Has the storage say that its files are ours, and how far the database has come; or says why they are not. */
-const recognizeFiles = async ({ db, storage, log }: SweeperDeps): Promise<void> => {
-  const reason = whyNotOurs(await ownershipOf(db, storage))
-  const identity = await noteOrigin(db)
-  if (reason === null) await claimFiles(storage, identity)
-  else log.error(`${reason}, so none are removed; npm run doctor tells what to do`)
-}
-
-const areFilesOurs = async ({ db, storage }: SweeperDeps): Promise<boolean> =>
-  whyNotOurs(await ownershipOf(db, storage)) === null
-
-/** Empties the outbox: the file first, so that a crash in between only repeats its removal. */
-const removeDeletedFiles = async (deps: SweeperDeps, stop: AbortSignal): Promise<void> => {
-  const { db, times = sweepTimes } = deps
-  for (let files: readonly DeletedFile[] | null = null; files === null || files.length === batch;) {
-    if (stop.aborted) return
-    files = await claimFileDeletions(db, { limit: batch, retryAfter: times.retry })
-    if (files.length === 0 || !(await areFilesOurs(deps))) return
-    const removed = await removeFiles(deps, files, stop)
-    if (removed.length > 0) await deleteFileDeletions(db, removed)
-  }
-}
-
-/** Removes those of the files that are old and never got a row. */
-const removeOrphans = async (
-  deps: SweeperDeps,
-  listed: AsyncIterable<ListedFile>,
-  { before, isUnfinished }: { readonly before: Date; readonly isUnfinished: boolean },
-  stop: AbortSignal,
-): Promise<void> => {
-  if (!(await areFilesOurs(deps))) return
-  for await (const files of filesWithoutRows(deps.db, listed)) {
-    const old = files.filter(({ modifiedAt }) => modifiedAt < before)
-    await removeFiles(
-      deps,
-      old.map(({ key }) => ({ key, isUnfinished })),
-      stop,
-    )
-    if (stop.aborted) return
-  }
-}
-
-/** Says which attachments have lost their file. Their rows stay: they tell what to look for in a backup. */
-const reportLostFiles = async ({ db, storage, log }: SweeperDeps, stop: AbortSignal): Promise<void> => {
-  let lost = 0
-  for await (const ids of attachmentsWithoutFiles(db, storage)) {
-    for (const id of ids.slice(0, mostReported - lost)) {
-      log.warn({ attachment_id: id }, 'An attachment has lost its file')
-    }
-    lost += ids.length
-    if (stop.aborted) return
-  }
-  if (lost > mostReported)
-    log.warn({ lost }, 'More attachments have lost their file; storage:check lists them')
-}
-
-/** Removes files one by one, and answers with the keys of those that are gone: one that fails does not keep the others. */
-const removeFiles = async (
-  { storage, log }: SweeperDeps,
-  files: readonly DeletedFile[],
-  stop: AbortSignal,
-): Promise<string[]> => {
-  const removed: string[] = []
-  const failures: unknown[] = []
-  for (const { key, isUnfinished } of files) {
-    if (stop.aborted) break
-    try {
-      await (isUnfinished ? storage.removeUnfinished(key) : storage.remove(key))
-      removed.push(key)
-    } catch (error) {
-      failures.push(error)
-    }
-  }
-  if (failures.length > 0) {
-    log.warn(
-      { err: failures[0], failed: failures.length },
-      'Some files could not be removed; they are tried again',
-    )
-  }
-  return removed
 }

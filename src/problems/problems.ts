@@ -1,9 +1,8 @@
 import { HashQueueFull } from '../auth/passwords.ts'
 import { ConstraintViolation, DatabaseUnavailable, TooManyStatements } from '../db/engine/errors.ts'
 import { IdempotencyKeyReused } from '../db/engine/idempotency.ts'
-import { QuotaExceeded, type QuotaResource } from '../db/quotas.ts'
 import { FilterError } from '../domain/filter-expression.ts'
-import type { Outcome, Refusal } from '../domain/outcome.ts'
+import type { Outcome, QuotaExceeded, QuotaResource, Refusal, SimpleRefusal } from '../domain/outcome.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import type { Scope } from '../domain/scopes.ts'
 import { TextTooCostly } from '../domain/text.ts'
@@ -395,22 +394,33 @@ export const problemWithin = (pointer: string, problem: Problem): Problem => {
   })
 }
 
-const refusals: Record<Refusal['outcome'], () => Problem> = {
+const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   missing: problems.notFound,
   forbidden: problems.forbidden,
-  unproven: problems.reauthenticationRequired,
+  reauthentication_required: problems.reauthenticationRequired,
   email_changed_often: problems.emailChangedOften,
-  stale: problems.preconditionFailed,
+  precondition_failed: problems.preconditionFailed,
+  due_before_start: problems.dueBeforeStart,
   last_admin: problems.lastAdmin,
   upload_gone: problems.uploadGone,
   upload_locked: () => problems.uploadLocked(leaseSeconds),
   upload_conflict: problems.uploadConflict,
 }
 
-/** The value of an outcome, or its refusal thrown as a problem. */
+export const problemOfRefusal = (refusal: Refusal): Problem => {
+  if (refusal.outcome === 'unknown_reference') return problems.unknownReference(refusal.pointer, refusal.kind)
+  if (refusal.outcome === 'quota_exceeded') return problems.quotaExceeded(refusal)
+  return simpleRefusals[refusal.outcome]()
+}
+
+/**
+ * The value of an outcome.
+ *
+ * @throws Problem the refusal, when it is one
+ */
 export const expectDone = <T>(result: Outcome<T>): T => {
   if (result.outcome === 'done') return result.value
-  throw refusals[result.outcome]()
+  throw problemOfRefusal(result)
 }
 
 /** Requires of an API token more scopes than those of the operation, for what the caller asks for beside it. */
@@ -462,7 +472,6 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
   if (error instanceof FilterError) return problems.invalidFilter(error)
   if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
-  if (error instanceof QuotaExceeded) return problems.quotaExceeded(error)
   if (error instanceof TooManyThumbnails) return problems.tooManyThumbnails()
   if (error instanceof UnsupportedImage) return problems.unsupportedImage(error)
   if (error instanceof ImageTooLarge) return problems.imageTooLarge(error.message)

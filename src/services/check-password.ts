@@ -1,39 +1,51 @@
-import { insertFailure } from '../db/audit.ts'
-import type { Database } from '../db/engine/client.ts'
-import { selectOwnPassword } from '../db/passwords.ts'
-import type { Client } from '../domain/audit.ts'
-import type { SessionPrincipal } from '../domain/permissions.ts'
-import { problems } from '../problems/problems.ts'
 import type { AttemptKeys } from '../auth/attempts.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
+import { insertFailure } from '../db/audit.ts'
+import type { OpContext } from '../db/engine/context.ts'
+import { selectOwnPassword } from '../db/passwords.ts'
+import type { SessionPrincipal } from '../domain/permissions.ts'
+import { problems } from '../problems/problems.ts'
 
-/** A current password that was right: its hash, and whom its attempts are counted for. */
+/** A current password from a request. */
+export interface PasswordInput {
+  readonly password: string
+  /** JSON Pointer into the body. */
+  readonly pointer: string
+}
+
+/** A current password that was right. */
 export interface CheckedPassword {
+  /** The hash that it was verified against. */
   readonly oldHash: string
+  /** The key that its attempts are counted by. */
   readonly attemptKey: Buffer
 }
 
 /**
- * Has somebody who is signed in prove that they know their password. `pointer` says where in the body it stood.
+ * Checks the caller's password.
  *
  * @throws Problem 422 when it is wrong, 429 after too many wrong ones
  */
 export type CheckPassword = (
-  principal: SessionPrincipal,
-  client: Client,
-  password: string,
-  pointer: string,
+  ctx: OpContext<SessionPrincipal>,
+  input: PasswordInput,
 ) => Promise<CheckedPassword>
 
+interface Deps {
+  readonly passwords: PasswordHasher
+  readonly attemptKeys: AttemptKeys
+}
+
 export const createCheckPassword =
-  (db: Database, passwords: PasswordHasher, attemptKeys: AttemptKeys): CheckPassword =>
-  async (principal, client, password, pointer) => {
-    const attemptKey = attemptKeys.ofPassword(principal.userId, client)
-    const { wait, passwordHash } = await selectOwnPassword(db, principal, attemptKey)
+  ({ passwords, attemptKeys }: Deps): CheckPassword =>
+  async (ctx, { password, pointer }) => {
+    const { userId } = ctx.principal
+    const attemptKey = attemptKeys.ofPassword(userId, ctx.client)
+    const { wait, passwordHash } = await selectOwnPassword(ctx, attemptKey)
     if (wait > 0) throw problems.tooManyAttempts(wait)
     const { valid } = await passwords.verify(passwordHash, password)
     if (passwordHash === null) throw problems.invalidToken()
     if (valid) return { oldHash: passwordHash, attemptKey }
-    await insertFailure(db, 'proof.failed', { client, principal, userId: principal.userId })
+    await insertFailure(ctx, 'proof.failed', userId)
     throw problems.wrongCurrentPassword(pointer)
   }

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { Database } from '../db/engine/client.ts'
-import { countOwnedTasks, QuotaExceeded } from '../db/quotas.ts'
-import { onlyRow } from '../db/engine/statement.ts'
+import { countOwnedTasks } from '../db/quotas.ts'
+import { done, type Outcome } from '../domain/outcome.ts'
 
 /**
  * Bounds how many tasks a user owns. A counter in the database would make the writes of a user wait for each other, so each
@@ -10,21 +10,15 @@ import { onlyRow } from '../db/engine/statement.ts'
  * processes a user can own up to n times the quota.
  */
 export interface TaskQuota {
+  /** Whether a user may create so many tasks. */
+  roomForNew(ownerId: string, count: number): Promise<Outcome<null>>
   /**
-   * Resolves when a user may create so many tasks.
-   *
-   * @throws QuotaExceeded
+   * Whether others may hand a user so many tasks. They can fill half of the quota only, so that nobody can keep somebody
+   * else from creating tasks.
    */
-  expectRoom(ownerId: string, count: number): Promise<void>
-  /**
-   * Resolves when others may hand a user so many tasks. They can fill half of the quota only, so that nobody can keep
-   * somebody else from creating tasks.
-   *
-   * @throws QuotaExceeded
-   */
-  expectRoomForTransfer(ownerId: string, count: number): Promise<void>
-  /** Notes that a user may own so many more tasks. */
-  added(ownerId: string, count: number): void
+  roomForTransfer(ownerId: string, count: number): Promise<Outcome<null>>
+  /** Adds to the estimate of what a user owns. */
+  add(ownerId: string, count: number): void
 }
 
 /** Users whose estimates are kept. */
@@ -45,7 +39,7 @@ export const createTaskQuota = (db: Database, limit: number | null): TaskQuota =
   const counting = new Map<string, Promise<Estimate>>()
 
   const count = async (ownerId: string, quota: number): Promise<Estimate> => {
-    const row = onlyRow(await countOwnedTasks(db, { owner_id: ownerId, limit: quota + 1 }))
+    const [row] = await countOwnedTasks(db, { owner_id: ownerId, limit: quota + 1 })
     const estimate = { tasks: row?.tasks ?? 0, isExact: true, countedAt: performance.now() }
     estimates.set(ownerId, estimate)
     return estimate
@@ -58,21 +52,22 @@ export const createTaskQuota = (db: Database, limit: number | null): TaskQuota =
     return begun
   }
 
-  const expectAtMost = async (ownerId: string, size: number, share: number): Promise<void> => {
-    if (limit === null || size === 0) return
+  const room = async (ownerId: string, size: number, share: number): Promise<Outcome<null>> => {
+    if (limit === null || size === 0) return done(null)
     const quota = Math.floor(limit * share)
     const fits = ({ tasks }: Estimate): boolean => tasks + size <= quota
     const known = estimates.get(ownerId)
-    if (known !== undefined && fits(known)) return
+    if (known !== undefined && fits(known)) return done(null)
     const isFresh = known?.isExact === true && performance.now() - known.countedAt < recountAfter
     const estimate = isFresh ? known : await countOnce(ownerId, limit)
-    if (!fits(estimate)) throw new QuotaExceeded('tasks', { quota, used: estimate.tasks, size })
+    if (fits(estimate)) return done(null)
+    return { outcome: 'quota_exceeded', resource: 'tasks', quota, used: estimate.tasks, size }
   }
 
   return {
-    expectRoom: (ownerId, size) => expectAtMost(ownerId, size, 1),
-    expectRoomForTransfer: (ownerId, size) => expectAtMost(ownerId, size, 1 / 2),
-    added(ownerId, size) {
+    roomForNew: (ownerId, size) => room(ownerId, size, 1),
+    roomForTransfer: (ownerId, size) => room(ownerId, size, 1 / 2),
+    add(ownerId, size) {
       const estimate = estimates.get(ownerId)
       if (estimate === undefined || size === 0) return
       estimate.tasks += size

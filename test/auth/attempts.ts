@@ -270,14 +270,14 @@ t.test('one that waited for another is refused', { skip }, async (t) => {
   const sql = createSqlClient(options, { max: 2 })
   t.teardown(() => sql.end())
   const key = Buffer.from('key')
-  t.equal(await insertAttempt(db, key), 0)
+  t.equal(await insertAttempt({ db }, key), 0)
   const waits = async (): Promise<boolean> => (await sql`select from pg_locks where not granted`).length > 0
   const waiting = await sql.begin(async (transaction) => {
     await transaction`update attempts set failures = 5, delayed_until = now() + interval '5 seconds'`
-    const counted = insertAttempt(db, key)
+    const counted = insertAttempt({ db }, key)
     await eventually('the second waits for the first', waits)
     return { counted }
   })
   t.equal(await waiting.counted, 1, 'as long as it takes to know better')
-  t.equal(await insertAttempt(db, key), 5)
+  t.equal(await insertAttempt({ db }, key), 5)
 })

@@ -1,6 +1,6 @@
 import { type Permission, permissions, type Principal, type Role } from '../../domain/permissions.ts'
-import { type SQL, sql } from '../engine/drizzle.ts'
-import type { Placeholders } from '../engine/statement.ts'
+import { type SQL, sql } from '../schema/drizzle.ts'
+import type { Placeholders } from '../engine/parameters.ts'
 
 /** The parameters that every statement with a permission in it takes. */
 export const callerParameters = { caller: 'uuid', is_admin: 'bool', in_session: 'bool' } as const

@@ -1,6 +1,7 @@
 import type { Database } from './client.ts'
-import { type SQL, sql } from './drizzle.ts'
-import { onlyRow, type Parameters, type Placeholders, statement, type Values } from './statement.ts'
+import { type SQL, sql } from '../schema/drizzle.ts'
+import type { Parameters, Placeholders, Values } from './parameters.ts'
+import { statement, type StatementName } from './statement.ts'
 
 /** Repeats a step until it finds nothing more to do, or until it is to stop. */
 export const untilNone = async (step: () => Promise<number>, stop?: AbortSignal): Promise<number> => {
@@ -13,46 +14,56 @@ export const untilNone = async (step: () => Promise<number>, stop?: AbortSignal)
 
 /** A statement that counts the rows that `change`, a data-modifying statement with RETURNING, changes. */
 export const countingStatement = <P extends Parameters>(
+  name: StatementName,
   parameters: P,
   change: (p: Placeholders<P>) => SQL,
 ): ((db: Database, values: Values<P>) => Promise<number>) => {
   const run = statement(
+    name,
     parameters,
     { changed: 'int8' },
     (p) => sql`with changed as (${change(p)}) select count(*) as changed from changed`,
   )
-  return async (db, values) => onlyRow(await run(db, values))?.changed ?? 0
+  return async (db, values) => {
+    const [row] = await run(db, values)
+    return row?.changed ?? 0
+  }
 }
 
-/** A condition: so many rows of a table that meet `condition`. Rows that another transaction has locked are left out. */
+/** A condition: up to `limit` rows of a table that meet `condition`. Rows that another transaction has locked are skipped. */
 export const batchOf = (table: string, condition: SQL, limit: number): SQL => {
   const name = sql.raw(table)
   return sql`ctid = any(array(
     select ctid from ${name} where ${condition} limit ${sql.raw(String(limit))} for update skip locked))`
 }
 
-/** Deletes so many rows of a table that meet a condition, and counts them. */
+interface Deletion<P extends Parameters> {
+  readonly parameters: P
+  readonly table: string
+  readonly condition: (p: Placeholders<P>) => SQL
+  /** Rows per statement. */
+  readonly limit?: number
+}
+
+/** Deletes up to `limit` rows of a table that meet a condition, and counts them. */
 export const deletionOfBatch = <P extends Parameters>(
-  parameters: P,
-  table: string,
-  condition: (p: Placeholders<P>) => SQL,
-  limit: number,
+  name: StatementName,
+  { parameters, table, condition, limit = 500 }: Deletion<P>,
 ): ((db: Database, values: Values<P>) => Promise<number>) =>
   countingStatement(
+    name,
     parameters,
     (p) => sql`delete from ${sql.raw(table)} where ${batchOf(table, condition(p), limit)} returning 1`,
   )
 
 /**
- * Deletes the rows of a table that meet a condition, so many per statement: no statement holds the embedded database, or
+ * Deletes the rows of a table that meet a condition, `limit` per statement: no statement holds the embedded database, or
  * the locks of its rows, for long.
  */
 export const deletionInBatches = <P extends Parameters>(
-  parameters: P,
-  table: string,
-  condition: (p: Placeholders<P>) => SQL,
-  limit = 500,
+  name: StatementName,
+  deletion: Deletion<P>,
 ): ((db: Database, values: Values<P>) => Promise<number>) => {
-  const remove = deletionOfBatch(parameters, table, condition, limit)
+  const remove = deletionOfBatch(name, deletion)
   return (db, values) => untilNone(() => remove(db, values))
 }

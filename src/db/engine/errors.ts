@@ -38,7 +38,7 @@ export class SchemaUnknown extends Error {
   }
 }
 
-/** A statement broke a constraint and did nothing. `constraint` is its name in `schema.ts`. */
+/** A statement broke a constraint and did nothing. `constraint` is its name in `schema/tables.ts`. */
 export class ConstraintViolation extends Error {
   override readonly name = 'ConstraintViolation'
   readonly constraint: string

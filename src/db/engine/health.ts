@@ -1,11 +1,11 @@
 import { within } from '../../concurrency/deadline.ts'
 import { runAs, type Work } from '../../concurrency/work.ts'
 import type { Database } from './client.ts'
-import { sql } from './drizzle.ts'
+import { sql } from '../schema/drizzle.ts'
 import { DatabaseUnavailable } from './errors.ts'
 import { statement } from './statement.ts'
 
-const probe = statement({}, {}, () => sql`select`)
+const probe = statement('health.probe', {}, {}, () => sql`select`)
 
 /** Milliseconds: whoever asks for readiness does not wait for long either. */
 const deadline = 2_000

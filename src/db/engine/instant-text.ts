@@ -1,4 +1,4 @@
-import { type SQL, sql } from './drizzle.ts'
+import { type SQL, sql } from '../schema/drizzle.ts'
 
 /** RFC 3339 in UTC with milliseconds, as all times of the contract are. */
 export const instantText = (column: SQL): SQL =>

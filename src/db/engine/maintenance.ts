@@ -1,13 +1,14 @@
 import type { Database } from './client.ts'
-import { sql } from './drizzle.ts'
+import { sql } from '../schema/drizzle.ts'
 import { statement } from './statement.ts'
 
 /** Milliseconds between two rounds. */
 const every = 600_000
 
-const checkpoint = statement({}, {}, () => sql`checkpoint`)
+const checkpoint = statement('maintenance.checkpoint', {}, {}, () => sql`checkpoint`)
 
 const tables = statement(
+  'maintenance.tables',
   {},
   { name: 'text' },
   () => sql`

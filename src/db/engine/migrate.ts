@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import type postgres from 'postgres'
 import { within } from '../../concurrency/deadline.ts'
 import { type ConnectionOptions, createClient } from './connection.ts'
-import { type MigrationMeta, readMigrationFiles } from './drizzle.ts'
+import { type MigrationMeta, readMigrationFiles } from '../schema/drizzle.ts'
 import { DatabaseUnavailable, isTransient, SchemaUnknown, translateError } from './errors.ts'
 
 /** Any number will do, as long as every version of the service takes the same. */

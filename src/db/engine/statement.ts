@@ -1,76 +1,22 @@
 import type { Database, Manner } from './client.ts'
-import { PgDialect, type SQL, sql } from './drizzle.ts'
-
-export interface ParameterTypes {
-  uuid: string
-  'uuid?': string | null
-  text: string
-  'text?': string | null
-  int: number
-  'int?': number | null
-  int8: number
-  'int8?': number | null
-  float8: number
-  bool: boolean
-  instant: string
-  'instant?': string | null
-  bytes: Buffer
-  json: object
-  xid8: string
-  'xid8?': string | null
-  'uuid[]': readonly string[]
-  'text[]': readonly string[]
-  'text[]?': readonly string[] | null
-}
-
-interface ColumnTypes {
-  text: string
-  'text?': string | null
-  int: number
-  int8: number
-  'int?': number | null
-  bool: boolean
-  bytes: Buffer
-}
-
-export type ParameterType = keyof ParameterTypes
-export type Parameters = Readonly<Record<string, ParameterType>>
-export type Columns = Readonly<Record<string, keyof ColumnTypes>>
-
-/** Values for a statement's parameters. None can be undefined: that would hang the driver. */
-export type Values<P extends Parameters> = { readonly [Name in keyof P]: ParameterTypes[P[Name]] }
-export type Row<C extends Columns> = { readonly [Name in keyof C]: ColumnTypes[C[Name]] }
-
-/** A statement's parameters as pieces of SQL, each with its cast. */
-export type Placeholders<P extends Parameters> = { readonly [Name in keyof P]: SQL }
+import { type ContextPlaceholders, contextParameters, contextValues, type OpContext } from './context.ts'
+import { PgDialect, type SQL } from '../schema/drizzle.ts'
+import {
+  type Columns,
+  type ColumnTypes,
+  mapRecord,
+  type Parameters,
+  type Placeholders,
+  placeholdersFor,
+  type Row,
+  type Values,
+} from './parameters.ts'
 
 /** A prepared statement: runs with named values and answers with typed rows. */
 export type Statement<P extends Parameters, C extends Columns> = (
   db: Database,
   values: Values<P>,
 ) => Promise<Row<C>[]>
-
-const postgresTypes: Record<ParameterType, string> = {
-  uuid: 'uuid',
-  'uuid?': 'uuid',
-  text: 'text',
-  'text?': 'text',
-  int: 'int',
-  'int?': 'int',
-  int8: 'bigint',
-  'int8?': 'bigint',
-  float8: 'float8',
-  bool: 'bool',
-  instant: 'timestamptz',
-  'instant?': 'timestamptz',
-  bytes: 'bytea',
-  json: 'jsonb',
-  xid8: 'xid8',
-  'xid8?': 'xid8',
-  'uuid[]': 'uuid[]',
-  'text[]': 'text[]',
-  'text[]?': 'text[]',
-}
 
 const dialect = new PgDialect()
 
@@ -80,29 +26,67 @@ export interface Compiled {
   readonly names: readonly string[]
 }
 
+/** `<table or topic>.<verb>`: visible in pg_stat_activity, slow logs and traces. */
+export type StatementName = `${string}.${string}`
+
+const knownNames = new Set<string>()
+
 /**
  * A statement that is compiled once, so that running it only binds values. postgres.js prepares it on each connection
  * at its first use.
+ *
+ * @throws Error when another statement has the name
  */
 export const statement = <P extends Parameters, C extends Columns>(
+  name: StatementName,
   parameters: P,
   columns: C,
   build: (placeholders: Placeholders<P>) => SQL,
 ): Statement<P, C> => {
-  const compiled = compile(build(placeholdersFor(parameters)))
+  const compiled = compileNamed(name, build(placeholdersFor(parameters)))
   return (db, values) => runCompiled(db, compiled, columns, values)
+}
+
+/** A statement of an operation: beside its own values it reads those of the context. */
+export type Query<P extends Parameters, C extends Columns> = (
+  ctx: OpContext,
+  values: Values<P>,
+) => Promise<Row<C>[]>
+
+/**
+ * A statement that an operation runs, whose text may use every parameter of the context.
+ *
+ * @throws Error when another statement has the name
+ */
+export const query = <P extends Parameters, C extends Columns>(
+  name: StatementName,
+  parameters: P,
+  columns: C,
+  build: (placeholders: Placeholders<P> & ContextPlaceholders) => SQL,
+): Query<P, C> => {
+  const placeholders = { ...placeholdersFor(contextParameters), ...placeholdersFor(parameters) }
+  const compiled = compileNamed(name, build(placeholders))
+  return (ctx, values) =>
+    runCompiled(ctx.db, compiled, columns, { ...contextValues(ctx, compiled.names), ...values })
+}
+
+const compileNamed = (name: StatementName, text: SQL): Compiled => {
+  if (knownNames.has(name)) throw new Error(`Two statements are called ${name}`)
+  knownNames.add(name)
+  return compile(name, text)
 }
 
 /**
  * Compiles a statement with `parameter`s; whoever does so at run time bounds how many there are. A parameter is sent once,
- * however often the statement uses it.
+ * however often the statement uses it. The name is sent as a comment in front.
  */
-export const compile = (query: SQL): Compiled => {
+export const compile = (name: StatementName, query: SQL): Compiled => {
   const { sql: text, params } = dialect.sqlToQuery(query)
   const used = params.map(nameOf)
   const names = [...new Set(used)]
-  const numbers = used.map((name) => names.indexOf(name) + 1)
-  return { text: text.replaceAll(/\$(\d+)/g, (_, place) => `$${numbers[Number(place) - 1]}`), names }
+  const numbers = used.map((one) => names.indexOf(one) + 1)
+  const numbered = text.replaceAll(/\$(\d+)/g, (_, place) => `$${numbers[Number(place) - 1]}`)
+  return { text: `/* ${name} */ ${numbered}`, names }
 }
 
 const nameOf = (param: unknown): string => {
@@ -110,10 +94,6 @@ const nameOf = (param: unknown): string => {
     return param.name
   throw new TypeError('A value is in the text of a statement; it is to be a parameter')
 }
-
-/** A parameter as a piece of SQL, with its cast. */
-export const parameter = (name: string, type: ParameterType): SQL =>
-  sql`${sql.placeholder(name)}::${sql.raw(postgresTypes[type])}`
 
 /**
  * Runs a compiled statement; rows are checked against `columns` on the way out. What a statement put down for the audit
@@ -135,9 +115,6 @@ export const runCompiled = async <C extends Columns>(
 
 /** The only row of a statement that answers with at most one. */
 export const onlyRow = <R>(rows: readonly R[]): R | null => rows[0] ?? null
-
-const placeholdersFor = <P extends Parameters>(parameters: P): Placeholders<P> =>
-  mapRecord(parameters, (type, name) => parameter(name, type)) as Placeholders<P>
 
 /** The values of these parameters, in their order. */
 const encode = (names: readonly string[], values: Readonly<Record<string, unknown>>): unknown[] =>
@@ -177,13 +154,4 @@ const isOfType = (value: unknown, type: keyof ColumnTypes): boolean => {
     case 'bytes':
       return Buffer.isBuffer(value)
   }
-}
-
-const mapRecord = <K extends string, V, W>(
-  record: Readonly<Record<K, V>>,
-  map: (value: V, key: K) => W,
-): Record<K, W> => {
-  const result: Partial<Record<K, W>> = {}
-  for (const key in record) result[key] = map(record[key], key)
-  return result as Record<K, W>
 }

@@ -1,8 +1,8 @@
 import type { Position } from '../../domain/cursors.ts'
 import type { SortBy } from '../../domain/sort.ts'
-import { type SQL, sql } from '../engine/drizzle.ts'
+import { type SQL, sql } from '../schema/drizzle.ts'
 import { instantText } from '../engine/instant-text.ts'
-import { parameter } from '../engine/statement.ts'
+import { parameter } from '../engine/parameters.ts'
 
 /**
  * Where a page begins, by the sort keys of the item before it and not by a number of items. Rows without a value come last;

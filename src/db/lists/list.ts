@@ -3,18 +3,11 @@ import type { Position } from '../../domain/cursors.ts'
 import type { Principal, Role } from '../../domain/permissions.ts'
 import type { SortBy } from '../../domain/sort.ts'
 import type { Database, Manner } from '../engine/client.ts'
-import { type SQL, sql } from '../engine/drizzle.ts'
+import { type SQL, sql } from '../schema/drizzle.ts'
 import { type Keyset, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import type { CallerPlaceholders } from '../access/permissions.ts'
-import {
-  type Compiled,
-  compile,
-  onlyRow,
-  parameter,
-  type ParameterType,
-  type ParameterTypes,
-  runCompiled,
-} from '../engine/statement.ts'
+import { parameter, type ParameterType, type ParameterTypes } from '../engine/parameters.ts'
+import { type Compiled, compile, onlyRow, runCompiled } from '../engine/statement.ts'
 import { searchedRows, type TextSearch } from './searched.ts'
 import { firstOfUneven } from './uneven.ts'
 
@@ -320,7 +313,7 @@ const prepare = <Field extends string>(
   const known = statements.get(shape)
   if (known !== undefined) return known
   const manner: Manner = isPrepared(source, request) ? 'prepared' : 'once'
-  const compiled = { ...compile(pageStatement(source, role, request)), manner }
+  const compiled = { ...compile(`${source.name}.list`, pageStatement(source, role, request)), manner }
   statements.set(shape, compiled)
   return compiled
 }

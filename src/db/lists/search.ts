@@ -1,8 +1,8 @@
 import { escapeLike } from '../../domain/text.ts'
-import { type SQL, sql } from '../engine/drizzle.ts'
+import { type SQL, sql } from '../schema/drizzle.ts'
 import type { Bind, Condition } from './list.ts'
 import type { TextSearch } from './searched.ts'
-import { parameter } from '../engine/statement.ts'
+import { parameter } from '../engine/parameters.ts'
 
 /** The condition that a folded name contains a folded text. */
 export const nameContains = (name: SQL, part: string): Condition => {

@@ -1,4 +1,4 @@
-import { type SQL, sql } from '../engine/drizzle.ts'
+import { type SQL, sql } from '../schema/drizzle.ts'
 import type { Keyset } from './keyset.ts'
 
 /**

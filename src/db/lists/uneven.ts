@@ -1,4 +1,4 @@
-import { type SQL, sql } from '../engine/drizzle.ts'
+import { type SQL, sql } from '../schema/drizzle.ts'
 
 /**
  * Pages of rows in ranges of other fields than the one that the list is sorted by. The planner estimates a range well but

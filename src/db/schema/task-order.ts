@@ -1,5 +1,5 @@
-import { priorityRanks, statusRanks } from '../domain/task-ranks.ts'
-import { type SQL, sql } from './engine/drizzle.ts'
+import { priorityRanks, statusRanks } from '../../domain/task-ranks.ts'
+import { type SQL, sql } from './drizzle.ts'
 
 /** What tasks are sorted by where it is no column of theirs: the indexes and the lists must say it in the same words. */
 

@@ -1,0 +1,82 @@
+import { type SQL, sql } from '../schema/drizzle.ts'
+
+export interface ParameterTypes {
+  uuid: string
+  'uuid?': string | null
+  text: string
+  'text?': string | null
+  int: number
+  'int?': number | null
+  int8: number
+  'int8?': number | null
+  float8: number
+  bool: boolean
+  instant: string
+  'instant?': string | null
+  bytes: Buffer
+  json: object
+  xid8: string
+  'xid8?': string | null
+  'uuid[]': readonly string[]
+  'text[]': readonly string[]
+  'text[]?': readonly string[] | null
+}
+
+export interface ColumnTypes {
+  text: string
+  'text?': string | null
+  int: number
+  int8: number
+  'int?': number | null
+  bool: boolean
+  bytes: Buffer
+}
+
+export type ParameterType = keyof ParameterTypes
+export type Parameters = Readonly<Record<string, ParameterType>>
+export type Columns = Readonly<Record<string, keyof ColumnTypes>>
+
+/** Values for a statement's parameters. None can be undefined: that would hang the driver. */
+export type Values<P extends Parameters> = { readonly [Name in keyof P]: ParameterTypes[P[Name]] }
+export type Row<C extends Columns> = { readonly [Name in keyof C]: ColumnTypes[C[Name]] }
+
+/** A statement's parameters as pieces of SQL, each with its cast. */
+export type Placeholders<P extends Parameters> = { readonly [Name in keyof P]: SQL }
+
+const postgresTypes: Record<ParameterType, string> = {
+  uuid: 'uuid',
+  'uuid?': 'uuid',
+  text: 'text',
+  'text?': 'text',
+  int: 'int',
+  'int?': 'int',
+  int8: 'bigint',
+  'int8?': 'bigint',
+  float8: 'float8',
+  bool: 'bool',
+  instant: 'timestamptz',
+  'instant?': 'timestamptz',
+  bytes: 'bytea',
+  json: 'jsonb',
+  xid8: 'xid8',
+  'xid8?': 'xid8',
+  'uuid[]': 'uuid[]',
+  'text[]': 'text[]',
+  'text[]?': 'text[]',
+}
+
+/** A parameter as a piece of SQL, with its cast. */
+export const parameter = (name: string, type: ParameterType): SQL =>
+  sql`${sql.placeholder(name)}::${sql.raw(postgresTypes[type])}`
+
+export const placeholdersFor = <P extends Parameters>(parameters: P): Placeholders<P> =>
+  mapRecord(parameters, (type, name) => parameter(name, type)) as Placeholders<P>
+
+export const mapRecord = <K extends string, V, W>(
+  record: Readonly<Record<K, V>>,
+  map: (value: V, key: K) => W,
+): Record<K, W> => {
+  const result: Partial<Record<K, W>> = {}
+  for (const key in record) result[key] = map(record[key], key)
+  return result as Record<K, W>
+}

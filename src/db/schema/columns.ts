@@ -1,0 +1,52 @@
+import type { PgTable } from 'drizzle-orm/pg-core'
+import { type SQL, sql } from './drizzle.ts'
+import type * as tables from './tables.ts'
+
+/**
+ * Column names as types. A column that is renamed or removed in tables.ts is a compile error wherever a statement names it
+ * through one of these functions. Only types are imported: tables.ts itself loads drizzle-orm, and is for drizzle-kit.
+ */
+
+type Tables = {
+  [
+    Name in keyof typeof tables as (typeof tables)[Name] extends PgTable
+      ? (typeof tables)[Name]['_']['name']
+      : never
+  ]: (typeof tables)[Name] extends PgTable ? (typeof tables)[Name]['_']['columns'] : never
+}
+
+export type TableName = keyof Tables
+export type ColumnName<T extends TableName> = keyof Tables[T] & string
+
+/** The columns of one row, by name. */
+export type RowColumns<T extends TableName> = { readonly [Name in ColumnName<T>]: SQL }
+
+/** The columns of the row `row`, which is a table's name or alias: `columnsOf<'tasks'>(task).title` is `task.title`. */
+export const columnsOf = <T extends TableName>(row: SQL): RowColumns<T> =>
+  new Proxy({} as RowColumns<T>, { get: (_, name) => sql`${row}.${sql.raw(String(name))}` })
+
+/** Values for columns of a table. */
+export type ColumnValues<T extends TableName> = { readonly [Name in ColumnName<T>]?: SQL }
+
+const entriesOf = (values: object): [string, SQL][] => Object.entries<SQL>({ ...values })
+
+/** The columns of an INSERT and their values, in the same order. */
+export const insertion = <T extends TableName>(
+  values: ColumnValues<T>,
+): { readonly columns: SQL; readonly values: SQL } => ({
+  columns: sql.raw(Object.keys(values).join(', ')),
+  values: sql.join(
+    entriesOf(values).map(([, value]) => value),
+    sql`, `,
+  ),
+})
+
+/** The SET list of an UPDATE. */
+export const assignments = <T extends TableName>(values: ColumnValues<T>): SQL =>
+  sql.join(
+    entriesOf(values).map(([name, value]) => sql`${sql.raw(name)} = ${value}`),
+    sql`, `,
+  )
+
+/** A table's name, as a piece of SQL. */
+export const tableName = (name: TableName): SQL => sql.raw(name)

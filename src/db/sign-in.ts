@@ -1,0 +1,221 @@
+import { attemptParameter, clearAttempts, countAttempt, waitColumn } from './attempts.ts'
+import { audit, auditColumn, auditEvent } from './audit.ts'
+import type { OpContext } from './engine/context.ts'
+import { newId } from './engine/ids.ts'
+import type { Placeholders } from './engine/parameters.ts'
+import { query } from './engine/statement.ts'
+import { newOneTimeToken } from './one-time-tokens.ts'
+import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+import {
+  readStarted,
+  sessionParameters,
+  sessionValues,
+  startedColumns,
+  type StartedSession,
+  startSession,
+} from './sessions.ts'
+import type { NewUser } from './users.ts'
+
+/** Registration, and sign-in by a password. */
+
+const person = sql.raw('person')
+
+const hasSecondFactor = (user: SQL): SQL => sql`
+  exists (select from second_factors where user_id = ${user}.id and confirmed_at is not null)`
+
+const register = query(
+  'users.register',
+  {
+    id: 'uuid',
+    username: 'text',
+    email: 'text',
+    display_name: 'text',
+    password_hash: 'text',
+    is_open: 'bool',
+    ...sessionParameters,
+  },
+  startedColumns,
+  (p) => {
+    const installation = insertion<'installation'>({ singleton: sql`true` })
+    const user = insertion<'users'>({
+      id: p.id,
+      username: p.username,
+      email: p.email,
+      display_name: p.display_name,
+      password_hash: p.password_hash,
+      role: sql`case when exists (select from first) then 'admin' else 'member' end`,
+    })
+    return sql`
+      with first as (
+        insert into installation (${installation.columns}) values (${installation.values}) on conflict do nothing
+        returning *
+      ), person as (
+        insert into users (${user.columns}) select ${user.values} where ${p.is_open} or exists (select from first)
+        returning *
+      ), ${startSession(p, 'user.registered')}`
+  },
+)
+
+/** A registration: its account, whether others may register too, and the hash of the first refresh token. */
+interface Registration {
+  readonly account: NewUser
+  readonly isOpen: boolean
+  readonly tokenHash: Buffer
+}
+
+/**
+ * Creates an account and its first session. The first account becomes an administrator, exactly one of several that
+ * race. Null when registration is closed and this is not the first account.
+ */
+export const insertRegistration = async (
+  ctx: OpContext,
+  { account, isOpen, tokenHash }: Registration,
+): Promise<StartedSession | null> => {
+  const [row] = await register(ctx, {
+    id: newId(),
+    username: account.username,
+    email: account.email,
+    display_name: account.displayName,
+    password_hash: account.passwordHash,
+    is_open: isOpen,
+    ...sessionValues(tokenHash),
+  })
+  return readStarted(row)
+}
+
+const hasInstallation = query(
+  'installation.exists',
+  {},
+  { exists: 'bool' },
+  () => sql`select exists (select from installation)`,
+)
+
+/** Whether anybody has ever registered. */
+export const selectHasAccounts = async (ctx: OpContext): Promise<boolean> => {
+  const [row] = await hasInstallation(ctx, {})
+  return row?.exists ?? true
+}
+
+const beginSignIn = query(
+  'users.select_credentials',
+  { email: 'text', ...attemptParameter },
+  { wait: 'int', user_id: 'text?', password_hash: 'text?', has_second_factor: 'bool' },
+  (p) => {
+    const { id, password_hash } = columnsOf<'users'>(person)
+    return sql`
+      with counted as (${countAttempt(p)})
+      select ${waitColumn(p)}, ${id}::text as user_id, ${password_hash}, ${hasSecondFactor(person)} as has_second_factor
+      from (select) one left join users person on person.email = ${p.email}`
+  },
+)
+
+/** What a sign-in is checked against. */
+export interface SignInCredentials {
+  readonly userId: string
+  readonly passwordHash: string
+  readonly hasSecondFactor: boolean
+}
+
+/**
+ * Counts an attempt to sign in and finds the account with this address, in canonical form. `wait` is the number of seconds
+ * until the attempt may be made, 0 for now. The statement is the same for known and unknown addresses.
+ */
+export const selectCredentials = async (
+  ctx: OpContext,
+  { email, attemptKey }: { readonly email: string; readonly attemptKey: Buffer },
+): Promise<{ readonly wait: number; readonly credentials: SignInCredentials | null }> => {
+  const [row] = await beginSignIn(ctx, { email, attempt_key: attemptKey })
+  if (row === undefined) throw new Error('Counting an attempt returned no row')
+  const { wait, user_id: userId, password_hash: passwordHash, has_second_factor: hasSecondFactor } = row
+  if (userId === null || passwordHash === null) return { wait, credentials: null }
+  return { wait, credentials: { userId, passwordHash, hasSecondFactor } }
+}
+
+/** A sign-in whose password was right. */
+export interface VerifiedPassword {
+  readonly userId: string
+  /** The hash that the password was verified against. */
+  readonly oldHash: string
+  /** The hash to store. */
+  readonly newHash: string
+  /** The key that its attempts are counted by. */
+  readonly attemptKey: Buffer
+}
+
+const verifiedParameters = {
+  user_id: 'uuid',
+  old_hash: 'text',
+  new_hash: 'text',
+  ...attemptParameter,
+} as const
+
+const verifiedValues = ({ userId, oldHash, newHash, attemptKey }: VerifiedPassword) => ({
+  user_id: userId,
+  old_hash: oldHash,
+  new_hash: newHash,
+  attempt_key: attemptKey,
+})
+
+/** Parts of a statement: `person` is the user, if the password is still the one that was verified. */
+const verifiedPerson = (p: Placeholders<typeof verifiedParameters>, condition: SQL): SQL => sql`
+  person as (
+    update users set ${assignments<'users'>({ password_hash: p.new_hash })}
+    where id = ${p.user_id} and password_hash = ${p.old_hash} and ${condition} returning *
+  ), cleared as (
+    ${clearAttempts(p, person)}
+  )`
+
+const signIn = query(
+  'sessions.insert',
+  { ...verifiedParameters, ...sessionParameters },
+  startedColumns,
+  (p) => sql`with ${verifiedPerson(p, sql`not ${hasSecondFactor(sql`users`)}`)}, ${startSession(p)}`,
+)
+
+/** A sign-in whose password was right, and the hash of the token that it gets. */
+interface TokenForPassword {
+  readonly verified: VerifiedPassword
+  readonly tokenHash: Buffer
+}
+
+/** Starts a session. Null when the user, the password or the second factor has changed since they were checked. */
+export const insertSession = async (
+  ctx: OpContext,
+  { verified, tokenHash }: TokenForPassword,
+): Promise<StartedSession | null> => {
+  const [row] = await signIn(ctx, { ...verifiedValues(verified), ...sessionValues(tokenHash) })
+  return readStarted(row)
+}
+
+/** Seconds for which a challenge can be answered. */
+export const challengeLifetime = 300
+
+const challenge = query(
+  'one_time_tokens.insert_challenge',
+  { ...verifiedParameters, token_hash: 'bytes' },
+  { user_id: 'text' },
+  (p) => {
+    const { id } = columnsOf<'users'>(person)
+    const { columns, values } = newOneTimeToken({
+      purpose: 'sign_in',
+      hash: p.token_hash,
+      user: id,
+      lifetime: sql.raw(`interval '${challengeLifetime} seconds'`),
+    })
+    return sql`
+      with ${verifiedPerson(p, hasSecondFactor(sql`users`))}, challenge as (
+        insert into one_time_tokens (${columns}) select ${values} from person
+      ), audit as (${audit(p, sql`${auditEvent(p, 'sign_in.challenged', { user: sql`id` })} from person`)})
+      select ${id}::text as user_id, ${auditColumn} from person`
+  },
+)
+
+/** Stores the challenge of a sign-in that lacks its second factor. False when something has changed since the check. */
+export const insertChallenge = async (
+  ctx: OpContext,
+  { verified, tokenHash }: TokenForPassword,
+): Promise<boolean> => {
+  const rows = await challenge(ctx, { ...verifiedValues(verified), token_hash: tokenHash })
+  return rows.length > 0
+}

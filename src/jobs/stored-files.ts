@@ -1,0 +1,130 @@
+import type { FastifyBaseLogger } from 'fastify'
+import type { Database } from '../db/engine/client.ts'
+import { claimFileDeletions, type DeletedFile, deleteFileDeletions } from '../db/files.ts'
+import { noteOrigin } from '../db/task-changes.ts'
+import type { ListedFile, Storage } from '../storage/storage.ts'
+import { attachmentsWithoutFiles, filesWithoutRows } from './inventory.ts'
+import { claimFiles, ownershipOf, whyNotOurs } from './ownership.ts'
+
+/** Steps of the sweeper that keep the storage and the database in agreement. */
+
+export interface FileDeps {
+  readonly db: Database
+  readonly storage: Storage
+  readonly log: FastifyBaseLogger
+}
+
+/** Files taken from the queue at a time. */
+const batchSize = 500
+
+/** Attachments without a file that a round logs by id. */
+const maxReported = 100
+
+/** Records this database, and its current transaction, as the owner of the files; logs the reason if it must not. */
+export const recognizeFiles = async ({ db, storage, log }: FileDeps): Promise<void> => {
+  const reason = whyNotOurs(await ownershipOf(db, storage))
+  const identity = await noteOrigin(db)
+  if (reason === null) await claimFiles(storage, identity)
+  else log.error(`${reason}, so none are removed. Run npm run doctor for what to do.`)
+}
+
+const areFilesOurs = async ({ db, storage }: FileDeps): Promise<boolean> =>
+  whyNotOurs(await ownershipOf(db, storage)) === null
+
+interface QueueOptions {
+  /** Milliseconds until a file is tried again. */
+  readonly retryAfter: number
+  readonly stop: AbortSignal
+}
+
+/** Empties the queue of files to remove. The file goes before its entry, so that a crash only repeats its removal. */
+export const removeDeletedFiles = async (
+  deps: FileDeps,
+  { retryAfter, stop }: QueueOptions,
+): Promise<void> => {
+  const { db } = deps
+  for (let files: readonly DeletedFile[] | null = null; files === null || files.length === batchSize;) {
+    if (stop.aborted) return
+    files = await claimFileDeletions(db, { limit: batchSize, retryAfter })
+    if (files.length === 0 || !(await areFilesOurs(deps))) return
+    const removed = await removeFiles(deps, files, stop)
+    if (removed.length > 0) await deleteFileDeletions(db, removed)
+  }
+}
+
+interface OrphanOptions {
+  /** Files modified later may still get a row. */
+  readonly before: Date
+  readonly stop: AbortSignal
+}
+
+/** Removes old files that never got a row: leftovers of crashes. */
+export const removeOrphans = async (deps: FileDeps, options: OrphanOptions): Promise<void> => {
+  await removeListed(deps, deps.storage.list(), { ...options, isUnfinished: false })
+}
+
+/** Removes old parts of files that never got a row. */
+export const removeUnfinishedOrphans = async (deps: FileDeps, options: OrphanOptions): Promise<void> => {
+  await removeListed(deps, deps.storage.listUnfinished(), { ...options, isUnfinished: true })
+}
+
+const removeListed = async (
+  deps: FileDeps,
+  listed: AsyncIterable<ListedFile>,
+  { before, isUnfinished, stop }: OrphanOptions & { readonly isUnfinished: boolean },
+): Promise<void> => {
+  if (!(await areFilesOurs(deps))) return
+  for await (const files of filesWithoutRows(deps.db, listed)) {
+    const old = files.filter(({ modifiedAt }) => modifiedAt < before)
+    await removeFiles(
+      deps,
+      old.map(({ key }) => ({ key, isUnfinished })),
+      stop,
+    )
+    if (stop.aborted) return
+  }
+}
+
+/** Logs attachments that have lost their file. Their rows stay: they say what to look for in a backup. */
+export const reportLostFiles = async (
+  { db, storage, log }: FileDeps,
+  { stop }: { readonly stop: AbortSignal },
+): Promise<void> => {
+  let lost = 0
+  for await (const ids of attachmentsWithoutFiles(db, storage)) {
+    for (const id of ids.slice(0, maxReported - lost)) {
+      log.warn({ attachment_id: id }, 'The file of an attachment is missing from the storage')
+    }
+    lost += ids.length
+    if (stop.aborted) return
+  }
+  if (lost > maxReported) {
+    log.warn({ lost }, 'More files of attachments are missing from the storage; storage:check lists them')
+  }
+}
+
+/** Removes files one by one and resolves to the keys of those removed. A failure does not stop the rest. */
+const removeFiles = async (
+  { storage, log }: FileDeps,
+  files: readonly DeletedFile[],
+  stop: AbortSignal,
+): Promise<string[]> => {
+  const removed: string[] = []
+  const failures: unknown[] = []
+  for (const { key, isUnfinished } of files) {
+    if (stop.aborted) break
+    try {
+      await (isUnfinished ? storage.removeUnfinished(key) : storage.remove(key))
+      removed.push(key)
+    } catch (error) {
+      failures.push(error)
+    }
+  }
+  if (failures.length > 0) {
+    log.warn(
+      { err: failures[0], failed: failures.length },
+      'Some files could not be removed; they are retried',
+    )
+  }
+  return removed
+}

@@ -1,0 +1,98 @@
+import type { Readable } from 'node:stream'
+import type { FileForm } from '../contract/files.ts'
+import {
+  type AttachmentFile,
+  checkMayAttach,
+  insertAttachment,
+  noRoom,
+  selectAttachmentFile,
+} from '../db/attachments.ts'
+import { auditReadByAdmin } from '../db/audit.ts'
+import { mayBeRepeat, type OpContext, withContent } from '../db/engine/context.ts'
+import { DatabaseUnavailable } from '../db/engine/errors.ts'
+import type { Created } from '../db/engine/idempotency.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { expectDone } from '../problems/problems.ts'
+import { putDetecting } from '../storage/content-type.ts'
+import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
+import { openUnlessDeleted } from './open-file.ts'
+
+interface Deps {
+  readonly storage: Storage
+  readonly attachmentMaxBytes: number
+  /** Bytes that all attachments of a user may take; null for any number. */
+  readonly attachmentQuotaBytes: number | null
+}
+
+/** A new attachment, and the digest of its file. */
+export interface Attached extends Created {
+  readonly sha256: string
+}
+
+/** A file to be sent; `open` opens it, or a range of it. */
+export interface Download {
+  readonly file: AttachmentFile
+  readonly open: (range?: ByteRange) => Promise<Readable>
+}
+
+export interface Attachments {
+  /** Receives a file and attaches it to a task. */
+  attachFile(ctx: OpContext, input: { readonly taskId: string; readonly form: FileForm }): Promise<Attached>
+  /** Finds the file of an attachment. An administrator's read of somebody else's file is audited. */
+  download(ctx: OpContext<Principal>, attachmentId: string): Promise<Download>
+}
+
+export const createAttachments = ({
+  storage,
+  attachmentMaxBytes,
+  attachmentQuotaBytes,
+}: Deps): Attachments => {
+  /** The sweeper removes what cannot be removed now. */
+  const discard = async ({ key }: StoredFile): Promise<void> => {
+    await Promise.allSettled([storage.remove(key)])
+  }
+
+  /** Discards a stored file unless `insert` makes it an attachment. If the outcome is unknown, the sweeper decides. */
+  const keepIfInserted = async (stored: StoredFile, insert: () => Promise<Created>): Promise<Created> => {
+    try {
+      const attachment = await insert()
+      if (attachment.replayed) await discard(stored)
+      return attachment
+    } catch (error) {
+      if (!(error instanceof DatabaseUnavailable)) await discard(stored)
+      throw error
+    }
+  }
+
+  return {
+    async attachFile(ctx, { taskId, form }) {
+      const quota = attachmentQuotaBytes
+      // A repeat needs no room. Whether this is one is known when the file has been received.
+      const room = mayBeRepeat(ctx) ? noRoom : { size: form.leastSize, quota }
+      expectDone(await checkMayAttach(ctx, { taskId, ...room }))
+      // The storage reserves memory by the size that a file can have.
+      const maxBytes = Math.min(attachmentMaxBytes, form.mostSize)
+      const { fileName, contentType, stored } = await form.receive(
+        (content) => putDetecting(storage, content, { maxBytes, minBytes: form.leastSize }),
+        discard,
+      )
+      const { key: storageKey, size, sha256, detectedContentType } = stored
+      const description = { taskId, fileName, contentType, detectedContentType, size, sha256 }
+      const received = withContent(ctx, [taskId, fileName, contentType, sha256])
+      const attachment = await keepIfInserted(stored, async () =>
+        expectDone(await insertAttachment(received, { ...description, storageKey, quota, upload: null })),
+      )
+      return { ...attachment, sha256 }
+    },
+
+    async download(ctx, attachmentId) {
+      const find = () => selectAttachmentFile(ctx, attachmentId)
+      const file = expectDone(await find())
+      await auditReadByAdmin(ctx, 'attachment.read_by_admin', file.owner_read_by_admin)
+      return {
+        file,
+        open: (range) => openUnlessDeleted(() => storage.open(file.storage_key, range), find),
+      }
+    },
+  }
+}

@@ -1,0 +1,37 @@
+import { type AccessTokens, accessTokenLifetime } from '../auth/access-tokens.ts'
+import { sha256 } from '../auth/sha256.ts'
+import type { StartedSession } from '../db/sessions.ts'
+
+/** A session's tokens, and its user as they see themselves. Lifetimes are in seconds. */
+export interface IssuedTokens {
+  readonly accessToken: string
+  readonly expiresIn: number
+  readonly refreshToken: string
+  readonly refreshExpiresIn: number
+  readonly userId: string
+  readonly userJson: string
+}
+
+/** A refresh token, and the index among the secrets of the key that signs the access token. */
+interface Refresh {
+  readonly refreshToken: string
+  readonly keyIndex?: number
+}
+
+/** Issues the access token that goes with a refresh token. The same session and refresh token give the same access token. */
+export const issueTokens = (
+  accessTokens: AccessTokens,
+  { userId, sessionId, userJson, refreshExpiresIn, issuedAt }: StartedSession,
+  { refreshToken, keyIndex = 0 }: Refresh,
+): IssuedTokens => {
+  const tokenId = sha256(`jti ${refreshToken}`).toString('base64url')
+  const age = Math.floor((Date.now() - issuedAt) / 1_000)
+  return {
+    accessToken: accessTokens.issue({ userId, sessionId }, { issuedAt, tokenId, keyIndex }),
+    expiresIn: Math.min(Math.max(accessTokenLifetime - age, 0), accessTokenLifetime),
+    refreshToken,
+    refreshExpiresIn,
+    userId,
+    userJson,
+  }
+}

@@ -1,0 +1,114 @@
+import type { AccessTokens } from '../auth/access-tokens.ts'
+import type { AttemptKeys } from '../auth/attempts.ts'
+import type { TakesFailure } from '../auth/audited-failures.ts'
+import { hashChallenge, newChallenge, newRefreshToken } from '../auth/opaque-tokens.ts'
+import type { PasswordHasher } from '../auth/passwords.ts'
+import { readCode } from '../auth/second-factor.ts'
+import { insertFailure } from '../db/audit.ts'
+import type { OpContext } from '../db/engine/context.ts'
+import { insertSessionBySecondFactor, selectChallenged } from '../db/second-factors.ts'
+import {
+  challengeLifetime,
+  insertChallenge,
+  insertRegistration,
+  insertSession,
+  selectCredentials,
+  selectHasAccounts,
+  type VerifiedPassword,
+} from '../db/sign-in.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
+import { problems } from '../problems/problems.ts'
+import { countCodeAttempt } from './check-code.ts'
+import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
+
+interface Account {
+  readonly username: string
+  readonly email: string
+  readonly displayName: string
+  readonly password: string
+}
+
+/** Registration, and signing in. */
+export interface SignIn {
+  /** @throws Problem 403 when registration is closed and this is not the first account */
+  register(ctx: OpContext, account: Account): Promise<IssuedTokens>
+  /** @throws Problem 401 for a wrong password and when a second factor is required, 429 after too many attempts */
+  signIn(ctx: OpContext, input: { readonly email: string; readonly password: string }): Promise<IssuedTokens>
+  /** @throws Problem 401 for a wrong challenge or code, 429 after too many attempts */
+  completeSignIn(
+    ctx: OpContext,
+    input: { readonly challenge: string; readonly code: string },
+  ): Promise<IssuedTokens>
+}
+
+interface Deps {
+  readonly accessTokens: AccessTokens
+  readonly passwords: PasswordHasher
+  readonly attemptKeys: AttemptKeys
+  readonly secondFactorKeys: KeyRing
+  readonly takesFailure: TakesFailure
+  /** Whether more than the first user may register. */
+  readonly isRegistrationOpen: boolean
+}
+
+export const createSignIn = ({
+  accessTokens,
+  passwords,
+  attemptKeys,
+  secondFactorKeys,
+  takesFailure,
+  isRegistrationOpen,
+}: Deps): SignIn => ({
+  async register(ctx, { password, ...fields }) {
+    if (!isRegistrationOpen && (await selectHasAccounts(ctx))) throw problems.registrationClosed()
+    const account = { ...fields, passwordHash: await passwords.hash(password) }
+    const { token: refreshToken, hash: tokenHash } = newRefreshToken()
+    const started = await insertRegistration(ctx, { account, isOpen: isRegistrationOpen, tokenHash })
+    if (started === null) throw problems.registrationClosed()
+    return issueTokens(accessTokens, started, { refreshToken })
+  },
+
+  async signIn(ctx, { email, password }) {
+    const attemptKey = attemptKeys.ofSignIn(email, ctx.client)
+    const { wait, credentials } = await selectCredentials(ctx, { email, attemptKey })
+    if (wait > 0) throw problems.tooManyAttempts(wait)
+    const { valid, rehash } = await passwords.verify(credentials?.passwordHash ?? null, password)
+    if (credentials === null || !valid) {
+      if (takesFailure(ctx.client)) await insertFailure(ctx, 'sign_in.failed', credentials?.userId ?? null)
+      throw problems.wrongPassword()
+    }
+    const { userId, passwordHash: oldHash } = credentials
+    const newHash = rehash ? await passwords.hash(password) : oldHash
+    const verified = { userId, oldHash, newHash, attemptKey }
+    if (credentials.hasSecondFactor) throw await challenge(ctx, verified)
+    const { token: refreshToken, hash: tokenHash } = newRefreshToken()
+    const started = await insertSession(ctx, { verified, tokenHash })
+    if (started === null) throw problems.wrongPassword()
+    return issueTokens(accessTokens, started, { refreshToken })
+  },
+
+  async completeSignIn(ctx, { challenge, code: text }) {
+    const challengeHash = hashChallenge(challenge)
+    const factor = challengeHash && (await selectChallenged(ctx, challengeHash))
+    if (challengeHash === null || factor === null) throw problems.wrongSecondFactor()
+    const { userId } = factor
+    const attemptKey = await countCodeAttempt(ctx, attemptKeys, userId)
+    const code = readCode(secondFactorKeys, factor, text)
+    const { token: refreshToken, hash: tokenHash } = newRefreshToken()
+    const answer = code && { userId, challengeHash, code, attemptKey, tokenHash }
+    const started = answer && (await insertSessionBySecondFactor(ctx, answer))
+    if (started === null) {
+      await insertFailure(ctx, 'sign_in.failed', userId)
+      throw problems.wrongSecondFactor()
+    }
+    return issueTokens(accessTokens, started, { refreshToken })
+  },
+})
+
+/** Stores a challenge for the second factor, and returns the problem that asks for it. */
+const challenge = async (ctx: OpContext, verified: VerifiedPassword): Promise<Error> => {
+  const { token, hash: tokenHash } = newChallenge()
+  return (await insertChallenge(ctx, { verified, tokenHash }))
+    ? problems.secondFactorRequired(token, challengeLifetime)
+    : problems.wrongPassword()
+}

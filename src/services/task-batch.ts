@@ -1,0 +1,72 @@
+import { type OpContext, withoutKey } from '../db/engine/context.ts'
+import { type BatchAnswer, type BatchOptions, runTaskBatch } from '../db/task-batch.ts'
+import type { NewTask, TaskPatch } from '../db/tasks.ts'
+import type { Principal } from '../domain/permissions.ts'
+import {
+  type BatchResult,
+  countIndexedCharacters,
+  countItems,
+  findRepeated,
+  maxIndexedCharacters,
+  maxItems,
+  type TaskBatch,
+} from '../domain/task-batch.ts'
+import { expectDone, problems } from '../problems/problems.ts'
+import type { TaskQuota } from './task-quota.ts'
+
+type Batch = TaskBatch<NewTask, TaskPatch>
+
+/**
+ * Runs a batch of writes.
+ *
+ * @throws Problem 400 when the batch is empty, too large or about the same thing twice; 413 when it exceeds a quota
+ */
+export type RunBatch = (
+  ctx: OpContext<Principal>,
+  batch: Batch,
+  options: BatchOptions,
+) => Promise<BatchAnswer>
+
+export const createRunBatch =
+  (quota: TaskQuota): RunBatch =>
+  async (ctx, batch, options) => {
+    checkItems(batch)
+    // A dry run is no answer to a request that writes.
+    const repeatable = options.dryRun ? withoutKey(ctx) : ctx
+    const { userId } = ctx.principal
+    const answer = await runTaskBatch(repeatable, batch, options, () => expectRoom(quota, userId, batch))
+    if (!answer.replayed && !options.dryRun) countAdded(quota, userId, batch, answer.results)
+    return answer
+  }
+
+const checkItems = (batch: Batch): void => {
+  const count = countItems(batch)
+  if (count === 0 || count > maxItems) throw problems.batchSize(maxItems)
+  if (countIndexedCharacters(batch) > maxIndexedCharacters) throw problems.batchText(maxIndexedCharacters)
+  const repeated = findRepeated(batch)
+  if (repeated !== null) throw problems.repeatedInBatch(`/${repeated.kind}/${repeated.index}`)
+}
+
+/** Assumes that every task goes to the owner that its item names. */
+const expectRoom = async (quota: TaskQuota, userId: string, { create, update }: Batch): Promise<void> => {
+  const own = (create ?? []).filter(({ owner_id = userId }) => owner_id === userId)
+  expectDone(await quota.roomForNew(userId, own.length))
+  const recipients = Map.groupBy(update ?? [], ({ patch }) => patch.owner_id ?? userId)
+  for (const [ownerId, tasks] of recipients) {
+    if (ownerId !== userId) expectDone(await quota.roomForTransfer(ownerId, tasks.length))
+  }
+}
+
+const countAdded = (
+  quota: TaskQuota,
+  userId: string,
+  { create, update }: Batch,
+  results: readonly BatchResult[],
+): void => {
+  for (const { kind, index, refusal } of results) {
+    if (refusal !== null) continue
+    if (kind === 'create') quota.add(create?.[index]?.owner_id ?? userId, 1)
+    const ownerId = kind === 'update' ? update?.[index]?.patch.owner_id : undefined
+    if (ownerId !== undefined) quota.add(ownerId, 1)
+  }
+}

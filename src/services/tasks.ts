@@ -1,0 +1,64 @@
+import type { components } from '../../generated/openapi.ts'
+import type { OpContext } from '../db/engine/context.ts'
+import type { Created } from '../db/engine/idempotency.ts'
+import {
+  insertTask,
+  type NewTask,
+  selectTask,
+  type TaskPatch,
+  type TaskRow,
+  updateTask,
+} from '../db/tasks.ts'
+import { isDueBeforeStart } from '../domain/dates.ts'
+import type { Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { expectDone, problems } from '../problems/problems.ts'
+import type { TaskQuota } from './task-quota.ts'
+
+/** Creating and changing tasks. */
+export interface Tasks {
+  /** @throws Problem 400, 403, 409, 413 or 422 */
+  create(ctx: OpContext<Principal>, task: NewTask): Promise<Created>
+  /** Applies a merge patch. @throws Problem 400, 403, 404, 412, 413 or 422 */
+  update(ctx: OpContext<Principal>, taskId: string, patch: TaskPatch): Promise<TaskRow>
+}
+
+export const createTasks = (quota: TaskQuota): Tasks => {
+  /** Room with the new owner of a task. A change that keeps the owner adds nothing to what they have. */
+  const roomForOwner = async (
+    ctx: OpContext<Principal>,
+    taskId: string,
+    ownerId: string,
+  ): Promise<Outcome<unknown>> => {
+    const room = await quota.roomForTransfer(ownerId, 1)
+    if (room.outcome === 'done') return room
+    const task = await selectTask(ctx, taskId)
+    if (task.outcome !== 'done') return task
+    const { owner_id: present } = JSON.parse(task.value.json) as components['schemas']['Task']
+    return present === ownerId ? task : room
+  }
+
+  return {
+    async create(ctx, task) {
+      if (isDueBeforeStart(task)) throw problems.dueBeforeStart()
+      const { owner_id: ownerId = ctx.principal.userId } = task
+      const created = await insertTask(ctx, task, async () => {
+        // Only administrators create tasks for others.
+        if (ownerId === ctx.principal.userId) expectDone(await quota.roomForNew(ownerId, 1))
+      })
+      const { replayed, ...row } = expectDone(created)
+      if (!replayed) quota.add(ownerId, 1)
+      return { replayed, ...row }
+    },
+
+    async update(ctx, taskId, patch) {
+      if (isDueBeforeStart(patch)) throw problems.dueBeforeStart()
+      const { owner_id: ownerId } = patch
+      if (ownerId !== undefined && ownerId !== ctx.principal.userId)
+        expectDone(await roomForOwner(ctx, taskId, ownerId))
+      const task = expectDone(await updateTask(ctx, taskId, patch))
+      if (ownerId !== undefined) quota.add(ownerId, 1)
+      return task
+    },
+  }
+}

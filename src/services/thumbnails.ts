@@ -1,0 +1,102 @@
+import { Readable } from 'node:stream'
+import { auditReadByAdmin } from '../db/audit.ts'
+import type { OpContext } from '../db/engine/context.ts'
+import {
+  deleteThumbnail,
+  insertThumbnail,
+  selectThumbnail,
+  type Thumbnail,
+  type ThumbnailSource,
+} from '../db/thumbnails.ts'
+import type { Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { createSingleFlight } from '../images/single-flight.ts'
+import { type Thumbnailer, thumbnailWidth } from '../images/thumbnailer.ts'
+import { expectDone, problems } from '../problems/problems.ts'
+import { type ByteRange, FileMissing, type Storage } from '../storage/storage.ts'
+import { openUnlessDeleted } from './open-file.ts'
+
+interface Deps {
+  readonly storage: Storage
+  readonly thumbnailer: Thumbnailer
+}
+
+/** A thumbnail to be sent. */
+export interface OpenableThumbnail {
+  readonly size: number
+  readonly sha256: string
+  readonly open: () => Promise<Readable>
+}
+
+export interface Thumbnails {
+  /**
+   * The thumbnail of an image, at least as wide as requested. The first request makes and stores it, and concurrent ones
+   * share that work. An administrator's read of somebody else's file is audited.
+   */
+  getThumbnail(
+    ctx: OpContext<Principal>,
+    input: { readonly attachmentId: string; readonly width: number },
+  ): Promise<OpenableThumbnail>
+}
+
+interface Rendering {
+  readonly attachmentId: string
+  readonly width: number
+  readonly file: ThumbnailSource['file']
+  readonly signal: AbortSignal
+}
+
+export const createThumbnails = ({ storage, thumbnailer }: Deps): Thumbnails => {
+  const flights = createSingleFlight<Thumbnail>()
+
+  /**
+   * Makes and stores a thumbnail. If another process has stored the same one in the meantime, that one stays. If the
+   * attachment was deleted in the meantime, the insertion fails and the sweeper removes the file.
+   */
+  const make = async (
+    ctx: OpContext<Principal>,
+    { attachmentId, width, file, signal }: Rendering,
+  ): Promise<Thumbnail> => {
+    const { storage_key: key, size } = file
+    const open = (range?: ByteRange) => storage.open(key, range)
+    const { userId: principalId } = ctx.principal
+    const image = await thumbnailer.render({ file: { key, size, open }, width, principalId, signal })
+    const stored = await storage.put(Readable.from([image]), { maxBytes: image.length })
+    const made = { storage_key: stored.key, size: stored.size, sha256: stored.sha256 }
+    const kept = await insertThumbnail(ctx, { attachmentId, width, ...made })
+    if (kept.storage_key !== stored.key) await storage.remove(stored.key)
+    return kept
+  }
+
+  /** Opens a stored thumbnail. If its file is lost, the row goes too, so that the next request makes it again. */
+  const openStored = async (
+    ctx: OpContext,
+    key: string,
+    find: () => Promise<Outcome<unknown>>,
+  ): Promise<Readable> => {
+    try {
+      return await openUnlessDeleted(() => storage.open(key), find)
+    } catch (error) {
+      if (!(error instanceof FileMissing)) throw error
+      await deleteThumbnail(ctx, key)
+      throw problems.serviceUnavailable('The thumbnail was lost. The next request makes it again.', error)
+    }
+  }
+
+  return {
+    async getThumbnail(ctx, { attachmentId, width: requested }) {
+      const width = thumbnailWidth(requested)
+      const find = () => selectThumbnail(ctx, { attachmentId, width })
+      const { file, thumbnail, ownerReadByAdmin } = expectDone(await find())
+      await auditReadByAdmin(ctx, 'attachment.read_by_admin', ownerReadByAdmin)
+      const makeOnce = () =>
+        flights.run(
+          `${attachmentId} ${width}`,
+          (signal) => make(ctx, { attachmentId, width, file, signal }),
+          ctx.signal,
+        )
+      const { storage_key, size, sha256 } = thumbnail ?? (await openUnlessDeleted(makeOnce, find))
+      return { size, sha256, open: () => openStored(ctx, storage_key, find) }
+    },
+  }
+}
