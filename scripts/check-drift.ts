@@ -1,11 +1,11 @@
 import { execFileSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 
-/** Fails when the generated types or the migrations are not those that openapi.yaml and tables.ts lead to. */
+/** Fails when the generated types, the migrations or the generated tables of docs/ differ from what their sources lead to. */
 
 const snapshot = (): ReadonlyMap<string, string> =>
   new Map(
-    globSync(['generated/**/*.ts', 'src/db/migrations/**/*.{sql,json}']).map((path) => [
+    globSync(['generated/**/*.ts', 'src/db/migrations/**/*.{sql,json}', 'docs/**/*.md']).map((path) => [
       path,
       readFileSync(path, 'utf8'),
     ]),

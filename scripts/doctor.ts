@@ -160,7 +160,7 @@ const checkBucket = async (config: Config, bucket: string, t: Teardown): Promise
     }
   } catch (error) {
     throw new Fault(
-      `${messageOf(error)}. Check STORAGE_URL, the credentials, and that they have the permissions that README lists.`,
+      `${messageOf(error)}. Check STORAGE_URL, the credentials, and that they have the permissions listed in docs/operations/install.md.`,
     )
   }
   return `an object was written, read and removed in the bucket ${bucket}`

@@ -30,7 +30,7 @@ func main() {
 	password := rand.Text()
 	tomorrow := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Millisecond)
 
-	// README: begin
+	// Documentation: begin
 	anyone := must(taskwright.NewClientWithResponses(url))
 	account := taskwright.Registration{Username: username, Email: email, Password: password}
 	tokens := success(anyone.RegisterWithResponse(ctx, account)).JSON201
@@ -43,7 +43,7 @@ func main() {
 		Title: "Write the release notes", Priority: new(taskwright.TaskCreatePriorityHigh),
 		DueAt: nullable.NewNullableWithValue(tomorrow),
 	})).JSON201
-	// README: end
+	// Documentation: end
 	equal("username", tokens.User.Username, username)
 	ok("register")
 

@@ -47,7 +47,7 @@ public final class Main {
     var password = randomText();
     var tomorrow = OffsetDateTime.now(ZoneOffset.UTC).plusDays(1).truncatedTo(ChronoUnit.MILLIS);
 
-    // README: begin
+    // Documentation: begin
     var client = new ApiClient();
     client.updateBaseUri(url);
     var account = new Registration().username(username).email(email).password(password);
@@ -57,7 +57,7 @@ public final class Main {
     var tasks = new TasksApi(client);
     var newTask = new TaskCreate().title("Write the release notes").dueAt(tomorrow);
     var task = tasks.createTask(newTask.priority(TaskCreate.PriorityEnum.HIGH), null);
-    // README: end
+    // Documentation: end
     equal("username", tokens.getUser().getUsername(), username);
     ok("register");
 

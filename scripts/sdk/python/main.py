@@ -50,7 +50,7 @@ def main() -> None:
     now = datetime.now(UTC)
     tomorrow = now.replace(microsecond=now.microsecond // 1000 * 1000) + timedelta(days=1)
 
-    # README: begin
+    # Documentation: begin
     with Client(base_url=url) as anyone:
         tokens = register.sync(client=anyone, body=account)
     assert isinstance(tokens, AuthTokens)
@@ -58,7 +58,7 @@ def main() -> None:
         body = TaskCreate(title="Write the release notes", priority=TaskCreatePriority.HIGH, due_at=tomorrow)
         task = create_task.sync(client=client, body=body)
         assert isinstance(task, Task)
-        # README: end
+        # Documentation: end
         equal("username", tokens.user.username, username)
         ok("register")
 

@@ -57,7 +57,7 @@ const username = `typescript-${randomBytes(8).toString('hex')}`
 const account = { username, email: `${username}@example.com`, password: randomBytes(12).toString('hex') }
 const tomorrow = new Date(Date.now() + 24 * 60 * 60 * 1_000).toISOString()
 
-// README: begin
+// Documentation: begin
 client.setConfig({ baseUrl: url })
 let { data: tokens } = await register({ body: account, throwOnError: true })
 client.setConfig({ auth: () => tokens.access_token })
@@ -65,7 +65,7 @@ const { data: task } = await createTask({
   body: { title: 'Write the release notes', priority: 'high', due_at: tomorrow },
   throwOnError: true,
 })
-// README: end
+// Documentation: end
 equal('username', tokens.user.username, username)
 ok('register')
 

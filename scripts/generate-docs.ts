@@ -1,0 +1,26 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { problemCodes, problemTypes } from '../src/problems/catalogue.ts'
+
+/** Writes the tables of docs/ that are made from code, each between `<!-- name -->` and `<!-- /name -->`. */
+
+const problemTable = (): string => {
+  const rows = problemCodes.map((code) => {
+    const { status, title, explanation } = problemTypes[code]
+    return `| ${status} | \`${code}\` | ${title} | ${explanation} |`
+  })
+  return ['| status | code | title | meaning, and what to do |', '| --- | --- | --- | --- |', ...rows].join(
+    '\n',
+  )
+}
+
+const replaceSection = (path: string, name: string, content: string): void => {
+  const url = new URL(`../${path}`, import.meta.url)
+  const text = readFileSync(url, 'utf8')
+  const [begin, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`]
+  const [before, rest = ''] = text.split(begin, 2)
+  const [, after] = rest.split(end, 2)
+  if (after === undefined) throw new Error(`${path} has no ${begin} … ${end}`)
+  writeFileSync(url, `${before}${begin}\n\n${content}\n\n${end}${after}`)
+}
+
+replaceSection('docs/guides/errors.md', 'problems', problemTable())

@@ -1,0 +1,161 @@
+import { globSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { dirname, join, normalize } from 'node:path'
+import t from 'tap'
+import { isInstalled } from '../scripts/commands.ts'
+import { readConfig } from '../src/config/config.ts'
+import { loadContract } from '../src/contract/contract.ts'
+import { temporaryFolder } from './fixture/process.ts'
+import { startService } from './fixture/service.ts'
+import { fencedBlocks, patternOf, runSteps, stepsOf } from './fixture/transcript.ts'
+
+const read = (path: string): Promise<string> => readFile(new URL(`../${path}`, import.meta.url), 'utf8')
+
+const root = new URL('..', import.meta.url)
+const documents = ['README.md', 'CONTRIBUTING.md', ...globSync('docs/**/*.md', { cwd: root })]
+
+const matchesOf = (text: string, pattern: RegExp): readonly string[] =>
+  [...text.matchAll(pattern)].map(([, match = '']) => match)
+
+const withoutBlocks = (markdown: string): string => markdown.replaceAll(/^```[^]*?^```$/gm, '')
+
+/** The anchors of a document's headings, as GitHub makes them. */
+const anchorsOf = (markdown: string): readonly string[] =>
+  matchesOf(withoutBlocks(markdown), /^#+ (.*)$/gm).map((heading) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+
+t.test('links lead to files and headings that exist', async (t) => {
+  for (const path of documents) {
+    const text = await read(path)
+    for (const link of matchesOf(withoutBlocks(text), /\]\((?!https?:)([^)\s]+)\)/g)) {
+      const [file = '', anchor] = link.split('#')
+      const target = file === '' ? path : normalize(join(dirname(path), file))
+      const found = await read(target).catch((error: NodeJS.ErrnoException) =>
+        error.code === 'EISDIR' ? '' : null,
+      )
+      t.not(found, null, `${path}: ${link}`)
+      if (anchor !== undefined) t.ok(anchorsOf(found ?? '').includes(anchor), `${path}: ${link}`)
+    }
+  }
+})
+
+t.test('every guide is linked from README', async (t) => {
+  const readme = await read('README.md')
+  for (const path of documents.slice(2)) t.ok(readme.includes(`](${path})`), path)
+})
+
+t.test('README has at most 200 lines', async (t) => {
+  const lines = (await read('README.md')).split('\n').length - 1
+  t.ok(lines <= 200, `${lines} lines`)
+})
+
+t.test('npm scripts that are named exist', async (t) => {
+  const { scripts } = JSON.parse(await read('package.json')) as { scripts: Readonly<Record<string, string>> }
+  for (const path of documents) {
+    const named = matchesOf(await read(path), /\bnpm run (?:--silent )?([a-z][a-z0-9:]*)/g)
+    for (const name of named) t.ok(Object.hasOwn(scripts, name), `${path}: npm run ${name}`)
+  }
+})
+
+t.test('operations that are named exist', async (t) => {
+  const operations = [...loadContract().operations.values()]
+  const names = new Set(operations.map(({ method, path }) => `${method} ${path}`))
+  for (const path of documents) {
+    const named = matchesOf(await read(path), /`((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) \/[^`\s?]*)/g)
+    for (const name of named) t.ok(names.has(name), `${path}: ${name}`)
+  }
+})
+
+t.test('the operations that take an Idempotency-Key are listed', async (t) => {
+  const [, list = ''] =
+    /^## Idempotency keys\n([^]*?)^```/m.exec(await read('docs/guides/concurrency-and-idempotency.md')) ?? []
+  const taking = [...loadContract().operations.values()].filter(
+    ({ takesIdempotencyKey }) => takesIdempotencyKey,
+  )
+  t.strictSame(
+    matchesOf(list, /^- `(.*)`$/gm).toSorted(),
+    taking.map(({ method, path }) => `${method} ${path}`).toSorted(),
+  )
+})
+
+t.test('the settings are those that the service reads', async (t) => {
+  const known = new Set<string>()
+  readConfig(
+    new Proxy<NodeJS.ProcessEnv>(
+      {},
+      {
+        get: (_, name) => void (typeof name === 'string' && known.add(name)),
+      },
+    ),
+  )
+  const text = await read('docs/operations/configuration.md')
+  const [, table = ''] = /<!-- settings -->([^]*)<!-- \/settings -->/.exec(text) ?? []
+  for (const name of known) t.ok(table.includes(`\`${name}\``), `${name} is in the table`)
+  for (const name of matchesOf(table, /^\| `(\w+)`/gm)) t.ok(known.has(name), `${name} is read`)
+})
+
+const missing = ['bash', 'curl', 'jq'].filter((command) => !isInstalled(command))
+// On a machine of one's own these may be missing; where every change is checked they may not.
+const skip = missing.length > 0 && !process.env.CI && `${missing.join(' and ')} not installed`
+
+for (const path of documents) {
+  t.test(`the examples of ${path} print what it shows`, { skip }, async (t) => {
+    const steps = stepsOf(await read(path))
+    if (steps.length === 0) return
+    const { url } = await startService(t, { config: { rateLimit: 'on' } })
+    const address = new URL(url).host
+    const typed = steps.map((step) => ({
+      ...step,
+      command: step.command.replaceAll('localhost:3000', address),
+    }))
+    const outputs = await runSteps(typed, await temporaryFolder(t))
+    for (const [index, { command, output }] of steps.entries()) {
+      const printed = `${outputs[index]?.trimEnd() ?? ''}\n`
+      const isAsShown = patternOf(output).test(printed)
+      t.ok(isAsShown, command, { expected: output, found: printed.slice(0, 2_000) })
+    }
+  })
+}
+
+const programs = {
+  typescript: 'main.ts',
+  python: 'main.py',
+  go: 'main.go',
+  java: 'Main.java',
+}
+
+/** Lines without their indentation, which differs between a program and a document. */
+const linesOf = (text: string): string =>
+  text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
+    .join('\n')
+
+t.test('the guide to clients shows lines of the programs that are run', async (t) => {
+  const guide = linesOf(await read('docs/guides/generating-a-client.md'))
+  for (const [language, file] of Object.entries(programs)) {
+    const program = await read(`scripts/sdk/${language}/${file}`)
+    const [, shown = ''] = /Documentation: begin\n([^]*?)\n[^\n]*Documentation: end/.exec(program) ?? []
+    t.ok(shown.length > 100 && guide.includes(linesOf(shown)), `scripts/sdk/${language}/${file}`)
+  }
+})
+
+t.test('the guide to clients installs the versions that are run', async (t) => {
+  const commands = fencedBlocks(await read('docs/guides/generating-a-client.md'), 'sh').join('')
+  const { devDependencies } = JSON.parse(await read('scripts/sdk/typescript/package.json')) as {
+    devDependencies: Readonly<Record<string, string>>
+  }
+  const requirements = await read('scripts/sdk/python/requirements.txt')
+  const installed = matchesOf(commands, /\s((?:@[\w-]+\/)?[\w-]+(?:@|==)\d[\w.]*)/g)
+  t.equal(installed.length, 3)
+  for (const requirement of installed) {
+    const [name = '', version] = requirement.split(/(?<=.)@/)
+    const isPinned = devDependencies[name] === version || requirements.split('\n').includes(requirement)
+    t.ok(isPinned, requirement)
+  }
+})
