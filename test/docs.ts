@@ -5,6 +5,7 @@ import t from 'tap'
 import { isInstalled } from '../scripts/commands.ts'
 import { readConfig } from '../src/config/config.ts'
 import { loadContract } from '../src/contract/contract.ts'
+import { isProblemCode, problemTypes } from '../src/problems/catalogue.ts'
 import { temporaryFolder } from './fixture/process.ts'
 import { startService } from './fixture/service.ts'
 import { fencedBlocks, patternOf, runSteps, stepsOf } from './fixture/transcript.ts'
@@ -12,7 +13,8 @@ import { fencedBlocks, patternOf, runSteps, stepsOf } from './fixture/transcript
 const read = (path: string): Promise<string> => readFile(new URL(`../${path}`, import.meta.url), 'utf8')
 
 const root = new URL('..', import.meta.url)
-const documents = ['README.md', 'CONTRIBUTING.md', ...globSync('docs/**/*.md', { cwd: root })]
+const pages = globSync('docs/**/*.md', { cwd: root })
+const documents = ['README.md', 'CONTRIBUTING.md', ...pages]
 
 const matchesOf = (text: string, pattern: RegExp): readonly string[] =>
   [...text.matchAll(pattern)].map(([, match = '']) => match)
@@ -43,9 +45,9 @@ t.test('links lead to files and headings that exist', async (t) => {
   }
 })
 
-t.test('every guide is linked from README', async (t) => {
+t.test('every page is linked from README', async (t) => {
   const readme = await read('README.md')
-  for (const path of documents.slice(2)) t.ok(readme.includes(`](${path})`), path)
+  for (const path of pages) t.ok(readme.includes(`](${path})`), path)
 })
 
 t.test('README has at most 200 lines', async (t) => {
@@ -67,6 +69,15 @@ t.test('operations that are named exist', async (t) => {
   for (const path of documents) {
     const named = matchesOf(await read(path), /`((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) \/[^`\s?]*)/g)
     for (const name of named) t.ok(names.has(name), `${path}: ${name}`)
+  }
+})
+
+t.test('problem codes have the status that is named with them', async (t) => {
+  for (const path of documents) {
+    for (const [named, status, code = ''] of (await read(path)).matchAll(
+      /\b(\d{3})\s`([a-z]+(?:_[a-z]+)+)`/g,
+    ))
+      t.ok(isProblemCode(code) && problemTypes[code].status === Number(status), `${path}: ${named}`)
   }
 })
 
