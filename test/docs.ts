@@ -93,6 +93,12 @@ t.test('the operations that take an Idempotency-Key are listed', async (t) => {
   )
 })
 
+t.test('the table of retries has every POST', async (t) => {
+  const guide = await read('docs/guides/concurrency-and-idempotency.md')
+  for (const { method, path } of loadContract().operations.values())
+    if (method === 'POST') t.ok(guide.includes(`\`${method} ${path}\``), `${method} ${path}`)
+})
+
 t.test('the settings are those that the service reads', async (t) => {
   const known = new Set<string>()
   readConfig(
