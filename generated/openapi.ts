@@ -15,7 +15,7 @@ export interface paths {
         put?: never;
         /**
          * Register an account
-         * @description Creates an account and signs it in. The first account of an installation becomes its administrator; after that the operator decides whether registration stays open.
+         * @description Creates an account and signs it in. The first account of an installation becomes its administrator. After that, the operator decides whether registration stays open.
          */
         post: operations["register"];
         delete?: never;
@@ -35,7 +35,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in
-         * @description Starts a session. A wrong password and an unknown address get the same answer, in the same time.
+         * @description Starts a session. A wrong password and an unknown email address return the same response after the same time.
          */
         post: operations["login"];
         delete?: never;
@@ -55,7 +55,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in with a second factor
-         * @description Completes a sign-in that was answered with `second_factor_required`: send its `challenge` with the code that the authenticator shows, or with a recovery code. Each code works once, and so does a challenge.
+         * @description Completes a sign-in that returned `second_factor_required`. Send its `challenge` with a code from the authenticator or with a recovery code. Each code and each challenge works once.
          */
         post: operations["completeLogin"];
         delete?: never;
@@ -75,7 +75,7 @@ export interface paths {
         put?: never;
         /**
          * Refresh a session
-         * @description Swaps a refresh token for a new access token and a new refresh token. Within 30 seconds, and until the new refresh token is used, a repeat gets the same pair again: a lost answer or a second tab signs nobody out. Any other use of a spent refresh token ends the whole session, because it may have been stolen.
+         * @description Exchanges a refresh token for a new access token and a new refresh token. If the response is lost or two tabs refresh at once, repeat the request: for 30 seconds, or until the new refresh token is used, it returns the same pair. Any other reuse of a refresh token ends the session, because the token may have been stolen.
          */
         post: operations["refreshToken"];
         delete?: never;
@@ -95,7 +95,7 @@ export interface paths {
         put?: never;
         /**
          * Sign out
-         * @description Ends the session of the bearer token, or all sessions of its user. Their access and refresh tokens stop working at once. API tokens stay.
+         * @description Ends the current session, or all sessions of the user. Their access and refresh tokens stop working immediately. API tokens are not affected.
          */
         post: operations["logout"];
         delete?: never;
@@ -114,8 +114,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Prove again who you are
-         * @description Renews the authentication of the session with the password, or with a code of the second factor. Changing an email address, deleting an account, and setting another user's password need a session that has signed in or reauthenticated within the last 15 minutes; otherwise they are refused with 403 `reauthentication_required`. Refreshing a session does not renew its authentication. The tokens stay the same.
+         * Reauthenticate
+         * @description Confirms the user's identity in the current session, with the password or with a code of the second factor. Changing an email address, deleting an account and setting another user's password require a session that has signed in or reauthenticated within the last 15 minutes; otherwise the response is 403 `reauthentication_required`. Refreshing a session does not count as authentication. The tokens of the session stay the same.
          */
         post: operations["reauthenticate"];
         delete?: never;
@@ -134,8 +134,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Undo a change of your email address
-         * @description Restores the address that an account had, with the token of the mail that was sent there. All sessions of the account end, its API tokens are revoked, and its password stops working: set a new one with the `reset_token` of the answer. A second factor stays. The token works once, for 7 days; meanwhile nobody else can take the address.
+         * Undo an email address change
+         * @description Restores the previous email address of an account, with the token from the mail sent to that address. All sessions of the account end, its API tokens are revoked, and its password stops working: set a new one with the `reset_token` in the response. A second factor is kept. The token works once, for 7 days. Until it expires, nobody else can take the address.
          */
         post: operations["undoEmailChange"];
         delete?: never;
@@ -153,7 +153,7 @@ export interface paths {
         };
         /**
          * Get the signed-in user
-         * @description Answers with the user whom the bearer token belongs to.
+         * @description Returns the user who owns the bearer token.
          */
         get: operations["getCurrentUser"];
         put?: never;
@@ -173,7 +173,7 @@ export interface paths {
         };
         /**
          * List your sessions
-         * @description Where you are signed in, the newest first.
+         * @description Returns the sessions in which you are signed in, newest first.
          */
         get: operations["listSessions"];
         put?: never;
@@ -195,8 +195,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * End one of your sessions
-         * @description Its access and refresh tokens stop working at once. Ending the current one signs you out.
+         * End a session
+         * @description Ends one of your sessions. Its access and refresh tokens stop working immediately. Ending the current session signs you out.
          */
         delete: operations["revokeSession"];
         options?: never;
@@ -215,7 +215,7 @@ export interface paths {
         put?: never;
         /**
          * Change your password
-         * @description Takes the current password and a new one. Your other sessions end, and password resets that are under way are void; this session and your API tokens stay.
+         * @description Requires the current password. Your other sessions end, and pending password resets become invalid. The current session and your API tokens are kept.
          */
         post: operations["changePassword"];
         delete?: never;
@@ -234,8 +234,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask for a password reset
-         * @description Sends a mail with a link to that address if an account has it; the answer is the same if none has. The link works once, for 30 minutes. More than three mails an hour are not sent to an account.
+         * Request a password reset
+         * @description Sends a reset link to the address if it belongs to an account. The response is the same if it does not. The link works once, for 30 minutes. An account receives at most three such mails per hour.
          */
         post: operations["forgotPassword"];
         delete?: never;
@@ -255,7 +255,7 @@ export interface paths {
         put?: never;
         /**
          * Reset a forgotten password
-         * @description Sets a new password with the token of the mail. All sessions of the account end; a second factor stays, and so do API tokens.
+         * @description Sets a new password with the token from the mail. All sessions of the account end. API tokens and a second factor are kept.
          */
         post: operations["resetPassword"];
         delete?: never;
@@ -273,13 +273,13 @@ export interface paths {
         };
         /**
          * List your API tokens
-         * @description Without the tokens themselves, which are not kept.
+         * @description Returns the metadata of your API tokens. The tokens themselves are not stored and cannot be shown again.
          */
         get: operations["listApiTokens"];
         put?: never;
         /**
          * Create an API token
-         * @description For a program that acts as you, within its scopes. The answer holds the token, and nothing shows it again but a repeat of this request with its `Idempotency-Key`. It is sent like an access token and can never create tokens, change passwords or see sessions.
+         * @description Creates a token for a program that acts on your behalf, limited to the given scopes. The token is shown in this response only; a repeat with the same `Idempotency-Key` returns it again. Send it like an access token. An API token cannot create tokens, change passwords or list sessions.
          */
         post: operations["createApiToken"];
         delete?: never;
@@ -300,7 +300,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke an API token
-         * @description It stops working at once.
+         * @description The token stops working immediately.
          */
         delete: operations["revokeApiToken"];
         options?: never;
@@ -316,14 +316,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get the state of your second factor
-         * @description Whether signing in takes a code of an authenticator too, and how many recovery codes are left.
+         * Get your second factor
+         * @description Returns whether sign-in requires a code from an authenticator, and how many recovery codes are left.
          */
         get: operations["getSecondFactor"];
         put?: never;
         /**
-         * Begin to use a second factor
-         * @description Answers with a secret for an authenticator (TOTP, RFC 6238), as a URI and as a picture of it. It counts once a code has confirmed it; until then this can be repeated, and the last secret is the one to confirm.
+         * Enrol a second factor
+         * @description Returns a new secret for an authenticator (TOTP, RFC 6238), as text, as a URI and as a QR code. The second factor is enabled once you confirm the secret with a code. Until then you can repeat this request; only the latest secret can be confirmed.
          */
         post: operations["enrolSecondFactor"];
         delete?: never;
@@ -343,7 +343,7 @@ export interface paths {
         put?: never;
         /**
          * Confirm a second factor
-         * @description Takes a code of the authenticator; from now on signing in needs one. Answers with ten recovery codes, each of which works once in place of a code. They are shown only here.
+         * @description Enables the second factor with a code from the authenticator: from then on, sign-in requires a code. Returns ten recovery codes, each of which works once in place of a code. They are not shown again.
          */
         post: operations["confirmSecondFactor"];
         delete?: never;
@@ -362,8 +362,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Stop using a second factor
-         * @description Takes the password and a code, of the authenticator or a recovery code. Signing in takes the password alone again.
+         * Disable the second factor
+         * @description Requires the password and either a code from the authenticator or a recovery code. Sign-in then requires only the password.
          */
         post: operations["disableSecondFactor"];
         delete?: never;
@@ -381,7 +381,7 @@ export interface paths {
         };
         /**
          * List audit events
-         * @description For administrators: sign-ins and their failures, changes of passwords, tokens, second factors, roles and sessions, and each single task or file of somebody else that an administrator reads. Of failed sign-ins by password it holds the first 20 from a network in an hour. Filters are combined.
+         * @description For administrators. Records sign-ins and failed sign-ins, changes to passwords, tokens, second factors, roles and sessions, and each read of a single task or file of another user by an administrator. Failed password sign-ins are limited to the first 20 per network and hour. An event must match all filters.
          */
         get: operations["listAuditEvents"];
         put?: never;
@@ -401,13 +401,13 @@ export interface paths {
         };
         /**
          * List users
-         * @description Everybody who is signed in sees all users, so that tasks can be assigned to them.
+         * @description Any signed-in user can list all users, for example to assign a task.
          */
         get: operations["listUsers"];
         put?: never;
         /**
          * Create a user
-         * @description For administrators, whether registration is open or not. The new user signs in with the password.
+         * @description For administrators, even if registration is closed. The new user signs in with the given password.
          */
         post: operations["createUser"];
         delete?: never;
@@ -425,25 +425,25 @@ export interface paths {
         };
         /**
          * Get a user
-         * @description The `email` is null unless you are that user or an administrator.
+         * @description `email` is null unless you are this user or an administrator.
          */
         get: operations["getUser"];
         /**
          * Replace a user
-         * @description Replaces every writable field; all are required. Yourself, or anybody for an administrator. Only an administrator changes a `role`, and the last administrator cannot step down. A new email address needs a session that has authenticated within the last 15 minutes, or `current_password`. Users who change their own are told so by a mail to the earlier address, if the operator has set up mail, with a link that undoes it for 7 days (`POST /auth/email-change/undo`); at most 5 changes in 24 hours. After a change by an administrator the mail has no link.
+         * @description Replaces every writable field; all of them are required. Users can update their own account, and administrators any account. Only administrators can change a `role`, and the last administrator cannot be demoted. A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`. If the operator has configured mail, a mail to the previous address reports the change. When users change their own address, the mail has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and at most 5 changes are allowed in 24 hours. When an administrator changes it, the mail has no link.
          */
         put: operations["replaceUser"];
         post?: never;
         /**
          * Delete a user
-         * @description Deletes the user with their tasks, tags and sessions; tasks of others that were assigned to them become unassigned. Yourself, though not with an API token; or anybody for an administrator. A session must have authenticated within the last 15 minutes. The last administrator cannot be deleted. The user and their tasks and tags are gone at once, and the name and the address are free. Other tasks lose the assignee or the tags, and change their versions, within seconds.
+         * @description Deletes the user with their tasks, tags and sessions, and unassigns them from tasks of other users. Users can delete their own account, and administrators any account. Requires a session that has authenticated within the last 15 minutes; an API token cannot delete its own user. The last administrator cannot be deleted. The user, their tasks and their tags are removed immediately, and the username and email address become available. Other tasks lose the assignee or the tags, and get a new version, within seconds.
          */
         delete: operations["deleteUser"];
         options?: never;
         head?: never;
         /**
-         * Change a user
-         * @description A JSON merge patch. Yourself, or anybody for an administrator. Only an administrator changes a `role`, and the last administrator cannot step down. A new email address needs a session that has authenticated within the last 15 minutes, or `current_password`. Users who change their own are told so by a mail to the earlier address, if the operator has set up mail, with a link that undoes it for 7 days (`POST /auth/email-change/undo`); at most 5 changes in 24 hours. After a change by an administrator the mail has no link.
+         * Update a user
+         * @description A JSON merge patch. Users can update their own account, and administrators any account. Only administrators can change a `role`, and the last administrator cannot be demoted. A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`. If the operator has configured mail, a mail to the previous address reports the change. When users change their own address, the mail has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and at most 5 changes are allowed in 24 hours. When an administrator changes it, the mail has no link.
          */
         patch: operations["updateUser"];
         trace?: never;
@@ -458,7 +458,7 @@ export interface paths {
         get?: never;
         /**
          * Set another user's password
-         * @description For administrators, who change their own with the current one like everybody else. Needs a session that has authenticated within the last 15 minutes. All sessions of the user end. With `reset_second_factor` the user signs in with the password alone again.
+         * @description For administrators. Requires a session that has authenticated within the last 15 minutes. All sessions of the user end. `reset_second_factor` also disables the user's second factor. To change your own password, use `POST /auth/password`.
          */
         put: operations["setUserPassword"];
         post?: never;
@@ -477,7 +477,7 @@ export interface paths {
         };
         /**
          * List a user's API tokens
-         * @description For administrators. Without the tokens themselves, which are not kept.
+         * @description For administrators. Returns the metadata of the tokens. The tokens themselves are not stored.
          */
         get: operations["listUserApiTokens"];
         put?: never;
@@ -500,7 +500,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke a user's API token
-         * @description For administrators. The token stops working at once.
+         * @description For administrators. The token stops working immediately.
          */
         delete: operations["revokeUserApiToken"];
         options?: never;
@@ -517,7 +517,7 @@ export interface paths {
         };
         /**
          * List a user's tasks
-         * @description The tasks that the user owns or is assigned to, as far as you may see them.
+         * @description Returns the tasks that the user owns or is assigned to, limited to those that you can see.
          */
         get: operations["listUserTasks"];
         put?: never;
@@ -537,13 +537,13 @@ export interface paths {
         };
         /**
          * List tasks
-         * @description The tasks that you own or are assigned to. Filters are combined. With `all=true` an administrator lists every task in the installation.
+         * @description Returns the tasks that you own or are assigned to. A task must match all filters. With `all=true`, an administrator lists every task in the installation.
          */
         get: operations["listTasks"];
         put?: never;
         /**
          * Create a task
-         * @description You own the task that you create; an administrator may name another owner. `tag_ids` puts tags on it that you can see.
+         * @description You own the tasks that you create. An administrator can set another owner. `tag_ids` adds tags that you can see.
          */
         post: operations["createTask"];
         delete?: never;
@@ -560,8 +560,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List what has changed
-         * @description Keeps a copy of the tasks that you own or are assigned to in sync. Start without `since`: the feed begins with all of them. Then pass `next_cursor` as `since`, at once while `has_more` is true and from time to time after. Replace or add the tasks in `changed`, and drop those in `deleted`: the ids of tasks that were deleted, or that you no longer own and are no longer assigned to. Each task is reported once, in its current state, and again if it changes while you read. A change is reported as soon as all changes that began before it have ended, so no change is missed, even under concurrent writes. Deletions are kept for 30 days; a cursor older than that is answered with 410, and the sync starts over. With `all=true` an administrator follows every task in the installation. A cursor belongs to its user and to its `all`.
+         * List task changes
+         * @description Keeps a copy of the tasks that you own or are assigned to in sync. The first request omits `since` and returns all of them, page by page. Then pass `next_cursor` as `since`: immediately while `has_more` is true, and periodically after that. Add or replace the tasks in `changed`, and remove the ids in `deleted`. Tasks that you can no longer see are reported as deleted. Each task is reported once, in its current state, and again if it changes while you read. A change appears once all changes that began before it have completed, so no change is missed, even under concurrent writes. Deletions are kept for 30 days; an older cursor returns 410, and the sync starts over. With `all=true`, an administrator follows every task in the installation. A cursor is valid only for the same user and the same `all`.
          */
         get: operations["listTaskChanges"];
         put?: never;
@@ -582,8 +582,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Do many things at once
-         * @description Creates, changes and deletes up to 500 tasks, and puts tags on them and takes tags off, in one request of up to 1 MiB. Its titles and descriptions have at most 262,144 characters together, of which only the first 8,192 of a description count, and those from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as four. Each item may do what the single operation may do, under the same conditions, and ends with the status and the problem of that operation. The items have no order, so no two of them may be about the same thing: a task is named once, or by several items that only put tags on it, or only take tags off it (400). Without `atomic` the items stand for themselves: the answer is 200 and has the result of each. With `atomic` all of it is done or nothing: if an item cannot be done, the answer is the problem of the first such item, and its `errors` name up to 20 of them. With `dry_run` nothing is done, and the answer tells how the items would end; without `atomic` it has the result of each.
+         * Process a batch of tasks
+         * @description Creates, updates and deletes up to 500 tasks, and adds and removes tags, in one request of up to 1 MiB. All titles and descriptions together have at most 262,144 characters. Of each description, only the first 8,192 characters count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as four. Each item has the permissions, the conditions and the result of the equivalent single operation. Items are processed in no particular order, so a task can appear in only one item, or in several items that all add tags or all remove tags; otherwise the response is 400. Without `atomic`, items are independent: the response is 200 with a result for each item. With `atomic`, either all items are processed or none: if any item fails, the response is the problem of the first one, and its `errors` list up to 20 of them. With `dry_run`, nothing is changed, and the response shows what would happen; without `atomic` it has a result for each item.
          */
         post: operations["batchTasks"];
         delete?: never;
@@ -601,25 +601,25 @@ export interface paths {
         };
         /**
          * Get a task
-         * @description Its owner, its assignee and administrators see a task. The `ETag` of an answer with more in it, by `expand`, is one for reads that ask for the same: for the `If-Match` of a change, take that of the task alone.
+         * @description For the owner, the assignee and administrators. With `expand`, the `ETag` covers the expanded resources too: use it in `If-None-Match` with the same `expand`. For `If-Match`, use the ETag of the task without `expand`.
          */
         get: operations["getTask"];
         /**
          * Replace a task
-         * @description Replaces every writable field; an optional one that is left out returns to its default. Two exceptions: `owner_id` stays when it is left out, and the tags stay as they are.
+         * @description Replaces every writable field. An omitted optional field is reset to its default, except `owner_id`, which keeps its value. Tags are not affected.
          */
         put: operations["replaceTask"];
         post?: never;
         /**
          * Delete a task
-         * @description Moves the task to the trash with its tags and attachments, from where it can be brought back for 30 days, unless the operator has chosen another time. Until then it is nowhere else, and its attachments count towards quotas. For its owner and administrators.
+         * @description Moves the task to the trash, with its tags and attachments. It can be restored for 30 days, or for the retention period that the operator has configured. A task in the trash does not appear anywhere else, and its attachments count towards quotas. For the owner and administrators.
          */
         delete: operations["deleteTask"];
         options?: never;
         head?: never;
         /**
-         * Change a task
-         * @description A JSON merge patch: fields that are left out stay as they are, and null clears `start_at`, `due_at` or `assignee_id`. `completed_at` follows the status.
+         * Update a task
+         * @description A JSON merge patch: omitted fields keep their values, and null clears `start_at`, `due_at` or `assignee_id`. `completed_at` follows the status.
          */
         patch: operations["updateTask"];
         trace?: never;
@@ -632,8 +632,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the trash
-         * @description The deleted tasks that you own; with `all=true`, for administrators, those of everybody. Each is deleted for good 30 days after it was deleted, unless the operator has chosen another time.
+         * List deleted tasks
+         * @description Returns the deleted tasks that you own. With `all=true`, an administrator lists those of all users. Each task is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
          */
         get: operations["listTrash"];
         put?: never;
@@ -652,15 +652,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a task in the trash
-         * @description Its owner and administrators see it.
+         * Get a deleted task
+         * @description For the owner and administrators.
          */
         get: operations["getTrashedTask"];
         put?: never;
         post?: never;
         /**
-         * Delete a task for good
-         * @description Deletes a task in the trash with its attachments, their bytes included. This cannot be undone.
+         * Delete a task permanently
+         * @description Deletes a task in the trash and its attachments, including their files. This cannot be undone.
          */
         delete: operations["deleteTrashedTask"];
         options?: never;
@@ -678,8 +678,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Restore a task
-         * @description Takes a task out of the trash with its tags and attachments. It is at its old address again, with another ETag.
+         * Restore a deleted task
+         * @description Moves a task out of the trash, with its tags and attachments. The task keeps its id and gets a new ETag.
          */
         post: operations["restoreTask"];
         delete?: never;
@@ -697,13 +697,13 @@ export interface paths {
         };
         /**
          * List a task's attachments
-         * @description For everybody who sees the task. The files themselves are read with `downloadAttachment`.
+         * @description For anyone who can see the task. Use `downloadAttachment` to read the files.
          */
         get: operations["listTaskAttachments"];
         put?: never;
         /**
          * Attach a file
-         * @description One file as `multipart/form-data`, in a part named `file`. The answer comes when the file is safely stored. Its name is kept as data only; the size limit is the operator's (50 MiB unless configured), as is the quota for all files that one user attached (none unless configured). A field `sha256`, before or behind the file, is checked against the file; a header `Content-Digest` (RFC 9530) against the whole form. With an `Idempotency-Key` the same file for the same task is stored once, however often it is sent.
+         * @description Uploads one file as `multipart/form-data`, in a part named `file`. The response is sent when the file is stored durably. The file name is stored as metadata only. The operator sets the size limit (default: 50 MiB) and the quota for all files attached by one user (default: none). To verify the upload, send the field `sha256` before or after the file, which applies to the file, or the header `Content-Digest` (RFC 9530), which applies to the whole form. With an `Idempotency-Key`, repeating the upload of the same file to the same task stores it once.
          */
         post: operations["addTaskAttachment"];
         delete?: never;
@@ -721,7 +721,7 @@ export interface paths {
         };
         /**
          * List a task's tags
-         * @description For everybody who sees the task.
+         * @description For anyone who can see the task.
          */
         get: operations["listTaskTags"];
         put?: never;
@@ -742,13 +742,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Put a tag on a task
-         * @description For whoever may change the task, with a tag that they can see. Doing it twice changes nothing.
+         * Add a tag to a task
+         * @description For anyone who can change the task, with a tag that they can see. Adding a tag twice has no effect.
          */
         post: operations["addTaskTag"];
         /**
-         * Take a tag off a task
-         * @description For whoever may change the task. A tag that the task does not carry is a 404. `If-Match` takes the ETag of the task, which is what changes.
+         * Remove a tag from a task
+         * @description For anyone who can change the task. Returns 404 if the task does not have the tag. `If-Match` takes the ETag of the task, because removing a tag changes the task.
          */
         delete: operations["removeTaskTag"];
         options?: never;
@@ -765,14 +765,14 @@ export interface paths {
         };
         /**
          * Download an attachment
-         * @description The bytes as they were uploaded, with the media type that was claimed for them. One byte range at a time can be asked for with `Range` (RFC 9110); the ETag is the file's SHA-256, so an interrupted download continues safely with `If-Range`. With `disposition=inline` a file may be shown where it was asked for, if both the type that was claimed and the one that was detected are PNG, JPEG, GIF, WebP, AVIF, MP4, WebM, MP3, Ogg, WAV or PDF, or if it is plain text by both; any other file stays an attachment.
+         * @description Returns the original bytes, with the media type that the client declared at upload. Supports one byte range per request (`Range`, RFC 9110). The ETag is the file's SHA-256, so `If-Range` resumes an interrupted download safely. `disposition=inline` lets a browser display the file if the declared and the detected type are both PNG, JPEG, GIF, WebP, AVIF, MP4, WebM, MP3, Ogg, WAV or PDF, or both plain text; any other file is sent as an attachment.
          */
         get: operations["downloadAttachment"];
         put?: never;
         post?: never;
         /**
          * Delete an attachment
-         * @description For whoever uploaded it, the owner of its task, and administrators. Its bytes go with it.
+         * @description For the uploader, the owner of the task, and administrators. The file is deleted too.
          */
         delete: operations["deleteAttachment"];
         options?: never;
@@ -789,7 +789,7 @@ export interface paths {
         };
         /**
          * Get a thumbnail
-         * @description A small WebP image of an attachment that is a PNG, JPEG, GIF, WebP or AVIF image, which its bytes decide and not the media type that was claimed for it. It is upright, in sRGB and without metadata; of several frames it is the first. It is made when it is first asked for and then kept, and goes with its attachment. An image of more than 33,554,432 bytes, 50,000,000 pixels (AVIF: 8,000,000) or 32,768 pixels on a side has none, nor has one that takes more than 4 seconds of processor time or 256 MiB of memory to decode. A user can have 16 thumbnails waiting to be made; the next request is answered 429. Users take turns.
+         * @description Returns a small WebP version of a PNG, JPEG, GIF, WebP or AVIF attachment. The format is detected from the file, not from its declared media type. The thumbnail is rotated upright, in sRGB and without metadata; of an animation, it shows the first frame. It is created on the first request and kept until the attachment is deleted. Images are rejected if they have more than 33,554,432 bytes, 50,000,000 pixels (AVIF: 8,000,000) or 32,768 pixels on a side, or if decoding them takes more than 4 seconds of CPU time or 256 MiB of memory. Each user can have 16 thumbnails queued; the next request returns 429. Queued thumbnails are processed in turn between users.
          */
         get: operations["getThumbnail"];
         put?: never;
@@ -810,14 +810,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Begin an upload in pieces
-         * @description For whoever may attach a file to the task. The answer says where the pieces are to be sent; the first one can come with this request. When the last one is there, the file is an attachment like any other. The length has to be known (`Upload-Defer-Length` is not supported). An upload counts against the limit of uploads once, and its pieces against that of requests.
+         * Start a resumable upload
+         * @description For anyone who can attach files to the task. `Location` in the response is the URL for the chunks; the first chunk can be sent with this request. When the last chunk has been stored, the file becomes an attachment. The length must be known in advance (`Upload-Defer-Length` is not supported). An upload counts once against the upload limit, and each chunk counts against the request limit.
          */
         post: operations["createUpload"];
         delete?: never;
         /**
-         * Learn how files can be uploaded in pieces
-         * @description What is spoken here, of the tus protocol. It is the same for every task, and nobody needs to sign in.
+         * Get the upload capabilities
+         * @description Returns the supported tus version, extensions and limits. They are the same for every task. Does not require authentication.
          */
         options: operations["getUploadOptions"];
         head?: never;
@@ -835,19 +835,19 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Give an upload up
-         * @description For whoever began it. What has arrived is removed, even while a piece is on its way. An upload that is complete is forgotten, and its attachment stays.
+         * Cancel an upload
+         * @description For the user who started it. Deletes the stored bytes, even while a chunk is being received. If the upload is complete, only the upload is deleted; the attachment stays.
          */
         delete: operations["abortUpload"];
         options?: never;
         /**
-         * Ask where to continue an upload
-         * @description For whoever began it. `Upload-Offset` is how many bytes are safely stored: the next piece begins there. It reaches `Upload-Length` when the file is an attachment, which `Content-Location` then names; before that a byte is left to be sent, so that the answer to it tells how it ended. As many of these requests may be made as of all others, which they do not count with: pieces that came too fast do not keep a client from asking where to go on.
+         * Get the offset of an upload
+         * @description For the user who started the upload. `Upload-Offset` is the number of bytes stored durably: send the next chunk from there. It equals `Upload-Length` only when the file has become an attachment, whose URL is then in `Content-Location`. Until then, at least one byte remains to be sent, so that the response to the last chunk can report the result. These requests have a rate limit of their own, as high as that of other requests, so a client that has sent too many chunks can still get the offset.
          */
         head: operations["getUploadOffset"];
         /**
-         * Upload a piece
-         * @description For whoever began the upload, as long as they may attach to the task. The piece begins at `Upload-Offset`, which has to be where the upload is. What has arrived is kept when the connection is lost in the middle, unless the piece has an `Upload-Checksum`: then all of it is kept or nothing. The last piece makes the file an attachment, which `Content-Location` names. When it is refused for want of quota, the upload can still be finished later.
+         * Upload a chunk
+         * @description For the user who started the upload, while they can attach files to the task. `Upload-Offset` must equal the current offset. If the connection is lost, the bytes received so far are kept, except with `Upload-Checksum`: such a chunk is stored completely or not at all. The last chunk turns the file into an attachment, whose URL is in `Content-Location`. If that exceeds a quota, the upload can still be completed later.
          */
         patch: operations["appendUpload"];
         trace?: never;
@@ -861,13 +861,13 @@ export interface paths {
         };
         /**
          * List tags
-         * @description Your own tags and those on tasks that you own or are assigned to, each with the number of those tasks that carry it. With `all=true` an administrator lists every tag in the installation, with the number of all tasks that carry it.
+         * @description Returns your own tags and the tags on tasks that you own or are assigned to, each with the number of those tasks. With `all=true`, an administrator lists every tag in the installation, with the number of all tasks that have it.
          */
         get: operations["listTags"];
         put?: never;
         /**
          * Create a tag
-         * @description The name is unique among your own tags, whatever its case. A tag is never changed, only deleted.
+         * @description The name must be unique among your own tags, ignoring case. A tag cannot be changed, only deleted.
          */
         post: operations["createTag"];
         delete?: never;
@@ -885,14 +885,14 @@ export interface paths {
         };
         /**
          * Get a tag
-         * @description For its owner, for whoever sees a task that carries it, and for administrators.
+         * @description For the owner, anyone who can see a task with the tag, and administrators.
          */
         get: operations["getTag"];
         put?: never;
         post?: never;
         /**
          * Delete a tag
-         * @description Deletes the tag and takes it off every task. For its owner and administrators. The tag is gone at once, and its name is free. Tasks that carried it change their versions: the first hundred at once, more of them within seconds.
+         * @description Deletes the tag and removes it from all tasks. For the owner and administrators. The tag is deleted immediately, and its name becomes available. Tasks that had the tag get a new version: the first hundred immediately, the rest within seconds.
          */
         delete: operations["deleteTag"];
         options?: never;
@@ -908,8 +908,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Is the process alive?
-         * @description Answers as long as the process runs, whatever its database does.
+         * Check liveness
+         * @description Returns 200 while the process is running, regardless of its database.
          */
         get: operations["getLiveness"];
         put?: never;
@@ -928,8 +928,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Can it serve requests?
-         * @description Answers 200 when the database answers, else 503. `degraded` lists what fails although requests in general succeed: `attachments` while the file storage takes no files, for instance because its disk is full. While the database takes no writes (a standby, a full disk) the answer is 200 as well: reads succeed, and each write is answered 503. The answer is remembered for a second.
+         * Check readiness
+         * @description Returns 200 if the database responds, and 503 otherwise. `degraded` lists functions that fail although other requests succeed: `attachments` if the file storage cannot store files, for example because the disk is full. While the database is read-only (a standby, a full disk), the response is still 200: reads succeed, and each write returns 503. The result is cached for one second.
          */
         get: operations["getReadiness"];
         put?: never;
@@ -948,8 +948,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get the contract as YAML
-         * @description This document, byte for byte as it is kept in the repository.
+         * Get the API description as YAML
+         * @description Returns this document exactly as it is in the repository.
          */
         get: operations["getContract"];
         put?: never;
@@ -968,8 +968,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get the contract as JSON
-         * @description The same document as `/openapi.yaml`, as JSON.
+         * Get the API description as JSON
+         * @description Returns the same document as `/openapi.yaml`, in JSON.
          */
         get: operations["getContractJson"];
         put?: never;
@@ -985,11 +985,11 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * @description What a user may do beyond their own.
+         * @description The role of a user: `member`, or `admin` for administrators.
          * @enum {string}
          */
         UserRole: "member" | "admin";
-        /** @description A person who uses the service. */
+        /** @description A user account. */
         User: {
             /**
              * Format: uuid
@@ -1001,7 +1001,7 @@ export interface components {
             display_name: string;
             /**
              * Format: email
-             * @description In canonical form; null unless you are this user or an administrator.
+             * @description In canonical form. Null unless you are this user or an administrator.
              */
             email: string | null;
             role: components["schemas"]["UserRole"];
@@ -1009,32 +1009,32 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             updated_at: string;
-            /** @description Moves with every change. */
+            /** @description Increases with every change. */
             version: number;
         };
         /** @description A page of users. */
         UserList: {
             items: components["schemas"]["User"][];
-            /** @description Where the next page begins; null on the last. */
+            /** @description The cursor of the next page; null on the last page. */
             next_cursor: string | null;
-            /** @description Where the page before this one is; null on the first. */
+            /** @description The cursor of the previous page; null on the first page. */
             prev_cursor: string | null;
-            /** @description Counted when asked for. */
+            /** @description The number of matching items; null unless requested with `include_total`. */
             total: number | null;
         };
-        /** @description A user to create. */
+        /** @description The fields of a new user. */
         UserCreate: {
-            /** @description Lower-case letters, digits, dots, underscores and hyphens; starts and ends with a letter or digit. */
+            /** @description Lower-case letters, digits, dots, underscores and hyphens. Starts and ends with a letter or digit. */
             username: string;
             /** Format: email */
             email: string;
             /** Format: password */
             password: string;
-            /** @description The username when it is left out. */
+            /** @description Defaults to the username. */
             display_name?: string;
             role?: components["schemas"]["UserRole"];
         };
-        /** @description Every writable field of a user. */
+        /** @description All writable fields of a user. */
         UserReplace: {
             username: string;
             /** Format: email */
@@ -1043,11 +1043,11 @@ export interface components {
             role: components["schemas"]["UserRole"];
             /**
              * Format: password
-             * @description Your own password, which reauthenticates the session before the change. Needed to change an email address when the session has not authenticated within the last 15 minutes.
+             * @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes.
              */
             current_password?: string;
         };
-        /** @description The fields of a user that change. */
+        /** @description The fields of a user to change. */
         UserPatch: {
             username?: string;
             /** Format: email */
@@ -1056,26 +1056,26 @@ export interface components {
             role?: components["schemas"]["UserRole"];
             /**
              * Format: password
-             * @description Your own password, which reauthenticates the session before the change. Needed to change an email address when the session has not authenticated within the last 15 minutes.
+             * @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes.
              */
             current_password?: string;
         };
         /**
-         * @description Where a task stands. Every transition is allowed.
+         * @description The status of a task. Any status can follow any other.
          * @enum {string}
          */
         TaskStatus: "todo" | "in_progress" | "done" | "cancelled";
         /**
-         * @description What a read of tasks can bring along.
+         * @description A related resource to include in a task.
          * @enum {string}
          */
         TaskExpansion: "owner" | "assignee" | "attachments";
         /**
-         * @description How important a task is.
+         * @description The priority of a task.
          * @enum {string}
          */
         TaskPriority: "none" | "low" | "medium" | "high" | "urgent";
-        /** @description Something to be done. `owner`, `assignee` (if there is one) and `attachments` are there if `expand` asks for them. */
+        /** @description A task. `owner`, `assignee` (if there is one) and `attachments` are present only if requested with `expand`. */
         Task: {
             /**
              * Format: uuid
@@ -1090,22 +1090,22 @@ export interface components {
             start_at: string | null;
             /**
              * Format: date-time
-             * @description Not before start_at.
+             * @description Must not be before `start_at`.
              */
             due_at: string | null;
             /**
              * Format: date-time
-             * @description When the status became done; null in any other status.
+             * @description When the status changed to done; null in any other status.
              */
             completed_at: string | null;
             /** Format: uuid */
             owner_id: string;
             /** Format: uuid */
             assignee_id: string | null;
-            /** @description By name */
+            /** @description Sorted by name. */
             tags: components["schemas"]["Tag"][];
             attachment_count: number;
-            /** @description Moves with every change, to its tags and attachments too. */
+            /** @description Increases with every change to the task, its tags or its attachments. */
             version: number;
             /** Format: date-time */
             created_at: string;
@@ -1113,17 +1113,17 @@ export interface components {
             updated_at: string;
             owner?: components["schemas"]["User"];
             assignee?: components["schemas"]["User"];
-            /** @description The newest 20, the newest first; `attachment_count` says how many there are. */
+            /** @description The 20 newest attachments, newest first. `attachment_count` is the total number. */
             attachments?: components["schemas"]["Attachment"][];
         };
         /** @description A page of tasks. */
         TaskList: {
             items: components["schemas"]["Task"][];
-            /** @description Where the next page begins; null on the last. */
+            /** @description The cursor of the next page; null on the last page. */
             next_cursor: string | null;
-            /** @description Where the page before this one is; null on the first. */
+            /** @description The cursor of the previous page; null on the first page. */
             prev_cursor: string | null;
-            /** @description Counted when asked for. */
+            /** @description The number of matching items; null unless requested with `include_total`. */
             total: number | null;
         };
         /** @description A task in the trash. */
@@ -1141,22 +1141,22 @@ export interface components {
             start_at: string | null;
             /**
              * Format: date-time
-             * @description Not before start_at.
+             * @description Must not be before `start_at`.
              */
             due_at: string | null;
             /**
              * Format: date-time
-             * @description When the status became done; null in any other status.
+             * @description When the status changed to done; null in any other status.
              */
             completed_at: string | null;
             /** Format: uuid */
             owner_id: string;
             /** Format: uuid */
             assignee_id: string | null;
-            /** @description By name */
+            /** @description Sorted by name. */
             tags: components["schemas"]["Tag"][];
             attachment_count: number;
-            /** @description Moves with every change, to its tags and attachments too. */
+            /** @description Increases with every change to the task, its tags or its attachments. */
             version: number;
             /** Format: date-time */
             created_at: string;
@@ -1165,46 +1165,46 @@ export interface components {
             /** Format: date-time */
             deleted_at: string;
         };
-        /** @description A page of the trash. */
+        /** @description A page of deleted tasks. */
         TrashedTaskList: {
             items: components["schemas"]["TrashedTask"][];
-            /** @description Where the next page begins; null on the last. */
+            /** @description The cursor of the next page; null on the last page. */
             next_cursor: string | null;
-            /** @description Where the page before this one is; null on the first. */
+            /** @description The cursor of the previous page; null on the first page. */
             prev_cursor: string | null;
-            /** @description Counted when asked for. */
+            /** @description The number of matching items; null unless requested with `include_total`. */
             total: number | null;
         };
-        /** @description What to do to a copy of the tasks that you see. */
+        /** @description Changes to the tasks that you can see. */
         TaskChanges: {
-            /** @description Tasks that are new or have changed. */
+            /** @description Tasks that were created or changed. */
             changed: components["schemas"]["Task"][];
-            /** @description Ids of tasks that you see no longer. You may never have had them. */
+            /** @description Ids of tasks that you can no longer see, possibly including some that you never received. */
             deleted: string[];
-            /** @description Where the next changes begin. It is always there. */
+            /** @description The cursor for the next request. Never null. */
             next_cursor: string;
-            /** @description Whether some of them are there already. */
+            /** @description Whether more changes are available now. */
             has_more: boolean;
         };
-        /** @description Things to do to tasks, at least one and 500 in total. */
+        /** @description Items to process: at least one and at most 500 in total. */
         TaskBatch: {
-            /** @description All of it or nothing; by default each item for itself. */
+            /** @description Process all items or none. By default, items are independent. */
             atomic?: boolean;
-            /** @description Do nothing, and tell how the items would end. */
+            /** @description Change nothing, and return what would happen. */
             dry_run?: boolean;
             create?: components["schemas"]["TaskCreate"][];
             update?: components["schemas"]["TaskBatchUpdate"][];
             delete?: components["schemas"]["TaskBatchDeletion"][];
-            /** @description Tags to put on tasks. */
+            /** @description Tags to add to tasks. */
             tag?: components["schemas"]["TaskBatchTagging"][];
-            /** @description Tags to take off tasks. */
+            /** @description Tags to remove from tasks. */
             untag?: components["schemas"]["TaskBatchUntagging"][];
         };
-        /** @description A task to change. */
+        /** @description A task to update. */
         TaskBatchUpdate: {
             /** Format: uuid */
             task_id: string;
-            /** @description The ETag that it must have. */
+            /** @description The expected ETag. */
             if_match?: string;
             patch: components["schemas"]["TaskPatch"];
         };
@@ -1212,26 +1212,26 @@ export interface components {
         TaskBatchDeletion: {
             /** Format: uuid */
             task_id: string;
-            /** @description The ETag that it must have. */
+            /** @description The expected ETag. */
             if_match?: string;
         };
-        /** @description A tag to put on a task. */
+        /** @description A tag to add to a task. */
         TaskBatchTagging: {
             /** Format: uuid */
             task_id: string;
             /** Format: uuid */
             tag_id: string;
         };
-        /** @description A tag to take off a task. */
+        /** @description A tag to remove from a task. */
         TaskBatchUntagging: {
             /** Format: uuid */
             task_id: string;
             /** Format: uuid */
             tag_id: string;
-            /** @description The ETag that the task must have. */
+            /** @description The expected ETag of the task. */
             if_match?: string;
         };
-        /** @description How the items of a batch ended, each in its place. */
+        /** @description The results of a batch, in the order of the request. */
         TaskBatchResults: {
             create: components["schemas"]["TaskBatchResult"][];
             update: components["schemas"]["TaskBatchResult"][];
@@ -1239,20 +1239,20 @@ export interface components {
             tag: components["schemas"]["TaskBatchResult"][];
             untag: components["schemas"]["TaskBatchResult"][];
         };
-        /** @description How an item of a batch ended, or would. */
+        /** @description The result, or with `dry_run` the expected result, of an item. */
         TaskBatchResult: {
-            /** @description That of the single operation. */
+            /** @description The status of the equivalent single operation. */
             status: number;
             /**
              * Format: uuid
-             * @description Null when a task has not been created.
+             * @description Null if no task was created.
              */
             task_id: string | null;
-            /** @description Of a task that was created or changed, null for others. */
+            /** @description The ETag of a created or changed task; otherwise null. */
             etag: string | null;
             problem?: components["schemas"]["Problem"];
         };
-        /** @description A task to create. */
+        /** @description The fields of a new task. */
         TaskCreate: {
             title: string;
             /** @default  */
@@ -1271,20 +1271,20 @@ export interface components {
             start_at?: string | null;
             /**
              * Format: date-time
-             * @description Not before start_at.
+             * @description Must not be before `start_at`.
              */
             due_at?: string | null;
             /**
              * Format: uuid
-             * @description You, when it is left out.
+             * @description Defaults to you.
              */
             owner_id?: string;
             /** Format: uuid */
             assignee_id?: string | null;
-            /** @description Tags to put on it. */
+            /** @description Tags to add to the task. */
             tag_ids?: string[];
         };
-        /** @description Every writable field of a task. */
+        /** @description All writable fields of a task. */
         TaskReplace: {
             title: string;
             /** @default  */
@@ -1303,18 +1303,18 @@ export interface components {
             start_at?: string | null;
             /**
              * Format: date-time
-             * @description Not before start_at.
+             * @description Must not be before `start_at`.
              */
             due_at?: string | null;
             /**
              * Format: uuid
-             * @description Stays when it is left out.
+             * @description Keeps its value if omitted.
              */
             owner_id?: string;
             /** Format: uuid */
             assignee_id?: string | null;
         };
-        /** @description The fields of a task that change. */
+        /** @description The fields of a task to change. */
         TaskPatch: {
             title?: string;
             description?: string;
@@ -1326,13 +1326,13 @@ export interface components {
             due_at?: string | null;
             /**
              * Format: uuid
-             * @description For the owner and administrators.
+             * @description Only the owner and administrators can change it.
              */
             owner_id?: string;
             /** Format: uuid */
             assignee_id?: string | null;
         };
-        /** @description A file that belongs to a task. */
+        /** @description A file attached to a task. */
         Attachment: {
             /**
              * Format: uuid
@@ -1341,21 +1341,21 @@ export interface components {
             id: string;
             /** Format: uuid */
             task_id: string;
-            /** @description As the client named it. */
+            /** @description As declared by the client. */
             file_name: string;
-            /** @description As the client claimed it. */
+            /** @description As declared by the client. */
             content_type: string;
-            /** @description As the file's first bytes look, without parameters; null when they look like nothing that is known, such as plain text. */
+            /** @description The media type detected from the first bytes, without parameters; null if none is recognized, as for plain text. */
             detected_content_type: string | null;
             /**
              * Format: int64
-             * @description Bytes.
+             * @description In bytes.
              */
             size: number;
             sha256: string;
             /**
              * Format: uuid
-             * @description Null when that user has been deleted.
+             * @description Null if that user was deleted.
              */
             uploaded_by: string | null;
             /** Format: date-time */
@@ -1364,14 +1364,14 @@ export interface components {
         /** @description A page of attachments. */
         AttachmentList: {
             items: components["schemas"]["Attachment"][];
-            /** @description Where the next page begins; null on the last. */
+            /** @description The cursor of the next page; null on the last page. */
             next_cursor: string | null;
-            /** @description Where the page before this one is; null on the first. */
+            /** @description The cursor of the previous page; null on the first page. */
             prev_cursor: string | null;
-            /** @description Counted when asked for. */
+            /** @description The number of matching items; null unless requested with `include_total`. */
             total: number | null;
         };
-        /** @description The form that carries a file. */
+        /** @description The form with the file. */
         AttachmentUpload: {
             /**
              * Format: binary
@@ -1379,19 +1379,19 @@ export interface components {
              */
             file: string;
             /**
-             * @description What the file must hash to, or nothing is stored. Left empty, as pages do with a form, it says nothing.
+             * @description The expected SHA-256 of the file in hexadecimal. If it does not match, nothing is stored. An empty value, as sent by an HTML form, is ignored.
              * @example
              */
             sha256?: string;
         };
         /**
-         * @description What a browser is to do with a file (RFC 6266).
+         * @description Whether a browser should save or display a file (RFC 6266).
          * @enum {string}
          */
         Disposition: "attachment" | "inline";
         /**
          * Format: binary
-         * @description The bytes of a file.
+         * @description The content of a file.
          */
         FileContent: string;
         /** @description A label for tasks. */
@@ -1411,14 +1411,14 @@ export interface components {
         /** @description A page of tags. */
         TagList: {
             items: components["schemas"]["Tag"][];
-            /** @description Where the next page begins; null on the last. */
+            /** @description The cursor of the next page; null on the last page. */
             next_cursor: string | null;
-            /** @description Where the page before this one is; null on the first. */
+            /** @description The cursor of the previous page; null on the first page. */
             prev_cursor: string | null;
-            /** @description Counted when asked for. */
+            /** @description The number of matching items; null unless requested with `include_total`. */
             total: number | null;
         };
-        /** @description A tag with the number of tasks that carry it, as far as the caller sees them. Only lists have it: a tag itself never changes. */
+        /** @description A tag with the number of tasks that have it, limited to tasks that you can see. Only lists include the number, because a tag itself never changes. */
         CountedTag: {
             /**
              * Format: uuid
@@ -1433,45 +1433,45 @@ export interface components {
             created_at: string;
             task_count: number;
         };
-        /** @description A page of tags with their numbers of tasks. */
+        /** @description A page of tags with their task counts. */
         CountedTagList: {
             items: components["schemas"]["CountedTag"][];
-            /** @description Where the next page begins; null on the last. */
+            /** @description The cursor of the next page; null on the last page. */
             next_cursor: string | null;
-            /** @description Where the page before this one is; null on the first. */
+            /** @description The cursor of the previous page; null on the first page. */
             prev_cursor: string | null;
-            /** @description Counted when asked for. */
+            /** @description The number of matching items; null unless requested with `include_total`. */
             total: number | null;
         };
-        /** @description A tag to create. */
+        /** @description The fields of a new tag. */
         TagCreate: {
             name: string;
-            /** @description Kept in lower case; null when it is left out. */
+            /** @description Stored in lower case. Null if omitted. */
             color?: string | null;
         };
-        /** @description An account to register. */
+        /** @description The fields of a new account. */
         Registration: {
-            /** @description Lower-case letters, digits, dots, underscores and hyphens; starts and ends with a letter or digit. */
+            /** @description Lower-case letters, digits, dots, underscores and hyphens. Starts and ends with a letter or digit. */
             username: string;
             /** Format: email */
             email: string;
             /** Format: password */
             password: string;
-            /** @description The username when it is left out. */
+            /** @description Defaults to the username. */
             display_name?: string;
         };
-        /** @description Credentials. */
+        /** @description An email address and a password. */
         Login: {
             /** Format: email */
             email: string;
             /** Format: password */
             password: string;
         };
-        /** @description A refresh token to swap. */
+        /** @description The refresh token to exchange. */
         RefreshRequest: {
             refresh_token: string;
         };
-        /** @description A session's tokens and its user. */
+        /** @description The tokens of a session, and its user. */
         AuthTokens: {
             /** @description A JWT. */
             access_token: string;
@@ -1479,26 +1479,26 @@ export interface components {
             token_type: "Bearer";
             /** @description Seconds until the access token expires. */
             expires_in: number;
-            /** @description Opaque; replaced by each refresh. */
+            /** @description An opaque token, replaced on each refresh. */
             refresh_token: string;
             /** @description Seconds until the refresh token expires if it is not used. */
             refresh_expires_in: number;
             user: components["schemas"]["User"];
         };
-        /** @description The second step of signing in. */
+        /** @description The second step of a sign-in. */
         LoginCompletion: {
             challenge: string;
-            /** @description Six digits of the authenticator, or a recovery code. */
+            /** @description A six-digit code from the authenticator, or a recovery code. */
             code: string;
         };
-        /** @description A proof of who you are. Either the password or a code. */
+        /** @description Proof of identity: either a password or a code. */
         Reauthentication: {
             /** Format: password */
             password?: string;
-            /** @description Six digits of the authenticator, or a recovery code. */
+            /** @description A six-digit code from the authenticator, or a recovery code. */
             code?: string;
         };
-        /** @description The token of the mail that was sent to the earlier address. */
+        /** @description The token from the mail sent to the previous address. */
         EmailChangeUndo: {
             token: string;
         };
@@ -1506,12 +1506,12 @@ export interface components {
         EmailChangeUndone: {
             /** @description The restored address. */
             email: string;
-            /** @description Sets a new password, by `POST /auth/password/reset`. */
+            /** @description Token for `POST /auth/password/reset`, to set a new password. */
             reset_token: string;
             /** @description Seconds until the reset token expires. */
             reset_token_expires_in: number;
         };
-        /** @description A place where you are signed in. */
+        /** @description A signed-in session. */
         Session: {
             /**
              * Format: uuid
@@ -1525,65 +1525,65 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description To the minute.
+             * @description Accurate to the minute.
              */
             last_used_at: string;
             /**
              * Format: date-time
-             * @description It ends then, however often it is refreshed.
+             * @description When the session ends, however often it is refreshed.
              */
             expires_at: string;
-            /** @description What the client called itself last. */
+            /** @description The `User-Agent` of the last request. */
             user_agent: string | null;
-            /** @description The IP address of the client last. */
+            /** @description The IP address of the last request. */
             address: string | null;
-            /** @description Whether it is the session of this request. */
+            /** @description Whether this request was made in this session. */
             is_current: boolean;
         };
         /** @description A page of sessions. */
         SessionList: {
             items: components["schemas"]["Session"][];
-            /** @description Where the next page begins; null on the last. */
+            /** @description The cursor of the next page; null on the last page. */
             next_cursor: string | null;
-            /** @description Where the page before this one is; null on the first. */
+            /** @description The cursor of the previous page; null on the first page. */
             prev_cursor: string | null;
-            /** @description Counted when asked for. */
+            /** @description The number of matching items; null unless requested with `include_total`. */
             total: number | null;
         };
-        /** @description A new password, and the proof that it is you. */
+        /** @description The current password and a new one. */
         PasswordChange: {
             /** Format: password */
             current_password: string;
             /** Format: password */
             new_password: string;
         };
-        /** @description Whose password is forgotten. */
+        /** @description The account whose password to reset. */
         PasswordResetRequest: {
             /** Format: email */
             email: string;
         };
-        /** @description A new password, and the token of the mail. */
+        /** @description The token from the mail, and a new password. */
         PasswordReset: {
             token: string;
             /** Format: password */
             new_password: string;
         };
-        /** @description A password for another user. */
+        /** @description A new password for another user. */
         UserPassword: {
             /** Format: password */
             password: string;
             /**
-             * @description Whether the second factor goes too.
+             * @description Whether to disable the second factor too.
              * @default false
              */
             reset_second_factor: boolean;
         };
         /**
-         * @description What an API token may do, as far as its user may. A write scope includes the read scope of the same name: the answer to a change shows what was changed.
+         * @description What an API token can do, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource.
          * @enum {string}
          */
         Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write";
-        /** @description A token for a program. */
+        /** @description An API token for a program. */
         ApiToken: {
             /**
              * Format: uuid
@@ -1596,16 +1596,16 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description Null when it does not expire.
+             * @description Null if it does not expire.
              */
             expires_at: string | null;
             /**
              * Format: date-time
-             * @description To the minute; null if never.
+             * @description Accurate to the minute. Null if never used.
              */
             last_used_at: string | null;
         };
-        /** @description A token for a program, with the token itself. */
+        /** @description An API token, including the token itself. */
         NewApiToken: {
             /**
              * Format: uuid
@@ -1618,74 +1618,74 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description Null when it does not expire.
+             * @description Null if it does not expire.
              */
             expires_at: string | null;
             /**
              * Format: date-time
-             * @description To the minute; null if never.
+             * @description Accurate to the minute. Null if never used.
              */
             last_used_at: string | null;
-            /** @description Shown here, and never again. */
+            /** @description The token. It is not shown again. */
             token: string;
         };
         /** @description A page of API tokens. */
         ApiTokenList: {
             items: components["schemas"]["ApiToken"][];
-            /** @description Where the next page begins; null on the last. */
+            /** @description The cursor of the next page; null on the last page. */
             next_cursor: string | null;
-            /** @description Where the page before this one is; null on the first. */
+            /** @description The cursor of the previous page; null on the first page. */
             prev_cursor: string | null;
-            /** @description Counted when asked for. */
+            /** @description The number of matching items; null unless requested with `include_total`. */
             total: number | null;
         };
-        /** @description An API token to create. */
+        /** @description The fields of a new API token. */
         ApiTokenCreate: {
-            /** @description What it is for. */
+            /** @description The purpose of the token. */
             name: string;
             scopes: components["schemas"]["Scope"][];
             /**
              * Format: date-time
-             * @description In the future; it does not expire when it is left out.
+             * @description Must be in the future. If omitted, the token does not expire.
              */
             expires_at?: string | null;
         };
-        /** @description Whether signing in takes a second factor. */
+        /** @description The status of a second factor. */
         SecondFactor: {
             enabled: boolean;
             /**
              * Format: date-time
-             * @description Since when it is on.
+             * @description When it was enabled.
              */
             confirmed_at: string | null;
             recovery_codes_left: number;
         };
-        /** @description The proof that it is you. */
+        /** @description Proof of identity. */
         SecondFactorEnrolment: {
             /** Format: password */
             password: string;
         };
         /** @description A secret for an authenticator. */
         SecondFactorSecret: {
-            /** @description In base32, to be typed in. */
+            /** @description Base32-encoded, for manual entry. */
             secret: string;
-            /** @description The secret as authenticators take it. */
+            /** @description The secret as a URI for authenticator apps. */
             otpauth_uri: string;
-            /** @description A picture of the URI, as a data URL. */
+            /** @description The URI as a QR code, in a data URL. */
             qr_code: string;
         };
-        /** @description A code of the authenticator. */
+        /** @description A code from the authenticator. */
         SecondFactorConfirmation: {
             code: string;
         };
-        /** @description The proof that it is you, twice. */
+        /** @description The password and a code. */
         SecondFactorDisablement: {
             /** Format: password */
             password: string;
-            /** @description Six digits of the authenticator, or a recovery code. */
+            /** @description A six-digit code from the authenticator, or a recovery code. */
             code: string;
         };
-        /** @description What signs in when the authenticator is lost. */
+        /** @description Recovery codes, to sign in without the authenticator. */
         NewRecoveryCodes: {
             recovery_codes: string[];
         };
@@ -1694,7 +1694,7 @@ export interface components {
          * @enum {string}
          */
         AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin";
-        /** @description Something that happened to somebody's access, or an administrator's read of somebody else's task or file. */
+        /** @description An event that concerns access to an account, or a read of another user's task or file by an administrator. */
         AuditEvent: {
             /**
              * Format: uuid
@@ -1704,29 +1704,29 @@ export interface components {
             action: components["schemas"]["AuditAction"];
             /**
              * Format: uuid
-             * @description Who did it, as far as that was proven.
+             * @description Who caused the event, if authenticated.
              */
             actor_id: string | null;
             /**
              * Format: uuid
-             * @description Whose access, task or file it is about; null where no account has the address that was typed.
+             * @description The user whose access, task or file is concerned; null if no account has the entered address.
              */
             user_id: string | null;
             /**
              * Format: uuid
-             * @description The session that it is about.
+             * @description The session concerned.
              */
             session_id: string | null;
             /**
              * Format: uuid
-             * @description The API token that it is about.
+             * @description The API token concerned.
              */
             token_id: string | null;
             /** @description The IP address of the client. */
             address: string | null;
-            /** @description What the client called itself. */
+            /** @description The `User-Agent` of the client. */
             user_agent: string | null;
-            /** @description Names the request in the service's log. */
+            /** @description The id of the request in the service's log. */
             request_id: string;
             /** Format: date-time */
             created_at: string;
@@ -1734,24 +1734,24 @@ export interface components {
         /** @description A page of audit events. */
         AuditEventList: {
             items: components["schemas"]["AuditEvent"][];
-            /** @description Where the next page begins; null on the last. */
+            /** @description The cursor of the next page; null on the last page. */
             next_cursor: string | null;
-            /** @description Where the page before this one is; null on the first. */
+            /** @description The cursor of the previous page; null on the first page. */
             prev_cursor: string | null;
-            /** @description Counted when asked for. */
+            /** @description The number of matching items; null unless requested with `include_total`. */
             total: number | null;
         };
-        /** @description How the service is. */
+        /** @description The state of the service. */
         Health: {
             /** @enum {string} */
             status: "ok";
         };
-        /** @description Whether requests can be served, and what fails meanwhile. */
+        /** @description Whether the service can handle requests, and which functions fail. */
         Readiness: {
             /** @enum {string} */
             status: "ok";
             /**
-             * @description What fails although requests in general succeed. Empty when everything works.
+             * @description Functions that fail although other requests succeed. Empty if everything works.
              * @example []
              */
             degraded: "attachments"[];
@@ -1765,17 +1765,17 @@ export interface components {
          * @description An OpenAPI 3.0.3 document in YAML.
          */
         ContractText: string;
-        /** @description What went wrong (RFC 9457). */
+        /** @description A problem document (RFC 9457). */
         Problem: {
             /**
              * Format: uri-reference
              * @description A page that explains this kind of problem.
              */
             type: string;
-            /** @description The kind of problem in a few words. */
+            /** @description A short name of the kind of problem. */
             title: string;
             status: number;
-            /** @description What happened here, for people. */
+            /** @description What was wrong with this request, for people. */
             detail: string;
             /**
              * Format: uri-reference
@@ -1783,45 +1783,45 @@ export interface components {
              */
             instance: string;
             code: components["schemas"]["ProblemCode"];
-            /** @description Names this request in the service's log. */
+            /** @description The id of the request in the service's log. */
             request_id: string;
-            /** @description To be sent with the second factor; present with `second_factor_required` alone. */
+            /** @description The challenge to send with the second factor. Only with `second_factor_required`. */
             challenge?: string;
-            /** @description Seconds until the challenge expires; beside it. */
+            /** @description Seconds until the challenge expires. Only with `second_factor_required`. */
             challenge_expires_in?: number;
             /**
-             * @description What `quota` is about: the bytes of your attachments, or how many tasks their owner has, those in the trash included.
+             * @description What the quota limits: the bytes of your attachments, or the number of tasks of their owner, including deleted tasks in the trash. Only with `quota_exceeded`.
              * @enum {string}
              */
             resource?: "attachment_bytes" | "tasks";
             /**
              * Format: int64
-             * @description What there may be of `resource`; present with `quota_exceeded` alone.
+             * @description The maximum of `resource`. Only with `quota_exceeded`.
              */
             quota?: number;
             /**
              * Format: int64
-             * @description What there is; beside it.
+             * @description The current use of `resource`. Only with `quota_exceeded`.
              */
             used?: number;
             /**
              * Format: int64
-             * @description What the request adds, or adds at least where a file was refused before it was read; beside it.
+             * @description What the request would add; a lower bound if a file was rejected before it was read. Only with `quota_exceeded`.
              */
             size?: number;
-            /** @description What was wrong, place by place, up to 20; absent where there is nothing to point at. */
+            /** @description The individual errors, up to 20. Absent if the problem has no location. */
             errors?: components["schemas"]["ProblemError"][];
         };
         /**
-         * @description The kind of problem, for programs. Each has a page with an explanation, `/problems/{code}`, and `/problems` lists them all. Codes may be added: treat one that you do not know by the status of the response.
+         * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
         ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "reauthentication_required" | "registration_closed" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "changes_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
-        /** @description One thing that was wrong. */
+        /** @description A single error. */
         ProblemError: {
-            /** @description A JSON Pointer (RFC 6901) into the body, or the name of a parameter or header behind a slash. */
+            /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
             pointer: string;
-            /** @description What is wrong there. */
+            /** @description What is wrong at this location. */
             detail: string;
         };
     };
@@ -1874,7 +1874,7 @@ export interface components {
                 "application/json": components["schemas"]["TagList"];
             };
         };
-        /** @description What you have is still current. No body. */
+        /** @description The cached representation is still current. No body. */
         NotModified: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -1883,7 +1883,7 @@ export interface components {
             };
             content?: never;
         };
-        /** @description The request is not as this contract describes it: a malformed body, id, header or query, an unknown field or parameter, a value out of its range. `errors` points at what was wrong. */
+        /** @description The request does not match this contract: a malformed body, id, header or query, an unknown field or parameter, or a value out of range. `errors` points to each of them. */
         BadRequest: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -1894,7 +1894,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description No access token, or one that is malformed, expired or revoked. */
+        /** @description The access token is missing, malformed, expired or revoked. */
         Unauthorized: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -1906,7 +1906,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The credentials are not valid (which of them is wrong is not told), or a second factor is still to come. */
+        /** @description The credentials are invalid (the response does not say which of them), or a second factor is required. */
         InvalidCredentials: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -1918,7 +1918,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description You may see this, but not do that with it; or your API token lacks the scope; or the session has not authenticated within the last 15 minutes (`reauthentication_required`). In the last case send the password or a code to `POST /auth/reauthenticate` and repeat the request; where the body takes `current_password`, that does as well. */
+        /** @description You can see the resource but do not have this permission, or your API token lacks the scope, or the session has not authenticated within the last 15 minutes (`reauthentication_required`). In the last case, send the password or a code to `POST /auth/reauthenticate` and repeat the request; if the body has `current_password`, you can send that instead. */
         ForbiddenOrUnproven: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -1930,7 +1930,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description You can see the resource but may not do this with it, or your API token lacks the scope. */
+        /** @description You can see the resource but do not have this permission, or your API token lacks the scope. */
         Forbidden: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -1964,7 +1964,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The username or the email address is taken, or the change would leave the installation without an administrator. */
+        /** @description The username or email address is taken, or the change would leave the installation without an administrator. */
         UserConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -1975,7 +1975,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The installation would be left without an administrator. */
+        /** @description The change would leave the installation without an administrator. */
         LastAdmin: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -1986,7 +1986,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description You already have a tag with this name. */
+        /** @description You already have a tag with this name. Choose another one. */
         TagConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2041,7 +2041,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description No `Tus-Resumable`, or another version than `Tus-Version`. */
+        /** @description `Tus-Resumable` is missing or names an unsupported version. `Tus-Version` lists the supported ones. */
         TusVersionUnsupported: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2076,7 +2076,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The digest of the file is not the one that was sent with it. Nothing was stored. */
+        /** @description The content does not match the digest that was sent with it. Nothing was stored. */
         DigestMismatch: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2098,7 +2098,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body exceeds the limit, or a task would exceed the quota of its owner (`quota_exceeded`). Nothing was stored. */
+        /** @description The body exceeds the size limit, or the owner's task quota would be exceeded (`quota_exceeded`). Nothing was stored. */
         ContentTooLarge: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2109,7 +2109,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The file exceeds the limit, or the uploader's quota. Nothing was stored. */
+        /** @description The file exceeds the size limit or the uploader's quota. Nothing was stored. */
         UploadTooLarge: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2120,7 +2120,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The Content-Type is missing or is not one that this operation takes, or the body has a Content-Encoding. */
+        /** @description The Content-Type is missing or not supported by this operation, or the body has a Content-Encoding. */
         UnsupportedMediaType: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2132,7 +2132,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The file is not an image of a known kind, or it is damaged. */
+        /** @description The file is not an image in a supported format, or it is damaged. */
         UnsupportedImage: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2154,7 +2154,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The Content-Type is missing or is not one that a patch may have, or the body has a Content-Encoding. */
+        /** @description The Content-Type is missing or not supported for a patch, or the body has a Content-Encoding. */
         UnsupportedPatchType: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2167,7 +2167,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The file has no such bytes. */
+        /** @description The range starts after the end of the file. */
         RangeNotSatisfiable: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2179,7 +2179,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body names a user or tag that does not exist or that you may not see, or the `Idempotency-Key` was used with another body. */
+        /** @description The body refers to a user or tag that does not exist or that you cannot see, or the `Idempotency-Key` was used for a different request. */
         UnprocessableContent: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2190,7 +2190,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description What arrived is not what its digest says, or the `Idempotency-Key` was used with another file. Nothing was stored. */
+        /** @description The content does not match its digest, or the `Idempotency-Key` was used for a different file. Nothing was stored. */
         UnprocessableUpload: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2201,7 +2201,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The second factor is on already, or is not. */
+        /** @description The second factor is already enabled, or none is enrolled. */
         SecondFactorConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2212,7 +2212,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The password or the code that the body proves itself with is wrong. */
+        /** @description The password or code in the body is wrong. */
         WrongProof: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2223,7 +2223,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Too much at once, or too many failed attempts. Try again after the seconds in Retry-After. */
+        /** @description A rate limit is exhausted, too many sign-in attempts have failed, or too many requests are in progress. Retry after the seconds in `Retry-After`. */
         TooManyRequests: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2237,7 +2237,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The service cannot do this right now. Nothing was done; it is safe to try again. */
+        /** @description The service cannot process the request right now. Nothing was changed; retry after the seconds in `Retry-After`. */
         ServiceUnavailable: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2249,7 +2249,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The database did not answer in time, so the request may or may not have been done. If it had an Idempotency-Key, repeat it with the same key. Otherwise read the resource before you try again. */
+        /** @description The database did not confirm the write in time, so it may or may not have happened. If the request had an Idempotency-Key, repeat it with the same key. Otherwise read the resource before you retry. */
         OutcomeUnknown: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2260,7 +2260,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The storage has no room for the file. Nothing was stored. */
+        /** @description The file storage has no space for the file. Nothing was stored. */
         InsufficientStorage: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2274,299 +2274,299 @@ export interface components {
     };
     parameters: {
         /**
-         * @description The user's id.
+         * @description The id of the user.
          * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
          */
         UserId: string;
         /**
-         * @description The task's id.
+         * @description The id of the task.
          * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
          */
         TaskId: string;
         /**
-         * @description The tag's id.
+         * @description The id of the tag.
          * @example 0199c0e0-4c5d-7b6a-8e9f-0a1b2c3d4e5f
          */
         TagId: string;
         /**
-         * @description The attachment's id.
+         * @description The id of the attachment.
          * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
         AttachmentId: string;
-        /** @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this. */
+        /** @description The width in pixels, rounded up to 16, 32, 64, 128, 256, 512 or 1,024. A narrower image keeps its width. The height is limited to four times the width. */
         ThumbnailWidth: number;
         /**
-         * @description The upload's id.
+         * @description The id of the upload.
          * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
          */
         UploadId: string;
         /**
-         * @description The version of the tus protocol that the client speaks. Another one than that of this contract is 412.
+         * @description The tus version of the client. Any other version returns 412.
          * @example 1.0.0
          */
         TusResumable: "1.0.0";
         /**
-         * @description How many bytes the file has.
+         * @description The size of the file in bytes.
          * @example 14
          */
         UploadLength: number;
         /**
-         * @description Where in the file the piece begins.
+         * @description The position of the chunk in the file, in bytes.
          * @example 6
          */
         UploadOffset: number;
         /**
-         * @description What the file is: pairs of a name and a value in Base64, with commas between them. `filename` is required; `filetype` is its media type, and `sha256` the digest in hexadecimal that the whole file is to have. Others are kept as they are.
+         * @description Comma-separated pairs of a key and a Base64 value. `filename` is required. `filetype` is the media type of the file, and `sha256` its expected digest in hexadecimal. Other keys are stored unchanged.
          * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
          */
         UploadMetadata: string;
-        /** @description The digest of the body, as `sha1` or `sha256`, a space and Base64. A piece that has another one is refused with 460, and nothing of it is kept. */
+        /** @description The digest of the chunk: `sha1` or `sha256`, a space and the Base64 value. A chunk that does not match is rejected with 460, and none of it is stored. */
         UploadChecksum: string;
         /**
-         * @description The session's id.
+         * @description The id of the session.
          * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
          */
         SessionId: string;
         /**
-         * @description The API token's id.
+         * @description The id of the API token.
          * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
          */
         TokenId: string;
-        /** @description Only events that one of these users caused; repeat it for several. */
+        /** @description Only events caused by one of these users. Repeat the parameter for several users. */
         ActorFilter: string[];
-        /** @description Only events about the access of one of these users; repeat it for several. */
+        /** @description Only events about the account of one of these users. Repeat the parameter for several users. */
         AuditUserFilter: string[];
-        /** @description Only events of one of these kinds; repeat it for several. */
+        /** @description Only events with one of these actions. Repeat the parameter for several actions. */
         ActionFilter: components["schemas"]["AuditAction"][];
-        /** @description Only what was created after this time. */
+        /** @description Only items created after this time. */
         CreatedAfter: string;
-        /** @description Only what was created before this time. */
+        /** @description Only items created before this time. */
         CreatedBefore: string;
-        /** @description How many items to answer with. More than 200 is refused, not clamped. */
+        /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
         Limit: number;
-        /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+        /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
         Offset: number;
-        /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+        /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
         Cursor: string;
-        /** @description `next_cursor` of the answer before, as it was given; left out to begin. */
+        /** @description The `next_cursor` of the previous response, unchanged. Omit it to start. */
         Since: string;
-        /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
+        /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
         All: boolean;
-        /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+        /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
         IncludeTotal: boolean;
-        /** @description Only tasks with one of these statuses; repeat it for several. */
+        /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
         StatusFilter: components["schemas"]["TaskStatus"][];
-        /** @description Only tasks with one of these priorities; repeat it for several. */
+        /** @description Only tasks with one of these priorities. Repeat the parameter for several priorities. */
         PriorityFilter: components["schemas"]["TaskPriority"][];
-        /** @description Only tasks assigned to one of these users; repeat it for several. */
+        /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
         AssigneeFilter: string[];
-        /** @description Only tasks that carry one of these tags; repeat it for several. */
+        /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
         TagFilter: string[];
-        /** @description Only tasks that one of these users owns; repeat it for several. */
+        /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
         OwnerFilter: string[];
-        /** @description Whether one tag of `tag_id` is enough, or a task must carry all of them. */
+        /** @description Whether a task must have any or all of the tags in `tag_id`. */
         TagMatch: "any" | "all";
-        /** @description Only tasks that carry no tag at all; false for those that carry one. */
+        /** @description If true, only tasks without tags. If false, only tasks with tags. */
         Untagged: boolean;
-        /** @description Only tasks that are due after this time. */
+        /** @description Only tasks due after this time. */
         DueAfter: string;
-        /** @description Only tasks that are due before this time. */
+        /** @description Only tasks due before this time. */
         DueBefore: string;
-        /** @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others. */
+        /** @description If true, only open tasks (`todo` or `in_progress`) whose `due_at` has passed. If false, all other tasks. */
         Overdue: boolean;
-        /** @description Only tasks that were last changed after this time. */
+        /** @description Only tasks last changed after this time. */
         UpdatedAfter: string;
-        /** @description Only tasks that were last changed before this time. */
+        /** @description Only tasks last changed before this time. */
         UpdatedBefore: string;
-        /** @description Only tasks that were completed after this time. */
+        /** @description Only tasks completed after this time. */
         CompletedAfter: string;
-        /** @description Only tasks that were completed before this time. */
+        /** @description Only tasks completed before this time. */
         CompletedBefore: string;
-        /** @description Only tasks with an attachment; false for those without. */
+        /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
         HasAttachments: boolean;
         /**
-         * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
-         *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
-         *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
-         *     finds "Release notes". In a script without spaces between words any part is found. The first 8,192 characters of a
-         *     description are searched.
+         * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
+         *     word: `rel` finds "Release". `"release notes"` matches the words as a phrase, `or` matches either of two words, and
+         *     `-draft` excludes tasks with that word. A task also matches if its title contains the whole search text: `lease n`
+         *     finds "Release notes". In scripts without spaces between words, any part of the text matches. Only the first 8,192
+         *     characters of a description are searched.
          *
-         *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first. Where
-         *     the words are in more than 1,000 of more than 2,500 tasks, all come with the newest first.
+         *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 of more
+         *     than 2,500 tasks match, all are returned newest first.
          */
         TaskSearch: string;
-        /** @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first. */
+        /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
         TaskSort: string;
-        /** @description Only users with one of these roles; repeat it for several. */
+        /** @description Only users with one of these roles. Repeat the parameter for several roles. */
         RoleFilter: components["schemas"]["UserRole"][];
-        /** @description Only users whose username or display name has this text as a part of it, whatever its case and accents. */
+        /** @description Only users whose username or display name contains this text, ignoring case and accents. */
         UserSearch: string;
-        /** @description Only tags whose name has this text as a part of it, whatever its case and accents. */
+        /** @description Only tags whose name contains this text, ignoring case and accents. */
         TagSearch: string;
-        /** @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`). */
+        /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */
         TaskExpand: components["schemas"]["TaskExpansion"][];
         /**
-         * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
+         * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. A task must match the expression and all other filters.
          *
-         *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
+         *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
          *
-         *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case, and looks at the first 8,192 characters.
-         *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
-         *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
-         *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.
-         *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (its start in UTC), `now`, or a time from now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list have the same `now`: that of its first one.
+         *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+         *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
+         *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
+         *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+         *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (midnight UTC), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
          *     * `attachment_count`, `version`: all comparisons.
-         *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
-         *     * A word alone, or several in quotes, is searched for in title and description.
+         *     * `field:*` is true if the field has a value; for a text, if it is not empty.
+         *     * A bare word, or a phrase in quotes, is searched for in the title and description.
          *
-         *     A page of a filter that searches texts, or has `OR` or `NOT` in it, may hold fewer tasks than `limit`, even none: a request examines at most 2,500 tasks, and fewer with long texts. Read on while `next_cursor` is not null.
+         *     If a filter searches text or contains `OR` or `NOT`, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
          *
-         *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
+         *     A comparison with a missing value is false, so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
          */
         TaskFilter: string;
-        /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+        /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
         IdempotencyKey: string;
-        /** @description What the content of the request must hash to (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`; `sha-512` will do too, or both. Digests by other algorithms beside them are passed over. */
+        /** @description The expected digest of the request content (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`. `sha-256`, `sha-512` or both; digests by other algorithms are ignored if one of these is present. */
         ContentDigest: string;
-        /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+        /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
         IfMatch: string;
-        /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+        /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
         IfNoneMatch: string;
-        /** @description Answer 412 if it is newer than this date. Ignored beside `If-Match`, which is exacter, and where it is no date. */
+        /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
         IfUnmodifiedSince: string;
-        /** @description Whether a browser is to save the file, as it does without this, or to show it. */
+        /** @description Whether a browser should save the file (the default) or display it. */
         Disposition: components["schemas"]["Disposition"];
-        /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
+        /** @description Return 304 without a body if the resource was not modified after this date. Ignored with `If-None-Match`, which is more precise, and if it is not a valid date. */
         IfModifiedSince: string;
-        /** @description One range of bytes, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
+        /** @description A single byte range, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
         Range: string;
-        /** @description Honour `Range` only if the file still has this ETag or `Last-Modified`, else send it whole. */
+        /** @description Apply `Range` only if the file still has this ETag or `Last-Modified`; otherwise return the whole file. */
         IfRange: string;
     };
     requestBodies: never;
     headers: {
         /**
-         * @description The id of the request, which its lines in the service's log have and, as `request_id`, its problem. It is the one that the request itself had in `X-Request-Id`, if that has 1 to 64 letters, digits, `.`, `:`, `_` and `-`; otherwise a new one.
+         * @description The id of the request, as in the service's log and in `request_id` of a problem. It is the value of the request's `X-Request-Id` if that has 1 to 64 letters, digits, `.`, `:`, `_` and `-`; otherwise it is generated.
          * @example 0199c0f0-1111-7222-8333-444455556666
          */
         RequestId: string;
         /**
-         * @description A strong entity tag of what is answered.
+         * @description The strong entity tag of the returned representation.
          * @example "7"
          */
         ETag: string;
         /**
-         * @description Where the new resource is.
+         * @description The URL of the new resource.
          * @example /tasks/0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
          */
         Location: string;
         /**
-         * @description The pages around this one (RFC 8288): `first`, and `prev` and `next` while there is one. With very long filters it would not fit into the head of an answer: past 8,192 bytes `first` is left out, then `prev`, then `next`. The cursors in the body are always there.
+         * @description Links to the neighbouring pages (RFC 8288): `first`, and `prev` and `next` if they exist. The header has at most 8,192 bytes: with a very long filter, `first` is omitted, then `prev`, then `next`. The cursors in the body are always present.
          * @example </tasks?limit=20>; rel="first"
          */
         Link: string;
-        /** @description Keep it for yourself, and ask before using it again. */
+        /** @description Private; revalidate before reuse. */
         PrivateNoCache: "private, no-cache";
-        /** @description Anybody may keep it, and ask before using it again. */
+        /** @description Public; revalidate before reuse. */
         PublicNoCache: "no-cache";
-        /** @description Not to be kept. */
+        /** @description Do not store. */
         NoStore: "no-store";
-        /** @description Present when the answer is that of an earlier request with the same key. */
+        /** @description Present if this is the response to an earlier request with the same key. */
         IdempotencyReplayed: "true";
         /**
-         * @description After how many seconds it is worth trying again.
+         * @description The number of seconds to wait before retrying.
          * @example 2
          */
         RetryAfter: number;
         /**
-         * @description What is left of each limit that applies: `r` requests in the next `t` seconds. (An Internet-Draft: RateLimit header fields for HTTP.) Absent where limits are off.
+         * @description The remaining quota of each applicable limit: `r` requests in the next `t` seconds (Internet-Draft "RateLimit header fields for HTTP"). Absent if limits are disabled.
          * @example "api";r=0;t=42
          */
         RateLimit: string;
         /**
-         * @description Each limit that applies: `q` requests in a window of `w` seconds. Absent where limits are off.
+         * @description Each applicable limit: `q` requests per `w` seconds. Absent if limits are disabled.
          * @example "api";q=600;w=60
          */
         RateLimitPolicy: string;
         /**
-         * @description Present when an API token lacks a scope, which it names (RFC 6750).
+         * @description Present if the API token lacks a scope, which it names (RFC 6750).
          * @example Bearer realm="taskwright", error="insufficient_scope", scope="tasks:write"
          */
         ScopeChallenge: string;
         /**
-         * @description The scheme to authenticate with (RFC 9110, RFC 6750).
+         * @description The authentication scheme (RFC 9110, RFC 6750).
          * @example Bearer realm="taskwright"
          */
         WWWAuthenticate: string;
         /**
-         * @description There if it is the Content-Encoding that is not taken; none is (RFC 9110).
+         * @description Present if the Content-Encoding is not supported; none is (RFC 9110).
          * @example identity
          */
         AcceptEncoding: "identity";
         /**
-         * @description The media types that a patch may have (RFC 5789).
+         * @description The media types accepted for a patch (RFC 5789).
          * @example application/merge-patch+json, application/json
          */
         AcceptPatch: string;
         /**
-         * @description The file's name (RFC 6266), and whether to save it or to show it.
+         * @description The file name (RFC 6266), and whether to save or display the file.
          * @example attachment; filename="release-notes.txt"
          */
         ContentDisposition: string;
-        /** @description How many bytes follow. */
+        /** @description The size of the body in bytes. */
         ContentLength: number;
         /**
-         * @description Which bytes of how many follow.
+         * @description The returned byte range and the size of the file.
          * @example bytes 0-99/1234
          */
         ContentRange: string;
-        /** @description Ranges are counted in bytes. */
+        /** @description The range unit: bytes. */
         AcceptRanges: "bytes";
         /**
-         * @description When the file was stored.
+         * @description When the file was uploaded.
          * @example Mon, 02 Nov 2026 10:00:00 GMT
          */
         LastModified: string;
         /**
-         * @description The whole file's SHA-256 (RFC 9530).
+         * @description The SHA-256 of the whole file (RFC 9530).
          * @example sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:
          */
         ReprDigest: string;
         /** @description The version of the tus protocol. */
         TusResumable: "1.0.0";
-        /** @description The versions of the tus protocol that are spoken here. */
+        /** @description The supported versions of the tus protocol. */
         TusVersion: "1.0.0";
-        /** @description The extensions of the tus protocol that are spoken here. */
+        /** @description The supported extensions of the tus protocol. */
         TusExtension: "creation,creation-with-upload,checksum,expiration,termination";
-        /** @description How the digest of a piece can be made. */
+        /** @description The supported checksum algorithms. */
         TusChecksumAlgorithm: "sha1,sha256";
         /**
-         * @description How many bytes a file may have; the operator decides.
+         * @description The maximum size of a file in bytes, set by the operator.
          * @example 52428800
          */
         TusMaxSize: number;
         /**
-         * @description How many bytes of the file are safely stored.
+         * @description The number of bytes stored durably.
          * @example 6
          */
         UploadOffset: number;
         /**
-         * @description How many bytes the file has.
+         * @description The size of the file in bytes.
          * @example 14
          */
         UploadLength: number;
         /**
-         * @description What the file is, as the client said.
+         * @description The metadata of the file, as sent by the client.
          * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
          */
         UploadMetadata: string;
         /**
-         * @description When the upload is given up unless another piece arrives. What is complete by then stays.
+         * @description When the upload expires if no further chunk arrives. A completed upload keeps its attachment.
          * @example Tue, 03 Nov 2026 10:00:00 GMT
          */
         UploadExpires: string;
         /**
-         * @description Where the attachment is that the upload became; absent until then.
+         * @description The URL of the attachment; absent until the upload is complete.
          * @example /attachments/0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
         AttachmentLocation: string;
@@ -2588,7 +2588,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The account exists and is signed in. */
+            /** @description The account was created and signed in. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2689,7 +2689,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A new pair of tokens. */
+            /** @description A new access token and refresh token. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2712,7 +2712,7 @@ export interface operations {
     logout: {
         parameters: {
             query?: {
-                /** @description End every session of the user, this one included. */
+                /** @description End all sessions of the user, including this one. */
                 everywhere?: boolean;
             };
             header?: never;
@@ -2750,7 +2750,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The session has authenticated just now. */
+            /** @description The session was reauthenticated. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2783,7 +2783,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The address is restored. */
+            /** @description The address was restored. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2807,9 +2807,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path?: never;
@@ -2830,13 +2830,13 @@ export interface operations {
     listSessions: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -2870,7 +2870,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The session's id.
+                 * @description The id of the session.
                  * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
                  */
                 session_id: components["parameters"]["SessionId"];
@@ -2909,7 +2909,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The new password counts. */
+            /** @description The password was changed. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2941,7 +2941,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description If an account has that address, a mail is on its way. */
+            /** @description The request was accepted. If the address belongs to an account, a mail is sent. */
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2970,7 +2970,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The new password counts. */
+            /** @description The password was changed. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2990,13 +2990,13 @@ export interface operations {
     listApiTokens: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -3028,7 +3028,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -3040,7 +3040,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The token exists. Nothing but a repeat of this request shows it again. */
+            /** @description The token was created. Store it: only a repeat of this request shows it again. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3070,7 +3070,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The API token's id.
+                 * @description The id of the API token.
                  * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
                  */
                 token_id: components["parameters"]["TokenId"];
@@ -3079,7 +3079,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The token is gone. */
+            /** @description The token was revoked. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3105,7 +3105,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The state of your second factor. */
+            /** @description The status of your second factor. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3136,7 +3136,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A secret to confirm. */
+            /** @description A secret to confirm with a code. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3173,7 +3173,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Signing in needs a code from now on. */
+            /** @description The second factor was enabled. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3209,7 +3209,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Signing in takes the password alone. */
+            /** @description The second factor was disabled. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3232,23 +3232,23 @@ export interface operations {
     listAuditEvents: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Only events that one of these users caused; repeat it for several. */
+                /** @description Only events caused by one of these users. Repeat the parameter for several users. */
                 actor_id?: components["parameters"]["ActorFilter"];
-                /** @description Only events about the access of one of these users; repeat it for several. */
+                /** @description Only events about the account of one of these users. Repeat the parameter for several users. */
                 user_id?: components["parameters"]["AuditUserFilter"];
-                /** @description Only events of one of these kinds; repeat it for several. */
+                /** @description Only events with one of these actions. Repeat the parameter for several actions. */
                 action?: components["parameters"]["ActionFilter"];
-                /** @description Only what was created after this time. */
+                /** @description Only items created after this time. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only what was created before this time. */
+                /** @description Only items created before this time. */
                 created_before?: components["parameters"]["CreatedBefore"];
             };
             header?: never;
@@ -3279,17 +3279,17 @@ export interface operations {
     listUsers: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Only users with one of these roles; repeat it for several. */
+                /** @description Only users with one of these roles. Repeat the parameter for several roles. */
                 role?: components["parameters"]["RoleFilter"];
-                /** @description Only users whose username or display name has this text as a part of it, whatever its case and accents. */
+                /** @description Only users whose username or display name contains this text, ignoring case and accents. */
                 q?: components["parameters"]["UserSearch"];
             };
             header?: never;
@@ -3321,7 +3321,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -3333,7 +3333,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The user exists. */
+            /** @description The user was created. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3363,14 +3363,14 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
                 /**
-                 * @description The user's id.
+                 * @description The id of the user.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3394,12 +3394,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
                 /**
-                 * @description The user's id.
+                 * @description The id of the user.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3431,12 +3431,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
                 /**
-                 * @description The user's id.
+                 * @description The id of the user.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3445,7 +3445,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The user is gone. */
+            /** @description The user was deleted. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3468,12 +3468,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
                 /**
-                 * @description The user's id.
+                 * @description The id of the user.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3508,7 +3508,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The user's id.
+                 * @description The id of the user.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3521,7 +3521,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The new password counts. */
+            /** @description The password was changed. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3543,19 +3543,19 @@ export interface operations {
     listUserApiTokens: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
             path: {
                 /**
-                 * @description The user's id.
+                 * @description The id of the user.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3590,12 +3590,12 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The user's id.
+                 * @description The id of the user.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
                 /**
-                 * @description The API token's id.
+                 * @description The id of the API token.
                  * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
                  */
                 token_id: components["parameters"]["TokenId"];
@@ -3604,7 +3604,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The token is gone. */
+            /** @description The token was revoked. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3624,87 +3624,87 @@ export interface operations {
     listUserTasks: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Only tasks with one of these statuses; repeat it for several. */
+                /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
                 status?: components["parameters"]["StatusFilter"];
-                /** @description Only tasks with one of these priorities; repeat it for several. */
+                /** @description Only tasks with one of these priorities. Repeat the parameter for several priorities. */
                 priority?: components["parameters"]["PriorityFilter"];
-                /** @description Only tasks that one of these users owns; repeat it for several. */
+                /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
                 owner_id?: components["parameters"]["OwnerFilter"];
-                /** @description Only tasks assigned to one of these users; repeat it for several. */
+                /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
                 assignee_id?: components["parameters"]["AssigneeFilter"];
-                /** @description Only tasks that carry one of these tags; repeat it for several. */
+                /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
-                /** @description Whether one tag of `tag_id` is enough, or a task must carry all of them. */
+                /** @description Whether a task must have any or all of the tags in `tag_id`. */
                 tag_match?: components["parameters"]["TagMatch"];
-                /** @description Only tasks that carry no tag at all; false for those that carry one. */
+                /** @description If true, only tasks without tags. If false, only tasks with tags. */
                 untagged?: components["parameters"]["Untagged"];
-                /** @description Only tasks that are due after this time. */
+                /** @description Only tasks due after this time. */
                 due_after?: components["parameters"]["DueAfter"];
-                /** @description Only tasks that are due before this time. */
+                /** @description Only tasks due before this time. */
                 due_before?: components["parameters"]["DueBefore"];
-                /** @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others. */
+                /** @description If true, only open tasks (`todo` or `in_progress`) whose `due_at` has passed. If false, all other tasks. */
                 overdue?: components["parameters"]["Overdue"];
-                /** @description Only what was created after this time. */
+                /** @description Only items created after this time. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only what was created before this time. */
+                /** @description Only items created before this time. */
                 created_before?: components["parameters"]["CreatedBefore"];
-                /** @description Only tasks that were last changed after this time. */
+                /** @description Only tasks last changed after this time. */
                 updated_after?: components["parameters"]["UpdatedAfter"];
-                /** @description Only tasks that were last changed before this time. */
+                /** @description Only tasks last changed before this time. */
                 updated_before?: components["parameters"]["UpdatedBefore"];
-                /** @description Only tasks that were completed after this time. */
+                /** @description Only tasks completed after this time. */
                 completed_after?: components["parameters"]["CompletedAfter"];
-                /** @description Only tasks that were completed before this time. */
+                /** @description Only tasks completed before this time. */
                 completed_before?: components["parameters"]["CompletedBefore"];
-                /** @description Only tasks with an attachment; false for those without. */
+                /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
                 /**
-                 * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
-                 *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
-                 *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
-                 *     finds "Release notes". In a script without spaces between words any part is found. The first 8,192 characters of a
-                 *     description are searched.
+                 * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
+                 *     word: `rel` finds "Release". `"release notes"` matches the words as a phrase, `or` matches either of two words, and
+                 *     `-draft` excludes tasks with that word. A task also matches if its title contains the whole search text: `lease n`
+                 *     finds "Release notes". In scripts without spaces between words, any part of the text matches. Only the first 8,192
+                 *     characters of a description are searched.
                  *
-                 *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first. Where
-                 *     the words are in more than 1,000 of more than 2,500 tasks, all come with the newest first.
+                 *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 of more
+                 *     than 2,500 tasks match, all are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
-                 * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
+                 * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. A task must match the expression and all other filters.
                  *
-                 *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
+                 *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
-                 *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case, and looks at the first 8,192 characters.
-                 *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
-                 *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
-                 *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.
-                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (its start in UTC), `now`, or a time from now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list have the same `now`: that of its first one.
+                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+                 *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
+                 *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
+                 *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (midnight UTC), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `attachment_count`, `version`: all comparisons.
-                 *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
-                 *     * A word alone, or several in quotes, is searched for in title and description.
+                 *     * `field:*` is true if the field has a value; for a text, if it is not empty.
+                 *     * A bare word, or a phrase in quotes, is searched for in the title and description.
                  *
-                 *     A page of a filter that searches texts, or has `OR` or `NOT` in it, may hold fewer tasks than `limit`, even none: a request examines at most 2,500 tasks, and fewer with long texts. Read on while `next_cursor` is not null.
+                 *     If a filter searches text or contains `OR` or `NOT`, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *
-                 *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
+                 *     A comparison with a missing value is false, so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
                  */
                 filter?: components["parameters"]["TaskFilter"];
-                /** @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`). */
+                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: never;
             path: {
                 /**
-                 * @description The user's id.
+                 * @description The id of the user.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3725,83 +3725,83 @@ export interface operations {
     listTasks: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
+                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
                 all?: components["parameters"]["All"];
-                /** @description Only tasks with one of these statuses; repeat it for several. */
+                /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
                 status?: components["parameters"]["StatusFilter"];
-                /** @description Only tasks with one of these priorities; repeat it for several. */
+                /** @description Only tasks with one of these priorities. Repeat the parameter for several priorities. */
                 priority?: components["parameters"]["PriorityFilter"];
-                /** @description Only tasks that one of these users owns; repeat it for several. */
+                /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
                 owner_id?: components["parameters"]["OwnerFilter"];
-                /** @description Only tasks assigned to one of these users; repeat it for several. */
+                /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
                 assignee_id?: components["parameters"]["AssigneeFilter"];
-                /** @description Only tasks that carry one of these tags; repeat it for several. */
+                /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
-                /** @description Whether one tag of `tag_id` is enough, or a task must carry all of them. */
+                /** @description Whether a task must have any or all of the tags in `tag_id`. */
                 tag_match?: components["parameters"]["TagMatch"];
-                /** @description Only tasks that carry no tag at all; false for those that carry one. */
+                /** @description If true, only tasks without tags. If false, only tasks with tags. */
                 untagged?: components["parameters"]["Untagged"];
-                /** @description Only tasks that are due after this time. */
+                /** @description Only tasks due after this time. */
                 due_after?: components["parameters"]["DueAfter"];
-                /** @description Only tasks that are due before this time. */
+                /** @description Only tasks due before this time. */
                 due_before?: components["parameters"]["DueBefore"];
-                /** @description Only tasks whose `due_at` has passed and that are still to be done (`todo` or `in_progress`); false for all others. */
+                /** @description If true, only open tasks (`todo` or `in_progress`) whose `due_at` has passed. If false, all other tasks. */
                 overdue?: components["parameters"]["Overdue"];
-                /** @description Only what was created after this time. */
+                /** @description Only items created after this time. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only what was created before this time. */
+                /** @description Only items created before this time. */
                 created_before?: components["parameters"]["CreatedBefore"];
-                /** @description Only tasks that were last changed after this time. */
+                /** @description Only tasks last changed after this time. */
                 updated_after?: components["parameters"]["UpdatedAfter"];
-                /** @description Only tasks that were last changed before this time. */
+                /** @description Only tasks last changed before this time. */
                 updated_before?: components["parameters"]["UpdatedBefore"];
-                /** @description Only tasks that were completed after this time. */
+                /** @description Only tasks completed after this time. */
                 completed_after?: components["parameters"]["CompletedAfter"];
-                /** @description Only tasks that were completed before this time. */
+                /** @description Only tasks completed before this time. */
                 completed_before?: components["parameters"]["CompletedBefore"];
-                /** @description Only tasks with an attachment; false for those without. */
+                /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
                 /**
-                 * @description Only tasks with these words in the title or the description, whatever their case and accents. A word is found by its
-                 *     beginning: `rel` finds "Release". `"release notes"` finds these words in a row, `or` takes one of two, and `-draft`
-                 *     leaves out what has that word. A task whose title has all of the text as a part of it is found as well: `lease n`
-                 *     finds "Release notes". In a script without spaces between words any part is found. The first 8,192 characters of a
-                 *     description are searched.
+                 * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
+                 *     word: `rel` finds "Release". `"release notes"` matches the words as a phrase, `or` matches either of two words, and
+                 *     `-draft` excludes tasks with that word. A task also matches if its title contains the whole search text: `lease n`
+                 *     finds "Release notes". In scripts without spaces between words, any part of the text matches. Only the first 8,192
+                 *     characters of a description are searched.
                  *
-                 *     Without `sort`, tasks come first that have the words in their titles, then the others; of both the newest first. Where
-                 *     the words are in more than 1,000 of more than 2,500 tasks, all come with the newest first.
+                 *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 of more
+                 *     than 2,500 tasks match, all are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description Up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last either way. Priorities and statuses go from the least (`none`, `todo`) to the greatest (`urgent`, `cancelled`). Titles are compared by their first 100 characters, without case and accents. Ties are broken by the id. When it is left out: `-created_at`; with `q`, tasks with its words in their titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
-                 * @description An expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. Both it and the other filters must hold.
+                 * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. A task must match the expression and all other filters.
                  *
-                 *     Expressions are joined by `AND` or a space, `OR` and `NOT` or `-`, in capitals; `OR` binds closer than `AND`. At most 50 comparisons, and 20 parentheses inside each other. Percent-encode it: a `+` would arrive as a space.
+                 *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
-                 *     * `title`, `description`: `=` and `!=` compare exactly, but for a `*` at an end; `:` asks for a part, whatever its case, and looks at the first 8,192 characters.
-                 *     * `status`: `=`, `!=`. `priority` also has `<`, `<=`, `>`, `>=`.
-                 *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is you.
-                 *     * `tags`: `:` asks for a tag by its name, whatever its case; it may have a `*` at an end.
-                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (its start in UTC), `now`, or a time from now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list have the same `now`: that of its first one.
+                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+                 *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
+                 *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
+                 *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (midnight UTC), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `attachment_count`, `version`: all comparisons.
-                 *     * `field:*` asks whether there is a value: for a text, whether it is not empty.
-                 *     * A word alone, or several in quotes, is searched for in title and description.
+                 *     * `field:*` is true if the field has a value; for a text, if it is not empty.
+                 *     * A bare word, or a phrase in quotes, is searched for in the title and description.
                  *
-                 *     A page of a filter that searches texts, or has `OR` or `NOT` in it, may hold fewer tasks than `limit`, even none: a request examines at most 2,500 tasks, and fewer with long texts. Read on while `next_cursor` is not null.
+                 *     If a filter searches text or contains `OR` or `NOT`, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *
-                 *     A comparison with a value that is not there is false, and so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), write `\"`, `\'`, `\\` and `\*` for the characters themselves.
+                 *     A comparison with a missing value is false, so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
                  */
                 filter?: components["parameters"]["TaskFilter"];
-                /** @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`). */
+                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: never;
@@ -3822,7 +3822,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -3834,7 +3834,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The task exists. */
+            /** @description The task was created. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3862,11 +3862,11 @@ export interface operations {
     listTaskChanges: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description `next_cursor` of the answer before, as it was given; left out to begin. */
+                /** @description The `next_cursor` of the previous response, unchanged. Omit it to start. */
                 since?: components["parameters"]["Since"];
-                /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
+                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
                 all?: components["parameters"]["All"];
             };
             header?: never;
@@ -3875,7 +3875,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What has changed, the oldest change first. */
+            /** @description The changes, oldest first. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3898,7 +3898,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -3910,7 +3910,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description How each item ended; the lists are as long as those of the request. */
+            /** @description The result of each item, in the order of the request. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3938,18 +3938,18 @@ export interface operations {
     getTask: {
         parameters: {
             query?: {
-                /** @description What to bring along with each task, with commas between: each is one more property of the task. The ids stay as they are. An API token needs the scopes to read it, too (`users:read`, `attachments:read`). */
+                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -3973,12 +3973,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -4009,12 +4009,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -4023,7 +4023,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The task is in the trash. */
+            /** @description The task was moved to the trash. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4045,12 +4045,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -4081,15 +4081,15 @@ export interface operations {
     listTrash: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
+                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
                 all?: components["parameters"]["All"];
             };
             header?: never;
@@ -4098,7 +4098,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of the trash, the last deleted task first. */
+            /** @description A page of deleted tasks, most recently deleted first. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4121,14 +4121,14 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -4137,7 +4137,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The task, which is in the trash. */
+            /** @description The deleted task. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4163,12 +4163,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -4177,7 +4177,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The task is gone. */
+            /** @description The task was deleted permanently. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4199,12 +4199,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -4227,19 +4227,19 @@ export interface operations {
     listTaskAttachments: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -4272,14 +4272,14 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-                /** @description What the content of the request must hash to (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`; `sha-512` will do too, or both. Digests by other algorithms beside them are passed over. */
+                /** @description The expected digest of the request content (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`. `sha-256`, `sha-512` or both; digests by other algorithms are ignored if one of these is present. */
                 "Content-Digest"?: components["parameters"]["ContentDigest"];
             };
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -4292,7 +4292,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The file is stored. */
+            /** @description The file was attached. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4322,19 +4322,19 @@ export interface operations {
     listTaskTags: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -4358,12 +4358,12 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
                 /**
-                 * @description The tag's id.
+                 * @description The id of the tag.
                  * @example 0199c0e0-4c5d-7b6a-8e9f-0a1b2c3d4e5f
                  */
                 tag_id: components["parameters"]["TagId"];
@@ -4372,7 +4372,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The task carries the tag. */
+            /** @description The task has the tag. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4393,17 +4393,17 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
                 /**
-                 * @description The tag's id.
+                 * @description The id of the tag.
                  * @example 0199c0e0-4c5d-7b6a-8e9f-0a1b2c3d4e5f
                  */
                 tag_id: components["parameters"]["TagId"];
@@ -4412,7 +4412,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The task no longer carries the tag. */
+            /** @description The tag was removed from the task. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4433,26 +4433,26 @@ export interface operations {
     downloadAttachment: {
         parameters: {
             query?: {
-                /** @description Whether a browser is to save the file, as it does without this, or to show it. */
+                /** @description Whether a browser should save the file (the default) or display it. */
                 disposition?: components["parameters"]["Disposition"];
             };
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Answer 412 if it is newer than this date. Ignored beside `If-Match`, which is exacter, and where it is no date. */
+                /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
                 "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
-                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
-                /** @description Answer 304 without a body if nothing is newer than this date. Ignored beside `If-None-Match`, which is exacter, and where it is no date. */
+                /** @description Return 304 without a body if the resource was not modified after this date. Ignored with `If-None-Match`, which is more precise, and if it is not a valid date. */
                 "If-Modified-Since"?: components["parameters"]["IfModifiedSince"];
-                /** @description One range of bytes, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
+                /** @description A single byte range, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
                 Range?: components["parameters"]["Range"];
-                /** @description Honour `Range` only if the file still has this ETag or `Last-Modified`, else send it whole. */
+                /** @description Apply `Range` only if the file still has this ETag or `Last-Modified`; otherwise return the whole file. */
                 "If-Range"?: components["parameters"]["IfRange"];
             };
             path: {
                 /**
-                 * @description The attachment's id.
+                 * @description The id of the attachment.
                  * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
                  */
                 attach_id: components["parameters"]["AttachmentId"];
@@ -4479,7 +4479,7 @@ export interface operations {
                     "*/*": components["schemas"]["FileContent"];
                 };
             };
-            /** @description The range that was asked for. */
+            /** @description The requested range. */
             206: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4514,12 +4514,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
                 /**
-                 * @description The attachment's id.
+                 * @description The id of the attachment.
                  * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
                  */
                 attach_id: components["parameters"]["AttachmentId"];
@@ -4528,7 +4528,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The attachment is gone. */
+            /** @description The attachment was deleted. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4549,18 +4549,18 @@ export interface operations {
     getThumbnail: {
         parameters: {
             query?: {
-                /** @description The width in pixels. It is rounded up to 16, 32, 64, 128, 256, 512 or 1,024; an image that is narrower keeps its own width, and one that is more than four times as high as wide gets no higher than four times this. */
+                /** @description The width in pixels, rounded up to 16, 32, 64, 128, 256, 512 or 1,024. A narrower image keeps its width. The height is limited to four times the width. */
                 width?: components["parameters"]["ThumbnailWidth"];
             };
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
                 /**
-                 * @description The attachment's id.
+                 * @description The id of the attachment.
                  * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
                  */
                 attach_id: components["parameters"]["AttachmentId"];
@@ -4601,26 +4601,26 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The version of the tus protocol that the client speaks. Another one than that of this contract is 412.
+                 * @description The tus version of the client. Any other version returns 412.
                  * @example 1.0.0
                  */
                 "Tus-Resumable": components["parameters"]["TusResumable"];
                 /**
-                 * @description How many bytes the file has.
+                 * @description The size of the file in bytes.
                  * @example 14
                  */
                 "Upload-Length": components["parameters"]["UploadLength"];
                 /**
-                 * @description What the file is: pairs of a name and a value in Base64, with commas between them. `filename` is required; `filetype` is its media type, and `sha256` the digest in hexadecimal that the whole file is to have. Others are kept as they are.
+                 * @description Comma-separated pairs of a key and a Base64 value. `filename` is required. `filetype` is the media type of the file, and `sha256` its expected digest in hexadecimal. Other keys are stored unchanged.
                  * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
                  */
                 "Upload-Metadata": components["parameters"]["UploadMetadata"];
-                /** @description The digest of the body, as `sha1` or `sha256`, a space and Base64. A piece that has another one is refused with 460, and nothing of it is kept. */
+                /** @description The digest of the chunk: `sha1` or `sha256`, a space and the Base64 value. A chunk that does not match is rejected with 460, and none of it is stored. */
                 "Upload-Checksum"?: components["parameters"]["UploadChecksum"];
             };
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -4633,7 +4633,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The upload has begun. One that is complete already names its attachment in `Content-Location`. */
+            /** @description The upload was created. If it is already complete, `Content-Location` is the URL of the attachment. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4668,7 +4668,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The task's id.
+                 * @description The id of the task.
                  * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
                 task_id: components["parameters"]["TaskId"];
@@ -4677,7 +4677,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What is spoken here. */
+            /** @description The supported version, extensions and limits. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4699,14 +4699,14 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The version of the tus protocol that the client speaks. Another one than that of this contract is 412.
+                 * @description The tus version of the client. Any other version returns 412.
                  * @example 1.0.0
                  */
                 "Tus-Resumable": components["parameters"]["TusResumable"];
             };
             path: {
                 /**
-                 * @description The upload's id.
+                 * @description The id of the upload.
                  * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
                  */
                 upload_id: components["parameters"]["UploadId"];
@@ -4715,7 +4715,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The upload is gone. */
+            /** @description The upload was cancelled. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4739,14 +4739,14 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The version of the tus protocol that the client speaks. Another one than that of this contract is 412.
+                 * @description The tus version of the client. Any other version returns 412.
                  * @example 1.0.0
                  */
                 "Tus-Resumable": components["parameters"]["TusResumable"];
             };
             path: {
                 /**
-                 * @description The upload's id.
+                 * @description The id of the upload.
                  * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
                  */
                 upload_id: components["parameters"]["UploadId"];
@@ -4755,7 +4755,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How far the upload is. */
+            /** @description The current offset. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4785,21 +4785,21 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The version of the tus protocol that the client speaks. Another one than that of this contract is 412.
+                 * @description The tus version of the client. Any other version returns 412.
                  * @example 1.0.0
                  */
                 "Tus-Resumable": components["parameters"]["TusResumable"];
                 /**
-                 * @description Where in the file the piece begins.
+                 * @description The position of the chunk in the file, in bytes.
                  * @example 6
                  */
                 "Upload-Offset": components["parameters"]["UploadOffset"];
-                /** @description The digest of the body, as `sha1` or `sha256`, a space and Base64. A piece that has another one is refused with 460, and nothing of it is kept. */
+                /** @description The digest of the chunk: `sha1` or `sha256`, a space and the Base64 value. A chunk that does not match is rejected with 460, and none of it is stored. */
                 "Upload-Checksum"?: components["parameters"]["UploadChecksum"];
             };
             path: {
                 /**
-                 * @description The upload's id.
+                 * @description The id of the upload.
                  * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
                  */
                 upload_id: components["parameters"]["UploadId"];
@@ -4812,7 +4812,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The piece is safely stored. */
+            /** @description The chunk was stored. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4846,17 +4846,17 @@ export interface operations {
     listTags: {
         parameters: {
             query?: {
-                /** @description How many items to answer with. More than 200 is refused, not clamped. */
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
                 limit?: components["parameters"]["Limit"];
-                /** @description How many items to pass over, none when it is left out. Past 100,000 use `cursor`, which does not slow down with depth. There is no default to send, because it cannot be combined with `cursor`. In a search, items are passed over among those that the request examines. */
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description `next_cursor` or `prev_cursor` of another page, as it was given. It belongs to the same caller, filters and order, and cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Count everything that matches, in `total`. It stays null if that means searching more than one request may: at most 2,500 items, or 1,000 that an index finds, and fewer with long texts. */
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description List everything in the installation instead of what is yours. Only administrators may set it to true; the answer to anyone else is 403. */
+                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
                 all?: components["parameters"]["All"];
-                /** @description Only tags whose name has this text as a part of it, whatever its case and accents. */
+                /** @description Only tags whose name contains this text, ignoring case and accents. */
                 q?: components["parameters"]["TagSearch"];
             };
             header?: never;
@@ -4888,7 +4888,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Any text of up to 255 visible ASCII characters that you have not used before, a UUID for example. Repeating the request with the same key within 24 hours gets the first answer again. */
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -4900,7 +4900,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The tag exists. */
+            /** @description The tag was created. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4930,14 +4930,14 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
                 /**
-                 * @description The tag's id.
+                 * @description The id of the tag.
                  * @example 0199c0e0-4c5d-7b6a-8e9f-0a1b2c3d4e5f
                  */
                 tag_id: components["parameters"]["TagId"];
@@ -4972,12 +4972,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
                 /**
-                 * @description The tag's id.
+                 * @description The id of the tag.
                  * @example 0199c0e0-4c5d-7b6a-8e9f-0a1b2c3d4e5f
                  */
                 tag_id: components["parameters"]["TagId"];
@@ -4986,7 +4986,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The tag is gone. */
+            /** @description The tag was deleted. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -5013,7 +5013,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The process runs. */
+            /** @description The process is running. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -5036,7 +5036,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Requests can be served. */
+            /** @description The service can handle requests. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -5055,9 +5055,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path?: never;
@@ -5065,7 +5065,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The contract. */
+            /** @description The API description. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -5087,9 +5087,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Do it only if the current ETag is one of these (`"7"`, or `*` for any), else answer 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
                 "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Answer 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path?: never;
@@ -5097,7 +5097,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The contract. */
+            /** @description The API description. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
