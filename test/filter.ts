@@ -231,13 +231,13 @@ t.test('what cannot be read says where, what was found and what was expected', a
     '(status = todo': [15, 'the end', /\)/],
     'status = todo)': [14, ')', /AND, OR/],
     'status = (todo OR done)': [10, '(', /a value/],
-    'status = "todo': [10, '"', /the " that ends/],
-    "title = 'x": [9, "'", /the ' that ends/],
-    'status = todo, done': [14, ',', /inside quotes/],
-    'status ! todo': [8, '!', /inside quotes/],
-    [String.raw`title = a\b`]: [10, '\\', /inside quotes/],
-    [String.raw`title = "a\n"`]: [9, String.raw`"a\n"`, /no escape/],
-    'title = "a*b"': [9, '"a*b"', /at the start or the end/],
+    'status = "todo': [10, '"', /a closing "/],
+    "title = 'x": [9, "'", /a closing '/],
+    'status = todo, done': [14, ',', /only inside quotes/],
+    'status ! todo': [8, '!', /only inside quotes/],
+    [String.raw`title = a\b`]: [10, '\\', /only inside quotes/],
+    [String.raw`title = "a\n"`]: [9, String.raw`"a\n"`, /one of the escapes/],
+    'title = "a*b"': [9, '"a*b"', /only at the start or end/],
     'title = -"1"': [10, '"1"', /a word/],
     'lower(title) = "x"': [1, 'lower(', /no function/],
     'due_at < now()': [10, 'now(', /no function/],
@@ -290,19 +290,19 @@ t.test('what cannot be read says where, what was found and what was expected', a
     'title:wri*': [7, 'wri*', /without \*/],
     'wri*': [1, 'wri*', /without \*/],
     '""': [1, '""', /a word/],
-    'status = todo and priority = high': [15, 'and', /AND in capitals/],
-    'not status = todo': [1, 'not', /NOT in capitals/],
+    'status = todo and priority = high': [15, 'and', /AND in upper case/],
+    'not status = todo': [1, 'not', /NOT in upper case/],
     // Operators
     'status < done': [8, '<', /=, != or :/],
     'title >= a': [7, '>=', /=, != or :/],
     'owner_id > me': [10, '>', /=, != or :/],
-    'tags = bug': [6, '=', /:, since/],
-    'tags != bug': [6, '!=', /:, since/],
+    'tags = bug': [6, '=', /:, because/],
+    'tags != bug': [6, '!=', /:, because/],
   }
   for (const [filter, [position, found, expected]] of Object.entries(cases)) {
     const detail = await refusal({ filter })
     t.ok(
-      detail.startsWith(`is wrong at character ${position}: found ${found}, expected `),
+      detail.startsWith(`is invalid at character ${position}: found ${found}, expected `),
       `${filter}: ${detail}`,
     )
     t.match(detail, expected, filter)

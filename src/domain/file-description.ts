@@ -17,7 +17,8 @@ export const validateFileName = (name: string): string | null => {
   const wrongLength = `must have a name of 1 to ${maxFileName} characters`
   if (name.length > maxRawFileName) return wrongLength
   if (!isCleanText(name) || /\p{Cc}/u.test(name)) return 'must have a name without control characters'
-  if (hasTooManyMarks(name)) return `must have a name with at most ${maxMarksInRow} combining marks in a row`
+  if (hasTooManyMarks(name))
+    return `must have a name with at most ${maxMarksInRow} consecutive combining marks`
   const length = Array.from(toNfc(name)).length
   return length === 0 || length > maxFileName ? wrongLength : null
 }

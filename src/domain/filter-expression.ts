@@ -67,7 +67,7 @@ const mostTerms = 50
 const text = createToken({ name: 'Text', label: 'a word', pattern: /[^\s()<>=!:,"'\\-][^\s()<>=!:,"\\]*/ })
 const quoted = createToken({
   name: 'String',
-  label: 'a text in quotes',
+  label: 'quoted text',
   pattern: /"(?:[^"\\]|\\[^])*"|'(?:[^'\\]|\\[^])*'/y,
   line_breaks: true,
 })
@@ -94,7 +94,7 @@ const tokens = [space, timestamp, and, or, not, quoted, operator, minus, open, c
 const lexer = new Lexer(tokens, { positionTracking: 'onlyOffset', recoveryEnabled: false })
 
 const aTerm = 'a comparison such as status = todo, a word to search for, or ('
-const aValue = 'a value: a word, a number, a time, or a text in quotes'
+const aValue = 'a value: a word, a number, a time or quoted text'
 const valueRules = new Set(['arg', 'value'])
 
 /** What would be right where the parser stops. */
@@ -219,9 +219,7 @@ export const parseFilter = (source: string): Expression | null => {
 
 const unreadableCharacter = (source: string, offset: number): FilterError => {
   const [character = ''] = source.slice(offset)
-  const expected = `"'`.includes(character)
-    ? `the ${character} that ends this text`
-    : 'this character inside quotes only'
+  const expected = `"'`.includes(character) ? `a closing ${character}` : 'this character only inside quotes'
   return new FilterError(countCharacters(source.slice(0, offset)) + 1, character, expected)
 }
 
@@ -248,7 +246,11 @@ const checkBounds = (tokens: readonly IToken[]): void => {
     if (tokenType === open) {
       const before = tokens[index - 1]
       if (before?.tokenType === text && before.startOffset + countCharacters(before.image) === startOffset)
-        throw new FilterError(before.startOffset, `${before.image}(`, 'no function, since there are none')
+        throw new FilterError(
+          before.startOffset,
+          `${before.image}(`,
+          'no function call; functions are not supported',
+        )
       depth += 1
       if (depth > deepest) throw new FilterError(startOffset, image, `at most ${deepest} nested parentheses`)
     }
@@ -269,10 +271,10 @@ const readWord = (image: string, at: number): Word => {
   const between = pieces.slice(hasOpenStart ? 1 : 0, hasOpenEnd ? -1 : undefined)
   const read = (piece: string): string => {
     if (piece === wildcard)
-      throw new FilterError(at, image, String.raw`* at the start or the end only, or \* in quotes`)
+      throw new FilterError(at, image, String.raw`* only at the start or end, or \* in quotes`)
     if (piece.length === 1 || !isQuoted) return piece
     if (/^\\["'\\*]/.test(piece)) return piece.slice(1)
-    throw new FilterError(at, image, String.raw`no escape but \" \' \\ and \*`)
+    throw new FilterError(at, image, String.raw`one of the escapes \" \' \\ \*`)
   }
   return { text: between.map(read).join(''), isQuoted, hasOpenStart, hasOpenEnd, image, at }
 }

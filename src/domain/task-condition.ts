@@ -137,13 +137,13 @@ const oneOf = (names: readonly string[]): string => `one of ${names.join(', ')}`
 const aField = oneOf([...Object.keys(fields), 'tags'])
 
 const readTagged = ({ operator, at, value }: ComparisonExpression): TaskCondition => {
-  if (operator !== ':') throw new FilterError(at, operator, ':, since a task has several tags')
+  if (operator !== ':') throw new FilterError(at, operator, ':, because a task can have several tags')
   return { kind: 'tagged', pattern: patternOf(value) }
 }
 
 const readText = (field: TaskField, comparison: ComparisonExpression): TaskCondition => {
   const { operator, value } = comparison
-  if (operator === ':') return contains(field, plain(value, 'a text without *').text)
+  if (operator === ':') return contains(field, plain(value, 'text without *').text)
   const matches: TaskCondition = { kind: 'matches', field, pattern: patternOf(value) }
   return readEquality(comparison) === '=' ? matches : not(matches)
 }
@@ -180,7 +180,7 @@ const readOrder = ({ operator }: ComparisonExpression): Comparison => (operator 
 const readEquality = (comparison: ComparisonExpression): '=' | '!=' => {
   const operator = readOrder(comparison)
   if (operator === '=' || operator === '!=') return operator
-  throw new FilterError(comparison.at, operator, '=, != or :, since this field has no order')
+  throw new FilterError(comparison.at, operator, '=, != or :, because this field has no order')
 }
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
@@ -225,10 +225,10 @@ const readNumber = (word: Word): number => {
 
 const readSearch = (word: Word): TaskCondition => {
   const { text, isQuoted } = plain(word, 'a word without *')
-  if (!isQuoted && /^(and|or|not)$/i.test(text)) throw unexpected(word, `${text.toUpperCase()} in capitals`)
+  if (!isQuoted && /^(and|or|not)$/i.test(text)) throw unexpected(word, `${text.toUpperCase()} in upper case`)
   // A + that is not percent-encoded arrives as a space.
   if (!isQuoted && /^\+?\d+(\.\d+)?[smhdw]$/.test(text))
-    throw unexpected(word, 'now+7d as one word; in a URL its + is written %2B')
+    throw unexpected(word, 'now+7d without spaces; in a URL, encode + as %2B')
   if (text === '') throw unexpected(word, 'a word to search for')
   const { words, index } = parseSearch(isQuoted ? `"${text.replaceAll('"', ' ')}"` : text)
   return words === '' ? contains('title', text) : { kind: 'search', words, index, text: foldSearch(text) }

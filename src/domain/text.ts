@@ -26,7 +26,7 @@ export class TextTooCostly extends Error {
 /** The only caller of `String.prototype.normalize` on text of unknown size. */
 const normalize = (text: string, form: 'NFC' | 'NFKC' | 'NFKD'): string => {
   if (text.length > maxNormalizedLength || hasTooManyMarks(text)) {
-    throw new TextTooCostly('The text is too long, or has too many combining marks in a row')
+    throw new TextTooCostly('The text is too long, or has too many consecutive combining marks')
   }
   return text.normalize(form)
 }

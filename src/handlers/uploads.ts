@@ -23,7 +23,7 @@ export const uploadHandlers = ({ uploads, attachmentMaxBytes }: Deps) =>
       return body.receive(async (content) => {
         // Each part would become an attachment of its own.
         if (headers['upload-concat'] !== undefined)
-          throw problems.invalidField('/Upload-Concat', 'is not supported: send the file in one upload')
+          throw problems.invalidField('/Upload-Concat', 'is not supported; send the file in one upload')
         const size = Number(headers['upload-length'])
         if (size > attachmentMaxBytes) throw problems.contentTooLarge(attachmentMaxBytes)
         const checksum = readChecksum(headers)
@@ -73,14 +73,14 @@ const readChecksum = ({ 'upload-checksum': header }: RequestHeaders): ChunkCheck
 const readMetadata = ({ 'upload-metadata': header }: RequestHeaders) => {
   const invalid = (detail: string) => problems.invalidField('/Upload-Metadata', detail)
   const metadata = parseUploadMetadata(String(header))
-  if (metadata === null) throw invalid('must have each key once, and UTF-8 text as its value')
+  if (metadata === null) throw invalid('must have unique keys and UTF-8 values')
   const name = metadata.get('filename')
-  if (name === undefined) throw invalid('must have a filename')
+  if (name === undefined) throw invalid('must contain the key filename')
   const fault = validateFileName(name)
   if (fault !== null) throw invalid(fault)
   const digest = metadata.get('sha256')
   const sha256 = digest === undefined ? null : parseSha256(digest)
-  if (digest !== undefined && sha256 === null) throw invalid('must have 64 hexadecimal digits as its sha256')
+  if (digest !== undefined && sha256 === null) throw invalid('must have a sha256 of 64 hexadecimal digits')
   return { ...describeFile(name, metadata.get('filetype') ?? ''), sha256, metadata: String(header) }
 }
 

@@ -176,7 +176,7 @@ const unavailable = (work: Work, request: FastifyRequest, cause: DatabaseUnavail
 const tooLate = (work: RequestWork, request: FastifyRequest): Error => {
   work.isLate = true
   if (!isRead(request) && mayHaveWritten(work)) return problems.outcomeUnknown()
-  return problems.serviceUnavailable('The answer took too long. Retry in a few seconds.')
+  return problems.serviceUnavailable('The response took too long. Retry in a few seconds.')
 }
 
 /** Who asks. An attempt that fails counts for the network that it came from. */
@@ -334,7 +334,7 @@ const checkIdempotencyKey = (
   if (method !== 'POST' || takesIdempotencyKey || headers['idempotency-key'] === undefined) return
   throw problems.invalidField(
     '/Idempotency-Key',
-    'has no effect on this operation: send the request without it',
+    'is not supported by this operation; send the request without it',
   )
 }
 

@@ -32,7 +32,7 @@ const parseSafely = (text: string): unknown => {
     const isPrototype = error.message.includes('forbidden prototype property')
     throw problems.invalidRequest(
       isPrototype
-        ? 'The body has a key __proto__ or constructor.prototype, which is never accepted.'
+        ? 'The body has the key __proto__ or constructor.prototype, which is not allowed.'
         : 'The body is not valid JSON.',
     )
   }
@@ -62,7 +62,7 @@ const checkKeys = (text: string): void => {
       case '{':
       case '[':
         if (open.length === maxDepth)
-          throw problems.invalidRequest(`The body has more than ${maxDepth} levels of objects and arrays.`)
+          throw problems.invalidRequest(`The body is nested more than ${maxDepth} levels deep.`)
         isKeyNext = character === '{'
         open.push({ keys: isKeyNext ? new Set() : null, key: '', index: 0 })
         break
@@ -115,7 +115,7 @@ const checkStrings = (root: unknown): void => {
 /** What is wrong with a text whatever it is for; null when nothing is. */
 export const validateText = (text: string): string | null => {
   if (!isCleanText(text)) return 'must not contain U+0000 or a lone surrogate'
-  return hasTooManyMarks(text) ? `must have at most ${maxMarksInRow} combining marks in a row` : null
+  return hasTooManyMarks(text) ? `must have at most ${maxMarksInRow} consecutive combining marks` : null
 }
 
 /** Escapes a name for a JSON Pointer (RFC 6901, section 3). */

@@ -119,7 +119,7 @@ export const readBodies = (app: FastifyInstance): void => {
   app.removeAllContentTypeParsers()
   const parser = async (request: FastifyRequest, bytes: Buffer): Promise<unknown> => {
     if ((request.routeOptions.config.operation?.mediaTypes.length ?? 0) > 0) return parseJson(bytes)
-    if (bytes.length > 0) throw problems.invalidRequest('This operation takes no body.')
+    if (bytes.length > 0) throw problems.invalidRequest('This operation does not accept a body.')
     return undefined
   }
   // The catch-all would do; the glue warns of media types that are not there by name.

@@ -73,7 +73,7 @@ const receiveFile = async <Stored extends Digested>(
     if (received !== null) await discard(received.stored)
     throw isForeseen(error)
       ? error
-      : problems.invalidRequest('The form ends early or is not multipart/form-data.')
+      : problems.invalidRequest('The form is incomplete or is not multipart/form-data.')
   }
 }
 
@@ -84,7 +84,7 @@ const readContentDigest = ({ headers }: FastifyRequest): readonly Digest[] => {
   if (digests === null) {
     throw problems.invalidField(
       '/Content-Digest',
-      'must have sha-256=:…: or sha-512=:…: with the digest in Base64',
+      'must contain sha-256=:…: or sha-512=:…: with the digest in Base64',
     )
   }
   return digests
@@ -160,7 +160,7 @@ export const readFilePiece = (request: FastifyRequest): FilePiece => ({
     try {
       return await store(chunksOf(raw))
     } catch (error) {
-      if (raw.destroyed && !raw.complete) throw problems.invalidRequest('The body ended early.')
+      if (raw.destroyed && !raw.complete) throw problems.invalidRequest('The body is incomplete.')
       drainBriefly(request)
       throw error
     }

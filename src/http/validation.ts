@@ -40,7 +40,9 @@ const normalize: SchemaValidateFunction = (
   const parent = at?.parentData as Record<string | number, unknown> | undefined
   if (at !== undefined && parent !== undefined) parent[at.parentDataProperty] = normalized
   if (name !== 'line' || normalized === '' || isVisible(normalized)) return true
-  normalize.errors = [{ keyword: 'x-normalize', message: 'must have a visible character', params: {} }]
+  normalize.errors = [
+    { keyword: 'x-normalize', message: 'must have at least one visible character', params: {} },
+  ]
   return false
 }
 
@@ -147,7 +149,7 @@ const compilePart = (part: Part, schema: ObjectSchema): ((input: unknown) => Val
   let findAll: ValidateFunction | undefined
   return (input) => {
     if (part === 'querystring' && Object.keys(input ?? {}).length > maxParameters)
-      throw problems.invalidRequest(`The query has more than ${maxParameters} different parameters.`)
+      throw problems.invalidRequest(`The query must have at most ${maxParameters} different parameters.`)
     findFirst ??= first.compile(toCompile)
     const value = read(input ?? null)
     const textErrors = part === 'querystring' ? validateTexts(value) : []
@@ -286,7 +288,7 @@ const nameType = (type: unknown): string => typeNames[String(type)] ?? String(ty
 
 /** What would be right, by the rule that was broken and where. */
 const hints: Readonly<Record<string, string>> = {
-  'maximum /offset': '; read on with cursor instead',
+  'maximum /offset': '; use cursor instead',
   'pattern /username':
     ': lower-case letters, digits, dots, underscores and hyphens, with a letter or digit at both ends',
   'pattern /sort': ': up to three sort fields, comma-separated; prefix with - for descending',
@@ -340,7 +342,7 @@ export const checkQueryText = (url: string): void => {
   if (start === -1) return
   const query = url.slice(start + 1)
   if (!isDecodable(query) || /%00|\0/.test(query)) {
-    throw problems.invalidRequest('The query is not percent-encoded UTF-8 text without U+0000.')
+    throw problems.invalidRequest('The query must be percent-encoded UTF-8 without U+0000.')
   }
 }
 

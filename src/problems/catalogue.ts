@@ -35,18 +35,19 @@ export const problemTypes = {
     status: 403,
     title: 'Insufficient scope',
     explanation:
-      'An API token may do only what its scopes allow, and some operations need a signed-in user. The detail names what is missing. Use a token with that scope, or sign in.',
+      'The API token lacks the scope of the operation, or the operation requires the access token of a session. The detail says which. Use a token with that scope, or sign in.',
   },
   forbidden: {
     status: 403,
     title: 'Forbidden',
-    explanation: 'You can see the resource but may not do this with it. Its owner or an administrator can.',
+    explanation:
+      'You can see the resource but do not have permission to do this. Ask its owner or an administrator.',
   },
   reauthentication_required: {
     status: 403,
-    title: 'Recent sign-in required',
+    title: 'Reauthentication required',
     explanation:
-      'This needs a session that proved a password or a second factor within the last 15 minutes. Send one of them to POST /auth/reauthenticate with the same access token, and repeat the request. Where the body of the request has current_password, sending that does as well.',
+      'The operation requires a session that has authenticated within the last 15 minutes. Send the password or a code of the second factor to POST /auth/reauthenticate with the same access token, then repeat the request. If the body of the request has current_password, you can send that instead.',
   },
   registration_closed: {
     status: 403,
@@ -57,7 +58,7 @@ export const problemTypes = {
     status: 404,
     title: 'Not found',
     explanation:
-      'The resource does not exist, or you are not allowed to see it; the response is the same for both. Unknown paths are answered like this, too.',
+      'The resource does not exist, or you are not allowed to see it; the response is the same for both. An unknown path returns the same problem.',
   },
   method_not_allowed: {
     status: 405,
@@ -105,7 +106,7 @@ export const problemTypes = {
     status: 409,
     title: 'Upload offset mismatch',
     explanation:
-      'Upload-Offset is not the current offset of the upload: another request has appended to it, or less of the last one was stored than was sent. Get the offset with HEAD and continue there.',
+      'Upload-Offset is not the current offset of the upload: another request has appended to it, or part of the last chunk was not stored. Get the offset with HEAD and continue there.',
   },
   upload_gone: {
     status: 410,
@@ -122,7 +123,7 @@ export const problemTypes = {
     status: 410,
     title: 'Sync cursor expired',
     explanation:
-      'Deletions are kept for 30 days, and the cursor is older than that, or the database was restored since. Discard your copy and start again without since.',
+      'Deletions are kept for 30 days. The cursor is older, or the database was restored from a backup. Discard your copy and start again without since.',
   },
   precondition_failed: {
     status: 412,
@@ -145,7 +146,7 @@ export const problemTypes = {
     status: 413,
     title: 'Quota exceeded',
     explanation:
-      'A user may own a limited number of tasks, and attach a limited number of bytes. The detail says which quota is used up. Nothing was stored. Delete what is not needed, also from the trash, or ask the operator for more room.',
+      'Quotas limit the number of tasks that a user owns and the total size of their attachments. The detail says which quota would be exceeded. Nothing was stored. Delete tasks or attachments that you no longer need, including those in the trash, or ask the operator for a larger quota.',
   },
   uri_too_long: {
     status: 414,
@@ -182,7 +183,8 @@ export const problemTypes = {
   unknown_reference: {
     status: 422,
     title: 'Unknown reference',
-    explanation: 'The body refers to a user or tag that does not exist or that you are not allowed to see.',
+    explanation:
+      'The body refers to a user or tag that does not exist or that you are not allowed to see. Correct the id.',
   },
   idempotency_key_reused: {
     status: 422,
@@ -205,7 +207,7 @@ export const problemTypes = {
   wrong_password: {
     status: 422,
     title: 'Wrong password',
-    explanation: 'The operation needs your current password, and the one in the body is not it.',
+    explanation: 'The operation requires your current password, and the password in the body is wrong.',
   },
   wrong_code: {
     status: 422,
@@ -221,7 +223,7 @@ export const problemTypes = {
     status: 429,
     title: 'Too many requests',
     explanation:
-      'A rate limit is exhausted, too many sign-in attempts have failed, or too much expensive work is waiting. Nothing was done. Retry after the seconds in Retry-After.',
+      'A rate limit is exhausted, too many sign-in attempts have failed, or too many of your requests are in progress or queued. Nothing was done. Retry after the seconds in Retry-After.',
   },
   header_fields_too_large: {
     status: 431,
@@ -237,24 +239,25 @@ export const problemTypes = {
     status: 500,
     title: 'Internal error',
     explanation:
-      'The service failed. This is a fault of the service, not of the request. Its log has the cause under the request_id.',
+      'The error is in the service, not in the request. The service log has the cause under the request_id. Report it to the operator.',
   },
   service_unavailable: {
     status: 503,
     title: 'Service unavailable',
     explanation:
-      'The database or the file storage cannot be used right now, or the service is stopping. Try again after the seconds in Retry-After. Nothing was done.',
+      'The database or the file storage is unavailable, or the service is busy or stopping. Nothing was done. Retry after the seconds in Retry-After.',
   },
   outcome_unknown: {
     status: 504,
     title: 'Outcome unknown',
     explanation:
-      'The request was passed to the database, which did not answer in time, so it may or may not have been done. If it had an Idempotency-Key, repeat it with the same key: it is done at most once. Otherwise read the resource before you try again; a PUT, PATCH or DELETE with If-Match can be repeated as it is.',
+      'The database did not confirm a write in time, so it may or may not have happened. If the request had an Idempotency-Key, repeat it with the same key: it takes effect at most once. Otherwise read the resource before you retry; a PUT, PATCH or DELETE with If-Match can be repeated unchanged.',
   },
   insufficient_storage: {
     status: 507,
     title: 'Insufficient storage',
-    explanation: 'The storage has no room for the file. Nothing was stored. Report this to the operator.',
+    explanation:
+      'The file storage has no space for the file. Nothing was stored. Report this to the operator.',
   },
 } as const satisfies Readonly<Record<string, ProblemType>>
 

@@ -95,7 +95,7 @@ export const problems = {
   invalidFilter: ({ at: position, found, expected }: FilterError) =>
     problems.invalidField(
       '/filter',
-      `is wrong at character ${position}: found ${shorten(found)}, expected ${expected}`,
+      `is invalid at character ${position}: found ${shorten(found)}, expected ${expected}`,
     ),
   cursorWithOffset: () =>
     new Problem(
@@ -113,13 +113,13 @@ export const problems = {
     new Problem(
       'invalid_request',
       'The cursor does not belong to this list. Send next_cursor or prev_cursor unchanged, with the same filters and order.',
-      at('/cursor', 'is not a cursor of this list'),
+      at('/cursor', 'is not valid for this list'),
     ),
   invalidSince: () =>
     new Problem(
       'invalid_request',
       'since does not belong to this feed. Send next_cursor unchanged, or leave since out to start again.',
-      at('/since', 'is not a next_cursor of this feed'),
+      at('/since', 'is not valid for this feed'),
     ),
   batchSize: (most: number) =>
     new Problem(
@@ -130,14 +130,14 @@ export const problems = {
   batchText: (max: number) =>
     new Problem(
       'invalid_request',
-      `The titles and descriptions of a batch have at most ${max} characters together. Send several batches.`,
-      at('', `must have titles and descriptions of at most ${max} characters together`),
+      `The titles and descriptions of a batch must not exceed ${max} characters in total. Split the batch.`,
+      at('', `must not exceed ${max} characters of titles and descriptions in total`),
     ),
   repeatedInBatch: (pointer: string) =>
     new Problem(
       'invalid_request',
-      'A batch must not name the same task in two items.',
-      at(pointer, 'is also named by another item'),
+      'Two items of the batch are for the same task. Send them in separate batches.',
+      at(pointer, 'is also in another item'),
     ),
   noToken: () =>
     new Problem('unauthorized', 'Send an access token as "Authorization: Bearer <token>".', challenge()),
@@ -162,7 +162,11 @@ export const problems = {
       challenge('invalid_token'),
     ),
   invalidUndoToken: () =>
-    new Problem('invalid_credentials', 'The token is unknown, expired or used.', challenge('invalid_token')),
+    new Problem(
+      'invalid_credentials',
+      'The token is unknown, expired or already used. Ask an administrator to restore the address.',
+      challenge('invalid_token'),
+    ),
   secondFactorRequired: (token: string, expiresIn: number) =>
     new Problem(
       'second_factor_required',
@@ -172,19 +176,19 @@ export const problems = {
   wrongSecondFactor: () =>
     new Problem(
       'invalid_credentials',
-      'The code is wrong or already used, or the challenge is unknown or expired.',
+      'The code is wrong or already used, or the challenge is unknown or expired. Send another code, or sign in again.',
       challenge(),
     ),
   insufficientScope: (scope: string) =>
     scope === 'session'
       ? new Problem(
           'insufficient_scope',
-          'API tokens cannot be used for this. Sign in and send the access token.',
+          'This operation does not accept API tokens. Sign in and send the access token.',
           challenge('insufficient_scope'),
         )
       : new Problem(
           'insufficient_scope',
-          `The API token needs the scope ${scope}.`,
+          `This operation requires the scope ${scope}. Use a token with this scope.`,
           challenge('insufficient_scope', scope),
         ),
   secondFactorEnabled: () =>
@@ -200,33 +204,49 @@ export const problems = {
       `Too many failed attempts. Retry in ${seconds} seconds.`,
       retryAfter(seconds),
     ),
-  forbidden: () => new Problem('forbidden', 'You can see this resource but may not do this with it.'),
+  forbidden: () =>
+    new Problem(
+      'forbidden',
+      'You can see this resource but do not have permission to do this. Ask its owner or an administrator.',
+    ),
   listAllForbidden: () =>
-    new Problem('forbidden', 'Only administrators may set all=true. Leave it out to list what is yours.'),
+    new Problem('forbidden', 'Only administrators can set all=true. Omit it to list your own.'),
   reauthenticationRequired: () =>
     new Problem(
       'reauthentication_required',
-      'This session has proved no password and no second factor in the last 15 minutes. Send one to POST /auth/reauthenticate, and repeat the request.',
+      'This session has not authenticated in the last 15 minutes. Send the password or a code to POST /auth/reauthenticate and repeat the request.',
     ),
   emailChangedOften: () =>
     new Problem(
       'too_many_requests',
-      'The email address of this account was changed 5 times in 24 hours. Try again tomorrow.',
+      'The email address of this account was changed 5 times in 24 hours. Retry in 24 hours.',
       retryAfter(86_400),
     ),
   registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
   notFound: () => new Problem('not_found', 'The resource does not exist, or you are not allowed to see it.'),
   methodNotAllowed: (method: string, allow: string) =>
     new Problem('method_not_allowed', `${method} is not allowed. Allowed: ${allow}.`, { headers: { allow } }),
-  requestTimeout: () => new Problem('request_timeout', 'The request did not arrive in time.'),
+  requestTimeout: () => new Problem('request_timeout', 'The request did not arrive in time. Send it again.'),
   /** Only seen in the log. */
-  clientGone: () => new Problem('request_timeout', 'The client closed the connection before the answer.'),
+  clientGone: () => new Problem('request_timeout', 'The client closed the connection before the response.'),
   usernameTaken: () =>
-    new Problem('username_taken', 'Another account has this username.', at('/username', 'is taken')),
+    new Problem(
+      'username_taken',
+      'Another account has this username. Choose another one.',
+      at('/username', 'is taken'),
+    ),
   emailTaken: () =>
-    new Problem('email_taken', 'Another account has this email address.', at('/email', 'is taken')),
+    new Problem(
+      'email_taken',
+      'Another account has this email address. Choose another one.',
+      at('/email', 'is taken'),
+    ),
   tagExists: () =>
-    new Problem('tag_exists', 'You already have a tag with this name.', at('/name', 'is taken')),
+    new Problem(
+      'tag_exists',
+      'You already have a tag with this name. Choose another one.',
+      at('/name', 'is taken'),
+    ),
   lastAdmin: () => new Problem('last_admin', 'This is the last administrator. Promote another user first.'),
   fileLost: (cause?: unknown) =>
     new Problem(
@@ -250,7 +270,7 @@ export const problems = {
   checksumMismatch: () =>
     new Problem(
       'checksum_mismatch',
-      'The chunk does not match Upload-Checksum, and none of it was stored. Send it again.',
+      'The chunk does not match Upload-Checksum. None of it was stored. Send it again.',
     ),
   tusVersionUnsupported: (version: string) =>
     new Problem('tus_version_unsupported', `Send "Tus-Resumable: ${version}".`, {
@@ -273,7 +293,7 @@ export const problems = {
     new Problem('quota_exceeded', quotaDetails[resource](quota, used, size), {
       members: { resource, quota, used, size },
     }),
-  uriTooLong: () => new Problem('uri_too_long', 'The path is too long, or one of its segments is.'),
+  uriTooLong: () => new Problem('uri_too_long', 'The path or one of its segments is too long.'),
   unsupportedMediaType: (accepted: readonly string[], headers: Readonly<Record<string, string>>) =>
     new Problem('unsupported_media_type', `Send the body with "Content-Type: ${accepted.join('" or "')}".`, {
       headers,
@@ -291,11 +311,18 @@ export const problems = {
   imageTooLarge: (reason: string) =>
     new Problem('image_too_large', `${reason} Download the file itself instead.`),
   rangeNotSatisfiable: (size: number) =>
-    new Problem('range_not_satisfiable', `The file has ${size} bytes.`, {
-      headers: { 'content-range': `bytes */${size}` },
-    }),
+    new Problem(
+      'range_not_satisfiable',
+      `The range starts after the end of the file, which has ${size} bytes.`,
+      {
+        headers: { 'content-range': `bytes */${size}` },
+      },
+    ),
   expectationFailed: () =>
-    new Problem('expectation_failed', 'Only the expectation 100-continue is supported.'),
+    new Problem(
+      'expectation_failed',
+      'Only 100-continue is supported in Expect. Send the request without it.',
+    ),
   unknownReference: (pointer: string, kind: string) =>
     new Problem('unknown_reference', `The ${kind} does not exist.`, at(pointer, 'does not exist')),
   idempotencyKeyReused: () =>
@@ -324,7 +351,7 @@ export const problems = {
   tooManyThumbnails: () =>
     new Problem(
       'too_many_requests',
-      'Too many of your requests wait for a thumbnail. Retry in 5 seconds.',
+      'Too many of your thumbnails are queued. Retry in 5 seconds.',
       retryAfter(5),
     ),
   rateLimited: (limit: number, seconds: number) =>
@@ -336,38 +363,46 @@ export const problems = {
   tooManyRunning: () =>
     new Problem(
       'too_many_requests',
-      'Too many of your requests run at once. Try again when some of them have been answered.',
+      'Too many of your requests are in progress. Retry when some of them have completed.',
       retryAfter(1),
     ),
   tooMuchUnread: () =>
     new Problem(
       'too_many_requests',
-      'You have not read the answers to your earlier requests. Read them, then try again.',
+      'You have not read the responses to your earlier requests. Read them, then retry.',
       retryAfter(1),
     ),
   headerFieldsTooLarge: () =>
-    new Problem('header_fields_too_large', 'The header of the request is too large.'),
+    new Problem('header_fields_too_large', 'The request header is too large. Send fewer or shorter fields.'),
   internalError: (cause: unknown) =>
-    new Problem('internal_error', 'The service failed. Its log has the cause under this request_id.', {
-      cause,
-    }),
+    new Problem(
+      'internal_error',
+      'An internal error occurred. The service log has the cause under this request_id.',
+      {
+        cause,
+      },
+    ),
   serviceUnavailable: (detail: string, cause?: unknown) =>
     new Problem('service_unavailable', detail, { ...retryAfter(2), cause }),
   outcomeUnknown: (cause?: unknown) =>
     new Problem(
       'outcome_unknown',
-      'The database did not say in time whether this was done. Repeat the request with its Idempotency-Key, or read before you try again.',
+      'The database did not confirm in time whether the request was processed. Repeat it with the same Idempotency-Key, or read the resource before you retry.',
       { cause },
     ),
   insufficientStorage: (cause: unknown) =>
-    new Problem('insufficient_storage', 'The storage has no room for this file.', { cause }),
+    new Problem(
+      'insufficient_storage',
+      'The file storage has no space for this file. Report this to the operator.',
+      { cause },
+    ),
 } as const
 
 const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number, size: number) => string>> = {
   attachment_bytes: (quota, used, size) =>
-    `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes.`,
+    `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask the operator for a larger quota.`,
   tasks: (quota, used, size) =>
-    `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, the trash included. Delete tasks for good, or ask the operator for a larger quota.`,
+    `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, including the trash. Delete tasks permanently, or ask the operator for a larger quota.`,
 }
 
 /** As much of what a client wrote as a message can hold. */
@@ -483,7 +518,10 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
   }
   if (error instanceof TooManyStatements) return problems.tooManyStatements(error.retryAfterSeconds)
   if (error instanceof ThumbnailQueueFull || error instanceof DecoderUnavailable) {
-    return problems.serviceUnavailable('No thumbnail can be made right now. Retry in a few seconds.', error)
+    return problems.serviceUnavailable(
+      'Thumbnails cannot be created right now. Retry in a few seconds.',
+      error,
+    )
   }
   if (error instanceof DatabaseUnavailable) {
     return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', error)

@@ -354,7 +354,7 @@ t.test('the text of all items is bounded', async (t) => {
   })
   const isTaken = async (descriptions: readonly string[]) => {
     const { status, body } = await service.call('batchTasks', { token, body: of(descriptions) })
-    if (status === 400) t.match(body, { code: 'invalid_request', detail: /at most 262144 characters/ })
+    if (status === 400) t.match(body, { code: 'invalid_request', detail: /not exceed 262144 characters/ })
     return status === 200
   }
   const long = 'x'.repeat(8_192)

@@ -123,7 +123,7 @@ t.test('a caller that reads no answers gets no more, and others do', async (t) =
   }
   let refused = await ask()
   await eventually('it is refused', async () => (refused = await ask()).status === 429)
-  t.match(refused.body, { code: 'too_many_requests', detail: /You have not read the answers/ })
+  t.match(refused.body, { code: 'too_many_requests', detail: /You have not read the responses/ })
   t.equal(refused.headers.get('retry-after'), '1')
   t.notOk(refused.headers.has('etag') || refused.headers.has('link'), 'like any problem')
   await isServed(t)
@@ -156,7 +156,7 @@ t.test('one caller cannot take all requests that may run at once', async (t) => 
   )
   const first = await Promise.race(running)
   t.equal(first.status, 429)
-  t.match(first.body, { code: 'too_many_requests', detail: /Too many of your requests run at once/ })
+  t.match(first.body, { code: 'too_many_requests', detail: /Too many of your requests are in progress/ })
   t.equal((await service.call('getCurrentUser', { token: other.token })).status, 200)
   held.resolve()
   held = null
