@@ -85,7 +85,7 @@ export const readArchive = async (file: string, folder: string, scratch: string)
   try {
     for await (const entry of entries) {
       const { name, type } = checkHeader(entry.header)
-      if (isComplete) throw new Error('It goes on behind its end')
+      if (isComplete) throw new Error('The archive has data after its end')
       if (type === 'directory') {
         await mkdir(join(folder, name), { recursive: true, mode: 0o700 })
         entry.resume()
@@ -104,9 +104,9 @@ export const readArchive = async (file: string, folder: string, scratch: string)
     sums.end()
     await finished(sums)
   }
-  if (!isComplete) throw new Error('It was cut short')
+  if (!isComplete) throw new Error('The archive is truncated')
   if (!(await isSame(join(scratch, sumsName), sumsPath)))
-    throw new Error('It is damaged: its sums are others')
+    throw new Error('The archive is damaged: its checksums do not match')
   return files
 }
 
@@ -117,7 +117,7 @@ const checkHeader = ({ name, type }: Header): { name: string; type: 'file' | 'di
     (part) => part !== '' && part !== '.' && part !== '..' && !/[\\:\0]/.test(part),
   )
   if (isInside && (type === 'file' || type === 'directory')) return { name, type }
-  throw new Error(`It holds what no backup has: ${name}`)
+  throw new Error(`The archive contains an unexpected entry: ${name}`)
 }
 
 const sumLine = (hash: Hash, name: string): string => `${hash.digest('hex')}  ${name}\n`

@@ -27,11 +27,11 @@ await runToEnd('backup', deadline, async (t) => {
   if (name === undefined || more.length > 0) throw new Error('Usage: npm run backup -- <file>')
   const { dataDir, databaseUrl, storageUrl } = readConfig()
   if (databaseUrl !== null)
-    throw new Error('DATABASE_URL is set: back that server up with pg_dump, and DATA_DIR as a folder')
-  if (!hasEmbedded({ dataDir })) throw new Error(`there is no database in DATA_DIR ${dataDir}`)
+    throw new Error('DATABASE_URL is set: back up that server with pg_dump, and copy the folder DATA_DIR')
+  if (!hasEmbedded({ dataDir })) throw new Error(`DATA_DIR ${dataDir} does not contain a database`)
   const file = resolve(name)
-  if (existsSync(file)) throw new Error(`${file} exists already`)
-  if (!relative(dataDir, file).startsWith(`..${sep}`)) throw new Error(`${file} is in DATA_DIR itself`)
+  if (existsSync(file)) throw new Error(`${file} already exists`)
+  if (!relative(dataDir, file).startsWith(`..${sep}`)) throw new Error(`${file} must not be inside DATA_DIR`)
 
   t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, endWith))
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-backup-'))
@@ -45,7 +45,7 @@ await runToEnd('backup', deadline, async (t) => {
   await syncFolder(dirname(file))
   console.log(`${file}: ${files} files, ${bytes} bytes`)
   if (storageUrl !== null)
-    console.log(`It does not have the attachments, which are in the bucket ${storageUrl.bucket}.`)
+    console.log(`The attachments are not included; they are in the bucket ${storageUrl.bucket}.`)
 })
 
 /** Somebody else has taken the folder: what was copied may not fit together. */

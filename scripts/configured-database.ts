@@ -18,7 +18,7 @@ export const hasEmbedded = ({ dataDir }: Pick<Config, 'dataDir'>): boolean =>
  */
 export const openConfigured = async (t: Teardown, place: Place): Promise<ConnectionOptions> => {
   if (place.databaseUrl !== null) return { kind: 'server', url: place.databaseUrl }
-  if (!hasEmbedded(place)) throw new Error(`there is no database in DATA_DIR ${place.dataDir}`)
+  if (!hasEmbedded(place)) throw new Error(`DATA_DIR ${place.dataDir} does not contain a database`)
   return openEmbedded(t, place)
 }
 

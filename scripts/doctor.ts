@@ -62,20 +62,20 @@ const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
     await access(folder, constants.R_OK | constants.W_OK | constants.X_OK)
   } catch (error) {
     throw new Fault(
-      `DATA_DIR ${dataDir} cannot be written to: ${messageOf(error)}. Give the user of the service the folder, or name another one.`,
+      `DATA_DIR ${dataDir} is not writable: ${messageOf(error)}. Make the service user its owner, or choose another folder.`,
     )
   }
   const freeBytes = await freeBytesOf(folder)
   if (freeBytes < (databaseUrl === null ? minFreeBytes : 1))
     throw new Fault(
-      `The disk of DATA_DIR ${dataDir} is full: it has ${Math.floor(freeBytes / mebibyte)} MiB left. Make room on it, or name another folder.`,
+      `The disk with DATA_DIR ${dataDir} is full: ${Math.floor(freeBytes / mebibyte)} MiB are free. Free up space, or choose another folder.`,
     )
   const secret = jwtSecrets === null ? await stat(join(dataDir, 'jwt-secret')).catch(() => null) : null
   if (secret !== null && process.platform !== 'win32' && (secret.mode & 0o077) !== 0)
-    throw new Fault(`Others may read ${join(dataDir, 'jwt-secret')}. Take it from them: chmod 600.`)
+    throw new Fault(`Other users can read ${join(dataDir, 'jwt-secret')}. Set its mode to 600 (chmod 600).`)
   return folder === dataDir
-    ? `${dataDir} can be written to`
-    : `${dataDir} is not there yet; the first start makes it in ${folder}`
+    ? `${dataDir} is writable`
+    : `${dataDir} does not exist yet; the first start creates it in ${folder}`
 }
 
 let connecting: Promise<ConnectionOptions> | null = null
@@ -87,41 +87,42 @@ const connect = (config: Config, t: Teardown): Promise<ConnectionOptions> =>
 const checkDatabase: Check = async (config, t) => {
   const isEmbedded = config.databaseUrl === null
   if (isEmbedded && !hasEmbedded(config))
-    return 'there is none yet; the first start makes an embedded one in DATA_DIR'
+    return 'none yet; the first start creates an embedded one in DATA_DIR'
   try {
     const connection = await connect(config, t)
     const { version, mayMigrate, deniedTables, takesWrites, clockAhead } = await diagnose(connection)
     const { applied, pending, unknown } = await readMigrationState(connection)
     const name = `PostgreSQL ${Math.floor(version / 10_000)}.${version % 10_000}`
-    if (version < oldestVersion) throw new Fault(`It is ${name}. Upgrade it to PostgreSQL 15 or newer.`)
+    if (version < oldestVersion)
+      throw new Fault(`${name} is not supported. Upgrade to PostgreSQL 15 or newer.`)
     if (!takesWrites)
       throw new Fault(
-        'It takes no writes: it is a standby, or default_transaction_read_only is on. Name the primary in DATABASE_URL, or switch that off.',
+        'It is read-only: it is a standby, or default_transaction_read_only is on. Set DATABASE_URL to the primary, or turn the setting off.',
       )
     if (pending > 0 && !mayMigrate)
       throw new Fault(
-        'The schema is to be brought up to date, and the user may not. Make the user the owner of the database: ALTER DATABASE … OWNER TO ….',
+        'The schema must be migrated, but the database user lacks the permission. Make the user the owner of the database: ALTER DATABASE … OWNER TO ….',
       )
     if (deniedTables !== null)
       throw new Fault(
-        `The user may not read and change ${deniedTables}. Name the user in DATABASE_URL that made them, or give them to this one: REASSIGN OWNED BY … TO ….`,
+        `The database user lacks permissions on ${deniedTables}. Set DATABASE_URL to the user that created them, or change their owner: REASSIGN OWNED BY … TO ….`,
       )
     if (Math.abs(clockAhead) > mostSkew)
       throw new Fault(
-        `Its clock is ${Math.round(clockAhead / 1_000)} s ahead of this machine's. Have both follow a time server (NTP).`,
+        `Its clock is ${Math.round(clockAhead / 1_000)} s ahead of this machine's. Synchronize both with NTP.`,
       )
     const todo = pending > 0 ? `; the next start applies ${pending} migrations` : ''
     const newer =
       unknown > 0
-        ? `; ${unknown} more are of a newer Taskwright: this one works on it while that is rolled out, and no longer`
+        ? `; ${unknown} more are from a newer version of Taskwright: this version can use it only during a rolling upgrade`
         : ''
     return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${todo}${newer}`
   } catch (error) {
-    if (error instanceof FolderInUse) return 'the service runs on it; ask GET /health/ready'
+    if (error instanceof FolderInUse) return 'in use by the running service; check GET /health/ready'
     if (error instanceof DiskFull) throw new Fault(error.message)
     if (error instanceof Fault || isEmbedded) throw error
     throw new Fault(
-      `${messageOf(error)}. Check DATABASE_URL, and that the server runs and lets this user in.`,
+      `${messageOf(error)}. Check DATABASE_URL, and that the server is running and accepts this user.`,
     )
   }
 }
@@ -131,18 +132,18 @@ const checkStorage: Check = (config, t) =>
 
 const checkFilesFolder = async (config: Config): Promise<string> => {
   const folder = filesFolder(config)
-  if (!existsSync(folder)) return 'there is none yet; the first start makes one in DATA_DIR'
+  if (!existsSync(folder)) return 'none yet; the first start creates a folder in DATA_DIR'
   try {
     await access(folder, constants.R_OK | constants.W_OK | constants.X_OK)
   } catch (error) {
-    throw new Fault(`${messageOf(error)}. Give the user of the service the folder.`)
+    throw new Fault(`${messageOf(error)}. Make the service user the owner of the folder.`)
   }
   const freeBytes = await freeBytesOf(folder)
   if (freeBytes <= config.diskReserveBytes)
     throw new Fault(
-      `The disk of ${folder} has ${Math.floor(freeBytes / mebibyte)} MiB left, no more than DISK_RESERVE_BYTES, so uploads are refused. Make room on it.`,
+      `The disk with ${folder} has ${Math.floor(freeBytes / mebibyte)} MiB free, which does not exceed DISK_RESERVE_BYTES, so uploads are rejected. Free up space.`,
     )
-  return `${folder} can be written to`
+  return `${folder} is writable`
 }
 
 /** Nothing but writing shows whether the credentials suffice. */
@@ -154,7 +155,8 @@ const checkBucket = async (config: Config, bucket: string, t: Teardown): Promise
     const { key } = await storage.put(Readable.from([content]), { maxBytes: content.length })
     try {
       const read = await buffer(await storage.open(key))
-      if (!read.equals(content)) throw new Error('It gives back other bytes than it was given')
+      if (!read.equals(content))
+        throw new Error('The object that was read differs from the one that was written')
     } finally {
       await storage.remove(key)
     }
@@ -163,7 +165,7 @@ const checkBucket = async (config: Config, bucket: string, t: Teardown): Promise
       `${messageOf(error)}. Check STORAGE_URL, the credentials, and that they have the permissions listed in docs/operations/install.md.`,
     )
   }
-  return `an object was written, read and removed in the bucket ${bucket}`
+  return `an object was written, read and deleted in the bucket ${bucket}`
 }
 
 /** Whether the sweeper may remove what is left over. That it cannot be asked is told by the checks before. */
@@ -171,9 +173,9 @@ const checkOwner: Check = async (config, t) => {
   const ownership = await askOwnership(config, t).catch(() => null)
   if (ownership === null) return null
   const reason = whyNotOurs(ownership)
-  if (reason === null) return 'they are of this database'
+  if (reason === null) return 'they belong to this database'
   throw new Fault(
-    `${reason}, so none are removed. Check DATABASE_URL, DATA_DIR and STORAGE_URL. If the database was restored or moved, and nothing newer is to come: npm run storage:adopt.`,
+    `${reason}, so no unreferenced files are deleted. Check DATABASE_URL, DATA_DIR and STORAGE_URL. If the database was restored or moved and is now the current one, run npm run storage:adopt.`,
   )
 }
 
@@ -201,9 +203,11 @@ const checkRedis: Check = async ({ redisUrl }) => {
   try {
     await client.connect()
     await client.ping()
-    return 'it answers'
+    return 'it responds'
   } catch (error) {
-    throw new Fault(`${reason || messageOf(error)}. Check REDIS_URL; until then nothing is rate limited.`)
+    throw new Fault(
+      `${reason || messageOf(error)}. Check REDIS_URL; until then each process counts requests separately.`,
+    )
   } finally {
     client.disconnect()
   }
@@ -213,9 +217,9 @@ const checkMail: Check = async ({ mail }) => {
   if (mail.kind !== 'smtp') return null
   try {
     await verifySmtp(mail.server)
-    return `${mail.server.host} takes mail`
+    return `${mail.server.host} accepts the connection`
   } catch (error) {
-    throw new Fault(`${messageOf(error)}. Check SMTP_URL; until then forgotten passwords stay forgotten.`)
+    throw new Fault(`${messageOf(error)}. Check SMTP_URL; until then forgotten passwords cannot be reset.`)
   }
 }
 
@@ -244,7 +248,7 @@ const runCheck = async (name: string, check: Check, config: Config, t: Teardown)
     if (note !== null) console.log(`ok     ${name}: ${note}`)
     return true
   } catch (error) {
-    console.log(`WRONG  ${name}: ${messageOf(error)}`)
+    console.log(`FAIL   ${name}: ${messageOf(error)}`)
     return false
   }
 }
@@ -259,9 +263,9 @@ await runToEnd('doctor', deadline, async (t) => {
       isWell = (await runCheck(name, check, config, t)) && isWell
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    console.log(`WRONG  ${error.message}`)
+    console.log(`FAIL   ${error.message}`)
     isWell = false
   }
-  console.log(isWell ? 'All is well.' : 'Something is wrong; see above.')
+  console.log(isWell ? 'All checks passed.' : 'Some checks failed; see above.')
   process.exitCode = isWell ? 0 : 1
 })

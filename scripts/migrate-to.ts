@@ -34,6 +34,6 @@ await runToEnd('migrate:to', deadline, async (t) => {
   // Files that were not of the old database are not given to the new one either.
   const reason = whyNotOurs(await ownershipOf(source, storage))
   if (reason === null) await claimFiles(storage, await noteOrigin(target))
-  else console.log(`${reason}; npm run doctor tells what to do.`)
-  console.log('Everything is there. Start the service with this DATABASE_URL and the same DATA_DIR.')
+  else console.log(`${reason}; run npm run doctor for help.`)
+  console.log('Migration complete. Start the service with this DATABASE_URL and the same DATA_DIR.')
 })

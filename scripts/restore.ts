@@ -24,11 +24,12 @@ await runToEnd('restore', deadline, async (t) => {
   const [file, ...more] = process.argv.slice(2)
   if (file === undefined || more.length > 0) throw new Error('Usage: npm run restore -- <file>')
   const { dataDir, databaseUrl } = readConfig()
-  if (databaseUrl !== null) throw new Error('DATABASE_URL is set: a backup is of the embedded database')
+  if (databaseUrl !== null)
+    throw new Error('DATABASE_URL is set: a backup can only be restored to the embedded database')
   await makeDataDir(dataDir)
   t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, endWith))
   const found = (await readdir(dataDir)).filter((name) => name !== 'lock')
-  if (found.length > 0) throw new Error(`DATA_DIR ${dataDir} is not empty: it has ${found.join(', ')}`)
+  if (found.length > 0) throw new Error(`DATA_DIR ${dataDir} is not empty: it contains ${found.join(', ')}`)
 
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-restore-'))
   t.teardown(() => rm(scratch, { recursive: true, force: true }))
@@ -46,7 +47,7 @@ await runToEnd('restore', deadline, async (t) => {
   )
   for (const name of names) await rename(join(unfinished, name), join(dataDir, name))
   await syncFolder(dataDir)
-  console.log(`${dataDir}: ${files} files, PostgreSQL ${version.trim()}; start the service with it`)
+  console.log(`${dataDir}: ${files} files, PostgreSQL ${version.trim()}; you can now start the service`)
 })
 
 /** Clients know of changes that were made after the backup, and have to read everything again. */

@@ -27,8 +27,8 @@ export const runToEnd = async (
 /** Rejects when it takes too long or is interrupted. */
 const interruption = (deadline: number): Promise<never> => {
   const { promise, reject } = Promise.withResolvers<never>()
-  setTimeout(() => reject(new Error(`This took longer than ${deadline / 1_000} s`)), deadline).unref()
+  setTimeout(() => reject(new Error(`timed out after ${deadline / 1_000} s`)), deadline).unref()
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
-    process.once(signal, () => reject(new Error(`Interrupted by ${signal}`)))
+    process.once(signal, () => reject(new Error(`interrupted by ${signal}`)))
   return promise
 }

@@ -24,5 +24,7 @@ await runToEnd('storage:adopt', deadline, async (t) => {
   const storage = await openStorage(config)
   t.teardown(() => storage.close())
   await claimFiles(storage, await noteOrigin(db))
-  console.log('The files belong to this database now. What no row of it names is removed by the next sweep.')
+  console.log(
+    'The files now belong to this database. The next sweep deletes those that it does not refer to.',
+  )
 })

@@ -34,14 +34,14 @@ const ageText = (seconds: number): string => {
 
 /** Says what was found of one kind, and how much of it is wrong. */
 const summarize = (what: string, found: number, wrong: number): number => {
-  console.log(`${what}: ${found}${found > wrong ? ` (${found - wrong} of them may be all right)` : ''}`)
+  console.log(`${what}: ${found}${found > wrong ? ` (${found - wrong} of them may be in use)` : ''}`)
   return wrong
 }
 
 const checkRows = async (db: Database, storage: Storage): Promise<number> => {
   let lost = 0
   for await (const ids of attachmentsWithoutFiles(db, storage)) {
-    for (const id of ids) console.log(`  attachment ${id}: its file is missing; its download answers 410`)
+    for (const id of ids) console.log(`  attachment ${id}: its file is missing; downloading it returns 410`)
     lost += ids.length
   }
   return summarize('attachments without their file', lost, lost)
@@ -55,8 +55,8 @@ const checkFiles = async (db: Database, storage: Storage): Promise<number> => {
       const isOld = age > graceSeconds
       found += 1
       if (isOld) wrong += 1
-      const fate = isOld ? 'the sweeper will remove it' : 'its upload may be running'
-      console.log(`  file ${key}: no attachment has it, ${ageText(age)} old; ${fate}`)
+      const fate = isOld ? 'the sweeper will delete it' : 'its upload may be in progress'
+      console.log(`  file ${key}: no attachment refers to it, ${ageText(age)} old; ${fate}`)
     }
   }
   return summarize('files without an attachment', found, wrong)
@@ -70,17 +70,16 @@ const checkUnfinished = async (db: Database, storage: Storage): Promise<number> 
       const isOld = age > graceSeconds
       found += 1
       if (isOld) wrong += 1
-      const fate = isOld ? 'abandoned; the sweeper will remove it' : 'its upload may be running'
+      const fate = isOld ? 'abandoned; the sweeper will delete it' : 'its upload may be in progress'
       console.log(`  unfinished file ${key}: last written to ${ageText(age)} ago; ${fate}`)
     }
   }
-  return summarize('unfinished files of no upload', found, wrong)
+  return summarize('unfinished files without an upload', found, wrong)
 }
 
 const checkOutbox = async (db: Database): Promise<number> => {
   const { count, seconds } = await countFileDeletions(db)
-  if (count > 0)
-    console.log(`  the first of them has waited for ${ageText(seconds)}; the sweeper will remove it`)
+  if (count > 0) console.log(`  the oldest has waited for ${ageText(seconds)}; the sweeper will delete it`)
   return summarize('files of deleted attachments', count, seconds > graceSeconds ? count : 0)
 }
 
@@ -88,16 +87,18 @@ const check = async (t: Teardown): Promise<number> => {
   const config = readConfig()
   const { storageUrl, databaseUrl, dataDir } = config
   const folder = filesFolder(config)
-  if (storageUrl === null && !existsSync(folder)) throw new Error(`there is no folder ${folder}`)
+  if (storageUrl === null && !existsSync(folder)) throw new Error(`the folder ${folder} does not exist`)
   const db = openDatabase(await openConfigured(t, config))
   t.teardown(() => db.close())
   const storage = await openStorage(config)
   t.teardown(() => storage.close())
   console.log(`rows:  ${databaseUrl === null ? `the embedded database in ${dataDir}` : 'DATABASE_URL'}`)
-  console.log(`files: ${storageUrl === null ? folder : `the bucket ${storageUrl.bucket} of STORAGE_URL`}`)
+  console.log(`files: ${storageUrl === null ? folder : `the bucket ${storageUrl.bucket} (STORAGE_URL)`}`)
   const reason = whyNotOurs(await ownershipOf(db, storage))
   if (reason !== null)
-    console.log(`${reason}, so the sweeper removes none until npm run storage:adopt gives them to it.`)
+    console.log(
+      `${reason}, so the sweeper deletes no unreferenced files. To assign them to this database, run npm run storage:adopt.`,
+    )
   return (
     (reason === null ? 0 : 1) +
     (await checkRows(db, storage)) +
@@ -109,7 +110,7 @@ const check = async (t: Teardown): Promise<number> => {
 
 const fail = (error: unknown): void => {
   const advice =
-    error instanceof FolderInUse ? '; stop the service first, or look while it uses DATABASE_URL' : ''
+    error instanceof FolderInUse ? '; stop the service first (not necessary with DATABASE_URL)' : ''
   console.error(`storage:check: ${error instanceof Error ? error.message : String(error)}${advice}`)
   process.exitCode = 2
 }
@@ -117,7 +118,7 @@ const fail = (error: unknown): void => {
 await runToEnd('storage:check', deadline, async (t) => {
   try {
     const wrong = await check(t)
-    console.log(wrong === 0 ? 'All is well.' : `Something is wrong: ${wrong}`)
+    console.log(wrong === 0 ? 'No problems found.' : `Problems found: ${wrong}`)
     process.exitCode = wrong === 0 ? 0 : 1
   } catch (error) {
     fail(error)

@@ -263,7 +263,7 @@ export const buildApp = async ({
   const takesFailure = limitAuditedFailures((network) =>
     app.log.warn(
       { network },
-      'The audit trail takes no more failed sign-ins for an hour; the log has each request',
+      'Too many failed sign-ins to audit: the audit log omits further ones from this network for an hour',
     ),
   )
 

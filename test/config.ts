@@ -168,17 +168,17 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
   ['DATA_DIR', /must be a path/, ['a\0b']],
   [
     'JWT_SECRET',
-    /at least 32 bytes each, and number 1 has 31\b/,
+    /at least 32 bytes each; number 1 has 31\b/,
     ['x'.repeat(31), `${'x'.repeat(31)},${secret}`],
   ],
-  ['JWT_SECRET', /and number 2 has 31\b/, [`${secret},${'x'.repeat(31)}`, `${secret}, ${'x'.repeat(31)} ,x`]],
-  ['JWT_SECRET', /and number 2 has 0\b/, [`${secret},`, `${secret}, ,${secret}`]],
+  ['JWT_SECRET', /; number 2 has 31\b/, [`${secret},${'x'.repeat(31)}`, `${secret}, ${'x'.repeat(31)} ,x`]],
+  ['JWT_SECRET', /; number 2 has 0\b/, [`${secret},`, `${secret}, ,${secret}`]],
   [
     'STORAGE_URL',
     /must be an s3:\/\/ URL/,
     ['bucket', 'http://host/bucket', 's3:bucket', 's3:///prefix', '/srv'],
   ],
-  ['STORAGE_URL', /must not hold credentials/, ['s3://key:hunter2@bucket', 's3://key@bucket?region=r']],
+  ['STORAGE_URL', /must not contain credentials/, ['s3://key:hunter2@bucket', 's3://key@bucket?region=r']],
   [
     'STORAGE_URL',
     /must name a bucket/,
@@ -201,7 +201,7 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
   ],
   [
     'STORAGE_URL',
-    /URL for its endpoint/,
+    /URL as its endpoint/,
     [
       's3://bucket?endpoint=localhost:9000',
       's3://bucket?endpoint=',
@@ -258,11 +258,11 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
     /path, a query or a fragment/,
     ['smtp://host/inbox', 'smtp://host?pool=true', 'smtp://host/#a'],
   ],
-  ['SMTP_URL', /a % that encodes nothing/, ['smtp://u:100%@host', 'smtp://u:%ff@host']],
+  ['SMTP_URL', /an invalid percent-encoding/, ['smtp://u:100%@host', 'smtp://u:%ff@host']],
   ['SMTP_URL', /a user name and a password, or neither/, ['smtp://u@host', 'smtp://:p@host']],
   [
     'MAIL_FROM',
-    /must be a mail address/,
+    /must be an email address/,
     [
       'tasks',
       'tasks@',
@@ -284,7 +284,7 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
   ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', /must be an http/, ['/v1/traces']],
   ['SHUTDOWN_SECONDS', /whole number of seconds from 5 to 3600/, ['0', '4', '3601', '30s']],
   ['WORKERS', /auto or a whole number from 1 to 128/, ['0', '129', '1.5', 'all']],
-  ['WORKERS', /needs DATABASE_URL/, ['2']],
+  ['WORKERS', /requires DATABASE_URL/, ['2']],
   ['ATTACHMENT_MAX_BYTES', /positive whole number/, ['0', '-1', '50MB', '1.5', '9007199254740993']],
   ['ATTACHMENT_QUOTA_BYTES', /whole number of bytes, or 0/, ['-1', '10GB']],
   ['DISK_RESERVE_BYTES', /whole number of bytes, or 0/, ['-1', '5%']],
@@ -296,8 +296,12 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
   ['RATE_LIMIT_ANONYMOUS', /positive whole number/, ['0']],
   ['REDIS_URL', /must be a redis:/, ['localhost:6379', 'http://host', 'redis://', '/run/redis.sock']],
   ['REDIS_URL', /percent-encoded/, ['redis://:p/w@host', 'redis://host:port']],
-  ['REDIS_URL', /% that encodes nothing/, ['redis://:p%w@host']],
-  ['REDIS_URL', /number of a database/, ['redis://host/name', 'redis://host/0?family=6', 'redis://host#0']],
+  ['REDIS_URL', /an invalid percent-encoding/, ['redis://:p%w@host']],
+  [
+    'REDIS_URL',
+    /other than a database number/,
+    ['redis://host/name', 'redis://host/0?family=6', 'redis://host#0'],
+  ],
 ]
 
 for (const [name, fault, texts] of bad) {
@@ -368,10 +372,13 @@ t.test('mail', async (t) => {
     const SMTP_URL = 'smtp://u:hunter2@localhost'
     t.match(
       messageOf({ SMTP_URL }),
-      /^Bad configuration:\nSMTP_URL needs PUBLIC_URL, .* \(example: https:.*\)$/,
+      /^Invalid configuration:\nSMTP_URL requires PUBLIC_URL, .* \(example: https:.*\)$/,
     )
     t.notMatch(messageOf({ SMTP_URL }), 'hunter2')
-    t.match(messageOf({ SMTP_URL, PUBLIC_URL: 'nowhere' }), /^Bad configuration:\nPUBLIC_URL must [^\n]*$/)
+    t.match(
+      messageOf({ SMTP_URL, PUBLIC_URL: 'nowhere' }),
+      /^Invalid configuration:\nPUBLIC_URL must [^\n]*$/,
+    )
   })
 
   t.test('is logged in development only', async (t) => {
@@ -395,7 +402,7 @@ t.test('every fault is told at once', async (t) => {
   const message = messageOf({ PORT: 'eighty', REGISTRATION: 'maybe', LOG_LEVEL: 'loud', HOST: 'fine' })
   t.strictSame(
     message.split('\n').map((line) => line.split(' ')[0]),
-    ['Bad', 'PORT', 'REGISTRATION', 'LOG_LEVEL'],
+    ['Invalid', 'PORT', 'REGISTRATION', 'LOG_LEVEL'],
   )
 })
 
@@ -434,8 +441,8 @@ t.test('a variable that was mistyped is told of, and no other', async (t) => {
     XDG_DATA_DIRS: 'x',
   }
   t.strictSame(mistypedVariables(env), [
-    'DATABSE_URL is not known; did you mean DATABASE_URL?',
-    'REDIS_URI is not known; did you mean REDIS_URL?',
-    'JWT_SERCET is not known; did you mean JWT_SECRET?',
+    'DATABSE_URL is not a known variable; did you mean DATABASE_URL?',
+    'REDIS_URI is not a known variable; did you mean REDIS_URL?',
+    'JWT_SERCET is not a known variable; did you mean JWT_SECRET?',
   ])
 })

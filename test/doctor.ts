@@ -27,7 +27,7 @@ t.test('a service that could start is well, and left as it was', async (t) => {
   t.match(output, /ok +database: .*PostgreSQL \d+\.\d+, [1-9]\d* migrations applied$/m)
   t.match(output, /ok +storage: /)
   t.match(output, /ok +mail: /)
-  t.match(output, /All is well\.$/)
+  t.match(output, /All checks passed\.$/)
   t.equal(code, 0)
   t.equal(mail.received.length, 0, 'no mail is sent')
 })
@@ -46,11 +46,11 @@ t.test('what is wrong is said, with what to do, and no secret', async (t) => {
     },
     doctor,
   )
-  t.match(output, /WRONG +folder: .*DATA_DIR .proc.nope .*name another folder/)
-  t.match(output, /WRONG +database: .*ECONNREFUSED.*Check DATABASE_URL/)
-  t.match(output, /WRONG +redis: .*ECONNREFUSED.*Check REDIS_URL/)
-  t.match(output, /WRONG +mail: .*ECONNREFUSED.*Check SMTP_URL/)
-  t.match(output, /WRONG +storage: .*Check STORAGE_URL/)
+  t.match(output, /FAIL +folder: .*DATA_DIR .proc.nope .*choose another folder/)
+  t.match(output, /FAIL +database: .*ECONNREFUSED.*Check DATABASE_URL/)
+  t.match(output, /FAIL +redis: .*ECONNREFUSED.*Check REDIS_URL/)
+  t.match(output, /FAIL +mail: .*ECONNREFUSED.*Check SMTP_URL/)
+  t.match(output, /FAIL +storage: .*Check STORAGE_URL/)
   t.notMatch(output, 'hunter2')
   t.equal(code, 1)
 })
@@ -58,22 +58,22 @@ t.test('what is wrong is said, with what to do, and no secret', async (t) => {
 t.test('it creates nothing', async (t) => {
   const parent = await temporaryFolder(t)
   const fresh = await runProcess({ DATA_DIR: join(parent, 'data') }, doctor)
-  t.match(fresh.output, /ok +folder: .* is not there yet/)
-  t.match(fresh.output, /ok +storage: there is none yet/)
-  t.match(fresh.output, /All is well\.$/)
+  t.match(fresh.output, /ok +folder: .* does not exist yet/)
+  t.match(fresh.output, /ok +storage: none yet/)
+  t.match(fresh.output, /All checks passed\.$/)
   t.strictSame(await readdir(parent), [])
   t.equal(fresh.code, 0)
 })
 
 t.test('a host that is not this machine is named', async (t) => {
   const { code, output } = await runProcess({ DATA_DIR: await temporaryFolder(t), HOST: '192.0.2.1' }, doctor)
-  t.match(output, /WRONG +host: HOST 192\.0\.2\.1 is not an address of this machine/)
+  t.match(output, /FAIL +host: HOST 192\.0\.2\.1 is not an address of this machine/)
   t.equal(code, 1)
 })
 
 t.test('a bad configuration is told like at the start', async (t) => {
   const { code, output } = await runProcess({ PORT: 'eighty' }, doctor)
-  t.match(output, /WRONG +Bad configuration:\nPORT must be/)
+  t.match(output, /FAIL +Invalid configuration:\nPORT must be/)
   t.equal(code, 1)
 })
 
@@ -99,7 +99,10 @@ t.test('a newer schema is no fault, and a database without rights or writes is o
   t.teardown(() => sql.end())
   await sql`insert into drizzle.__drizzle_migrations (hash, created_at) values ('of tomorrow', 9999999999999)`
   const newer = await runProcess(environment, doctor)
-  t.match(newer.output, /ok +database: .* applied; 1 more are of a newer Taskwright: this one works on it/)
+  t.match(
+    newer.output,
+    /ok +database: .* applied; 1 more are from a newer version of Taskwright: this version/,
+  )
   t.equal(newer.code, 0)
 
   const name = new URL(url).pathname.slice(1)
@@ -115,11 +118,11 @@ t.test('a newer schema is no fault, and a database without rights or writes is o
   other.username = user
   other.password = 'secret'
   const denied = await runProcess({ ...environment, DATABASE_URL: other.href }, doctor)
-  t.match(denied.output, /WRONG +database: The user may not read and change tasks\. /)
+  t.match(denied.output, /FAIL +database: The database user lacks permissions on tasks\. /)
   t.equal(denied.code, 1)
 
   await sql.unsafe(`alter database ${name} set default_transaction_read_only = on`)
   const readOnly = await runProcess(environment, doctor)
-  t.match(readOnly.output, /WRONG +database: It takes no writes/)
+  t.match(readOnly.output, /FAIL +database: It is read-only/)
   t.equal(readOnly.code, 1)
 })

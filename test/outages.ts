@@ -46,8 +46,8 @@ t.test('an outage is one line, and each refused request one with the reason', as
 
   const told = lines.filter(({ msg }) => msg !== 'request')
   t.match(told, [
-    { level: 50, msg: /^The database cannot be used/, reason: /ECONNREFUSED/ },
-    { level: 50, msg: /^The file storage cannot be used/, reason: /EIO/ },
+    { level: 50, msg: /^The database is unavailable/, reason: /ECONNREFUSED/ },
+    { level: 50, msg: /^The file storage is unavailable/, reason: /EIO/ },
   ])
   t.equal(told.length, 2)
   const [first, ...others] = lines.filter(({ operation_id: id }) => id === 'listTasks')

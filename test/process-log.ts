@@ -33,7 +33,7 @@ for (const WORKERS of usesServer ? ['1', '2'] : ['1'])
     for (const { level, time, pid, msg } of lines)
       t.match({ level, time, pid, msg }, { level: Number, time: Number, pid: Number, msg: String })
     const messages = messagesOf(lines)
-    t.match(messages, /^TRSH_DAYS is not known; did you mean TRASH_DAYS\?$/m)
+    t.match(messages, /^TRSH_DAYS is not a known variable; did you mean TRASH_DAYS\?$/m)
     t.match(messages, /^ready and listening; /m)
     t.match(messages, /^stopping after SIGTERM/m)
     t.equal(lines.at(-1)?.msg, 'stopped')
@@ -43,7 +43,7 @@ t.test('what keeps it from starting is a JSON line', async (t) => {
   const { code, output } = await runProcess({ ...json, PORT: 'eighty' })
   t.equal(code, 1)
   const [line, ...others] = linesOf(output)
-  t.match(line, { level: 60, msg: /^Bad configuration:\nPORT must be/, err: undefined })
+  t.match(line, { level: 60, msg: /^Invalid configuration:\nPORT must be/, err: undefined })
   t.equal(others.length, 0)
 })
 
@@ -83,7 +83,7 @@ t.test('an unsuitable Node.js says so in a line', async (t) => {
 
 t.test('people get text', async (t) => {
   const { output } = await runProcess({ PORT: 'eighty', LOG_FORMAT: 'pretty' })
-  t.match(output, /^taskwright: Bad configuration:\nPORT must be/)
+  t.match(output, /^taskwright: Invalid configuration:\nPORT must be/)
   const wrong = await runProcess({ ...json, LOG_FORMAT: 'xml' })
   t.match(linesOf(wrong.output)[0]?.msg, /LOG_FORMAT must be one of json, pretty/)
 })

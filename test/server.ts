@@ -157,7 +157,7 @@ t.test('a database that is not there is waited for', async (t) => {
   const { status, headers } = await call('login', { body: { email: 'ada@example.com', password: 'x' } })
   t.equal(status, 503)
   t.ok(Number(headers.get('retry-after')) >= 1)
-  await eventually('it says what it waits for', async () => /ECONNREFUSED.*waiting/.test(service.output()))
+  await eventually('it says what it waits for', async () => /ECONNREFUSED.*retrying/.test(service.output()))
   t.notMatch(service.output(), /hidden/, 'the password is not printed')
   t.equal(await service.end('SIGTERM'), 0, 'and can be stopped meanwhile')
 })

@@ -308,7 +308,7 @@ t.test('files that belong to another database stay, whatever this one says', asy
       owner: { database: `${database}1`, transaction },
       told: /another database.*doctor/,
     },
-    'a later time': { owner: { database, transaction: `${transaction}000` }, told: /later time.*doctor/ },
+    'a later time': { owner: { database, transaction: `${transaction}000` }, told: /later state.*doctor/ },
     'a damaged file': { owner: database, told: /another database/ },
   }
   for (const [name, { owner, told }] of Object.entries(owners)) {

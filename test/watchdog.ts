@@ -31,7 +31,7 @@ t.test('a process that stands still is ended, and says so', async (t) => {
     level: 60,
     time: Number,
     pid: child.pid,
-    msg: 'The event loop has stood still for 1 s; ending the process',
+    msg: 'The event loop has been blocked for 1 s; killing the process',
   })
 })
 

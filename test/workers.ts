@@ -17,7 +17,7 @@ const skip = serverUrl === undefined && 'the embedded database serves one proces
 t.test('more than one worker needs a database server', async (t) => {
   const { code, output } = await runProcess({ WORKERS: '2' })
   t.equal(code, 1)
-  t.match(output, /WORKERS above 1 needs DATABASE_URL: the embedded database serves one process/)
+  t.match(output, /WORKERS above 1 requires DATABASE_URL: the embedded database supports only one process/)
 })
 
 interface Asked {
@@ -269,7 +269,7 @@ t.test('a worker that hangs does not hold up a stop for longer than that may tak
   const begun = performance.now()
   // Resolves when the last one that could print has ended.
   t.equal(await service.end('SIGTERM'), 1)
-  t.match(service.output(), /could not stop in time$/)
+  t.match(service.output(), /shutdown timed out$/)
   t.ok(performance.now() - begun < 20_000)
 })
 

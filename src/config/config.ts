@@ -363,15 +363,17 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   } = settings
   if (smtpUrl !== null && !env[variables.publicUrl.name]) {
     const { name, example } = variables.publicUrl
-    faults.push(`${variables.smtpUrl.name} needs ${name}, where links in mails lead (example: ${example})`)
+    faults.push(
+      `${variables.smtpUrl.name} requires ${name}, the base URL of the links in mails (example: ${example})`,
+    )
   }
   if (wantedWorkers !== 'auto' && wantedWorkers > 1 && !env[variables.databaseUrl.name]) {
     const { name, example } = variables.databaseUrl
     faults.push(
-      `${variables.wantedWorkers.name} above 1 needs ${name}: the embedded database serves one process (example: ${example})`,
+      `${variables.wantedWorkers.name} above 1 requires ${name}: the embedded database supports only one process (example: ${example})`,
     )
   }
-  if (faults.length > 0) throw new ConfigError(`Bad configuration:\n${faults.join('\n')}`)
+  if (faults.length > 0) throw new ConfigError(`Invalid configuration:\n${faults.join('\n')}`)
   return {
     ...config,
     mail: mailConfig(config, { smtpUrl, mailFrom, isProduction }),
@@ -399,7 +401,7 @@ export function mistypedVariables(env: NodeJS.ProcessEnv = process.env): readonl
   const known = Object.values(variables).map(({ name }) => name)
   return Object.keys(env).flatMap((name) => {
     const meant = known.includes(name) ? null : nameMeantBy(name, known)
-    return meant === null ? [] : [`${name} is not known; did you mean ${meant}?`]
+    return meant === null ? [] : [`${name} is not a known variable; did you mean ${meant}?`]
   })
 }
 

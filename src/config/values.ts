@@ -53,7 +53,7 @@ export function parsePort(text: string): Parsed<number> {
 export function parseDatabaseUrl(text: string): Parsed<string> {
   if (!/^postgres(ql)?:\/\//.test(text)) return { fault: 'must begin with postgres:// or postgresql://' }
   if (!URL.canParse(firstHostOnly(text))) {
-    return { fault: 'is not a URL; special characters in its password must be percent-encoded' }
+    return { fault: 'is not a valid URL; special characters in its password must be percent-encoded' }
   }
   return { value: text }
 }
@@ -75,7 +75,7 @@ export function parseSecrets(text: string): Parsed<readonly [string, ...string[]
   const short = lengths.findIndex((bytes) => bytes < 32)
   if (short === -1) return { value: [newest, ...earlier] }
   return {
-    fault: `must be one or more comma-separated secrets of at least 32 bytes each, and number ${short + 1} has ${lengths[short]}`,
+    fault: `must be one or more comma-separated secrets of at least 32 bytes each; number ${short + 1} has ${lengths[short]}`,
   }
 }
 
@@ -85,7 +85,7 @@ export function parseStorageUrl(text: string): Parsed<S3Location> {
   if (url?.protocol !== 's3:' || url.hostname === '') return { fault: 'must be an s3:// URL' }
   if (url.username || url.password) {
     return {
-      fault: 'must not hold credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile',
+      fault: 'must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile',
     }
   }
   if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(url.host)) {
@@ -97,18 +97,20 @@ export function parseStorageUrl(text: string): Parsed<S3Location> {
   const names = [...url.searchParams.keys()]
   const isKnown = names.every((name) => ['endpoint', 'region', 'path_style'].includes(name))
   if (!isKnown || new Set(names).size < names.length) {
-    return { fault: 'may have endpoint, region and path_style behind the ?, each once, and nothing else' }
+    return {
+      fault: 'can have the query parameters endpoint, region and path_style, each once, and nothing else',
+    }
   }
   const endpoint = url.searchParams.get('endpoint')
   if (endpoint !== null && !isPlainOrigin(endpoint)) {
     return {
-      fault: 'must have an http:// or https:// URL for its endpoint, without credentials, query or fragment',
+      fault: 'must have an http:// or https:// URL as its endpoint, without credentials, query or fragment',
     }
   }
   const region = url.searchParams.get('region') ?? (endpoint === null ? '' : 'us-east-1')
   if (!/^[\w-]+$/.test(region)) return { fault: 'must name the region of the bucket, or an endpoint' }
   const pathStyle = url.searchParams.get('path_style') ?? 'false'
-  if (!/^(true|false)$/.test(pathStyle)) return { fault: 'must have true or false for its path_style' }
+  if (!/^(true|false)$/.test(pathStyle)) return { fault: 'must have true or false as its path_style' }
   const prefix = url.pathname.replace(/^\//, '').replace(/[^/]$/, '$&/')
   return { value: { bucket: url.host, prefix, endpoint, region, pathStyle: pathStyle === 'true' } }
 }
@@ -124,7 +126,7 @@ function isPlainOrigin(text: string): boolean {
 export function parsePublicUrl(text: string): Parsed<string> {
   const url = URL.parse(text)
   if (url === null || !/^https?:$/.test(url.protocol)) return { fault: 'must be an http:// or https:// URL' }
-  if (url.username || url.password) return { fault: 'must not hold a user name or password' }
+  if (url.username || url.password) return { fault: 'must not contain a user name or password' }
   if (/[?#]/.test(text)) return { fault: 'must not have a query or a fragment' }
   return { value: url.href.replace(/\/+$/, '') }
 }
@@ -140,7 +142,7 @@ export function parseEndpoint(text: string): Parsed<string> {
 export function parseMetricsToken(text: string): Parsed<string> {
   return /^[\w.~+/=-]{16,}$/.test(text)
     ? { value: text }
-    : { fault: 'must be at least 16 characters that a Bearer token may have' }
+    : { fault: 'must have at least 16 characters, all of them valid in a Bearer token' }
 }
 
 /** An smtp:// or smtps:// URL. */
@@ -148,14 +150,14 @@ export function parseSmtpUrl(text: string): Parsed<SmtpServer> {
   const url = URL.parse(text)
   if (url === null || !/^smtps?:$/.test(url.protocol) || url.hostname === '') {
     return {
-      fault: 'must be an smtp:// or smtps:// URL, in whose password special characters are percent-encoded',
+      fault: 'must be an smtp:// or smtps:// URL; special characters in its password must be percent-encoded',
     }
   }
   if (!/^\/?$/.test(url.pathname) || /[?#]/.test(text))
     return { fault: 'must not have a path, a query or a fragment' }
   const user = percentDecoded(url.username)
   const pass = percentDecoded(url.password)
-  if (user === null || pass === null) return { fault: 'has a % that encodes nothing; a % itself is %25' }
+  if (user === null || pass === null) return { fault: 'has an invalid percent-encoding; encode % as %25' }
   if ((user === '') !== (pass === '')) return { fault: 'must have a user name and a password, or neither' }
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1')
   const auth = user === '' ? null : { user, pass }
@@ -185,7 +187,7 @@ export function parseMailAddress(text: string): Parsed<MailAddress> {
     new RegExp(String.raw`^(?:([^\p{Cc}<>"]*?) *<(${plain})>|(${plain}))$`, 'u').exec(text) ?? []
   const address = inside ?? alone
   return address === undefined
-    ? { fault: 'must be a mail address, with a name before it or without, and no quotes' }
+    ? { fault: 'must be an email address, optionally in the form Name <address>, without quotes' }
     : { value: { name, address } }
 }
 
@@ -194,7 +196,7 @@ export function parseProxies(text: string): Parsed<readonly string[]> {
   const entries = text.split(',').map((entry) => entry.trim())
   const bad = entries.find((entry) => !isAddressOrRange(entry))
   if (bad === undefined) return { value: entries }
-  return { fault: `must be a comma-separated list of IP addresses or CIDR ranges, and '${bad}' is neither` }
+  return { fault: `must be a comma-separated list of IP addresses or CIDR ranges; '${bad}' is neither` }
 }
 
 // A range of length 0 would trust every client's word about its own address.
@@ -238,7 +240,7 @@ export function parseOrigins(text: string): Parsed<'*' | readonly string[]> {
   const entries = text.split(',').map((entry) => entry.trim())
   const bad = entries.find((entry) => !isOrigin(entry))
   if (bad === undefined) return { value: entries.map((entry) => new URL(entry).origin) }
-  return { fault: `must be * or a comma-separated list of origins, and '${bad}' is none` }
+  return { fault: `must be * or a comma-separated list of origins; '${bad}' is not an origin` }
 }
 
 // Nothing may stand behind the port but a slash, and no star stands for names.
@@ -292,14 +294,15 @@ export function parseRedisUrl(text: string): Parsed<string> {
   const url = URL.parse(text)
   if (url === null || !/^rediss?:$/.test(url.protocol) || url.hostname === '') {
     return {
-      fault: 'must be a redis:// or rediss:// URL, in whose password special characters are percent-encoded',
+      fault:
+        'must be a redis:// or rediss:// URL; special characters in its password must be percent-encoded',
     }
   }
   if (percentDecoded(url.username) === null || percentDecoded(url.password) === null) {
-    return { fault: 'has a % that encodes nothing; a % itself is %25' }
+    return { fault: 'has an invalid percent-encoding; encode % as %25' }
   }
   if (!/^(\/\d*)?$/.test(url.pathname) || /[?#]/.test(text)) {
-    return { fault: 'must have no path but the number of a database, no query and no fragment' }
+    return { fault: 'must not have a path other than a database number, a query or a fragment' }
   }
   return { value: text }
 }

@@ -75,8 +75,8 @@ export const shedLoad = (app: FastifyInstance, limit: number): void => {
   const begin = inTurns(mostInTurn)
   const refuse = inTurns(mostInTurn)
   const report = watchOutage({
-    began: () => app.log.warn({ limit }, 'Too many requests run at a time; more are refused'),
-    ended: (outage) => app.log.warn(outage, 'No requests are refused any more for running at a time'),
+    began: () => app.log.warn({ limit }, 'Too many concurrent requests; rejecting more'),
+    ended: (outage) => app.log.warn(outage, 'Accepting concurrent requests again'),
   })
   app.addHook('onRequest', ({ routeOptions }, reply, done) => {
     if (routeOptions.config.operation?.rateLimit === 'none') return done()

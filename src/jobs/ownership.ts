@@ -33,7 +33,7 @@ const reasons: Readonly<Record<Ownership, string | null>> = {
   own: null,
   unclaimed: null,
   foreign: 'The files belong to another database',
-  newer: 'The files belong to this database at a later time than it is now',
+  newer: 'The files belong to a later state of this database',
 }
 
 /** Why this database must not remove the files; null if it may. */

@@ -25,7 +25,7 @@ export const recognizeFiles = async ({ db, storage, log }: FileDeps): Promise<vo
   const reason = whyNotOurs(await ownershipOf(db, storage))
   const identity = await noteOrigin(db)
   if (reason === null) await claimFiles(storage, identity)
-  else log.error(`${reason}, so none are removed. Run npm run doctor for what to do.`)
+  else log.error(`${reason}, so no unreferenced files are deleted; run npm run doctor for help`)
 }
 
 const areFilesOurs = async ({ db, storage }: FileDeps): Promise<boolean> =>

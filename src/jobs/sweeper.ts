@@ -132,7 +132,7 @@ const startWorker = (
       if (!stop.signal.aborted) await work(stop.signal)
     } catch (error) {
       if (!stop.signal.aborted && !isNoNews(error))
-        log.warn({ err: error }, 'The sweeper could not finish; it will try again')
+        log.warn({ err: error }, 'The sweep failed and will be retried')
     }
   }
 
@@ -191,7 +191,7 @@ export const sweep = async (
     } catch (error) {
       // No other step could be done either.
       if (isNoNews(error)) return
-      log.warn({ err: error }, 'The sweeper could not finish a step; the next round will try again')
+      log.warn({ err: error }, 'A step of the sweep failed and will be retried in the next round')
     }
   }
 }

@@ -25,8 +25,8 @@ const reporting = (
 ): Around => {
   const report = watchOutage({
     began: ({ message }) =>
-      log.error({ reason: message }, `${what} cannot be used; requests that need it are refused`),
-    ended: (outage) => log.warn(outage, `${what} can be used again`),
+      log.error({ reason: message }, `${what} is unavailable; requests that need it fail`),
+    ended: (outage) => log.warn(outage, `${what} is available again`),
   })
   return async (_name, work) => {
     try {

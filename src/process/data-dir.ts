@@ -12,7 +12,7 @@ export async function makeDataDir(dataDir: string): Promise<void> {
     await makeFolder(dataDir)
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error)
-    throw new ConfigError(`DATA_DIR ${dataDir} cannot be made: ${reason}`, { cause: error })
+    throw new ConfigError(`DATA_DIR ${dataDir} cannot be created: ${reason}`, { cause: error })
   }
 }
 

@@ -5,9 +5,9 @@ import { addressesOf } from '../http/listen.ts'
 
 const reasons: Readonly<Record<string, string>> = {
   ENOTFOUND: 'cannot be resolved to an address',
-  EAI_AGAIN: 'cannot be resolved to an address now',
+  EAI_AGAIN: 'cannot currently be resolved to an address',
   EADDRNOTAVAIL: 'is not an address of this machine',
-  EAFNOSUPPORT: 'is an address of a kind that this machine does not have',
+  EAFNOSUPPORT: 'has an address family that this machine does not support',
 }
 
 /**
@@ -21,7 +21,7 @@ export const expectOwnHost = async (variable: string, host: string): Promise<voi
   if (failed === undefined || attempts.some((attempt) => attempt.status === 'fulfilled')) return
   const error: unknown = failed.reason
   const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  const reason = reasons[code] ?? `cannot be listened on: ${String(error)}`
+  const reason = reasons[code] ?? `cannot be bound: ${String(error)}`
   throw new ConfigError(`${variable} ${host} ${reason} (example: 0.0.0.0 for every IPv4 address)`, {
     cause: error,
   })

@@ -68,7 +68,7 @@ async function readSecret(path: string): Promise<Buffer> {
   const secret = await readFile(path)
   if (secret.length >= minimumBytes) return secret
   throw new Error(
-    `${path} is damaged: it has ${secret.length} bytes of at least ${minimumBytes}; delete it to make another`,
+    `${path} is damaged: it has ${secret.length} bytes instead of at least ${minimumBytes}; delete it to generate a new one`,
   )
 }
 

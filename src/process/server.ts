@@ -78,7 +78,7 @@ const run = async (): Promise<void> => {
 
 /** Ends the process when all is closed, within `deadline` seconds. */
 const stop = async (deadline: number): Promise<void> => {
-  setTimeout(() => fail(new Error('could not stop in time')), deadline * 1_000).unref()
+  setTimeout(() => fail(new Error('shutdown timed out')), deadline * 1_000).unref()
   stopping.abort()
   for (const close of closers.toReversed()) await close()
 }
@@ -87,7 +87,7 @@ const stop = async (deadline: number): Promise<void> => {
 const onSignals = (deadline: number): void => {
   let since: number | null = null
   const stopBySignal = async (signal: string): Promise<never> => {
-    log.info(`stopping after ${signal}; finishing what has begun (again to stop at once)`)
+    log.info(`stopping after ${signal}; finishing open requests (send it again to stop immediately)`)
     await stop(deadline)
     log.info('stopped')
     process.exit(0)

@@ -55,7 +55,7 @@ const startAlone = async (config: Config, process: ServiceProcess): Promise<void
   const { say, warn, atEnd, stopping } = process
   await prepare(config, process)
   const connection = await openConnection(config, process)
-  say('bringing the schema up to date')
+  say('migrating the database schema')
   const migrated = migrateWhenPossible(connection, { log: { warn }, signal: stopping })
   const served = await serve(config, process, {
     connection,
@@ -84,7 +84,7 @@ const startPrimary = async (config: Config, process: ServiceProcess): Promise<vo
   }
   // What is left later is done first: the metrics are there until the last worker has ended.
   atEnd(() => workers.stop())
-  say('bringing the schema up to date')
+  say('migrating the database schema')
   const migrated = migrateWhenPossible(connection, { log: { warn }, signal: stopping })
   await Promise.race([migrated, workers.failed])
   workers.tellMigrated()
@@ -171,7 +171,7 @@ const prepare = async (
   await expectOwnHost('HOST', host)
   if (metricsPort !== null) await expectOwnHost('METRICS_HOST', metricsHost)
   await makeDataDir(dataDir)
-  if (storageUrl !== null) say(`keeping attachments in the bucket ${storageUrl.bucket} of STORAGE_URL`)
+  if (storageUrl !== null) say(`storing attachments in the bucket ${storageUrl.bucket} (STORAGE_URL)`)
 }
 
 const sayReady = ({ publicUrl }: Config, { say }: ServiceProcess, url: string): void =>
@@ -200,7 +200,7 @@ const observe = async (
     observers.push(tracing.ofRequests)
     database = databaseAround(database, tracing.aroundStatements)
     storage = storageAround(storage, tracing.aroundStorage)
-    say('sending traces to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT')
+    say('sending traces to the OpenTelemetry collector at OTEL_EXPORTER_OTLP_ENDPOINT')
   }
   if (metricsPort !== null) {
     const { createMetrics } = await import('../observe/metrics.ts')
@@ -233,10 +233,10 @@ const openConnection = async (
   { say, warn, atEnd, fail }: ServiceProcess,
 ): Promise<ConnectionOptions> => {
   if (databaseUrl !== null) {
-    say('using the database server of DATABASE_URL')
+    say('using the database server at DATABASE_URL')
     return { kind: 'server', url: databaseUrl }
   }
-  say(`starting the embedded database in ${dataDir} (the first start prepares it, which takes a few seconds)`)
+  say(`starting the embedded database in ${dataDir} (the first start takes a few seconds to initialize it)`)
   const embedded = await startEmbedded({ dataDir, log: { info: say, warn }, onFailure: fail })
   atEnd(() => embedded.close())
   return embedded.connection

@@ -40,7 +40,7 @@ const timer = setInterval(() => {
   seen = beat
   if (missed < maxMissed) return
   clearInterval(timer)
-  const msg = `The event loop has stood still for ${(every * maxMissed) / 1_000} s; ending the process`
+  const msg = `The event loop has been blocked for ${(every * maxMissed) / 1_000} s; killing the process`
   write(1, `${format === 'pretty' ? `taskwright: ${msg}` : JSON.stringify(logLine(msg))}\n`, endProcess)
   setTimeout(endProcess, writeTimeout)
 }, every)

@@ -205,7 +205,7 @@ t.test('a full disk keeps the embedded database from starting, in one line', { s
   const disk = await mountDisk(t, 128)
   const DATA_DIR = join(disk.folder, 'data')
   const refused =
-    /DATA_DIR \S+ is full: it has \d+ MiB left, too little for the embedded database\. Make room on it/
+    /DATA_DIR \S+ is full: the embedded database needs more than the \d+ MiB that are free\. Free up space/
   const expectRefused = async (t: Test): Promise<void> => {
     const { code, output } = await runProcess({ DATA_DIR })
     t.equal(code, 1)
@@ -213,7 +213,7 @@ t.test('a full disk keeps the embedded database from starting, in one line', { s
     const doctor = fileURLToPath(new URL('../../scripts/doctor.ts', import.meta.url))
     const diagnosis = await runProcess({ DATA_DIR }, doctor)
     t.equal(diagnosis.code, 1)
-    t.match(diagnosis.output, /^WRONG +folder: The disk of DATA_DIR \S+ is full/m)
+    t.match(diagnosis.output, /^FAIL +folder: The disk with DATA_DIR \S+ is full/m)
     t.notMatch(diagnosis.output, /^ +at /m, 'without a stack')
   }
 
@@ -320,6 +320,6 @@ t.test('the disk of the database server is full', { skip }, async (t) => {
     t.equal(await count(), acknowledged.length + 1)
     // Lines are collected for a while before they are written; the end writes them all.
     t.equal(await service.end('SIGTERM'), 0)
-    t.match(service.output(), /"reason":.*No space left.*"msg":"The database cannot be used; /)
+    t.match(service.output(), /"reason":.*No space left.*"msg":"The database is unavailable; /)
   }, disk.folder)
 })

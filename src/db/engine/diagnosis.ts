@@ -55,7 +55,7 @@ export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis
     }
   }
   try {
-    return await within(deadline, ask(), () => new DatabaseUnavailable({ cause: new Error('no answer') }))
+    return await within(deadline, ask(), () => new DatabaseUnavailable({ cause: new Error('no response') }))
   } catch (error) {
     throw translateError(error)
   } finally {

@@ -39,7 +39,7 @@ export class DiskFull extends Error {
 
   constructor(dataDir: string, freeBytes: number, options?: ErrorOptions) {
     super(
-      `The disk of DATA_DIR ${dataDir} is full: it has ${Math.floor(freeBytes / 1_048_576)} MiB left, too little for the embedded database. Make room on it, and start again`,
+      `The disk with DATA_DIR ${dataDir} is full: the embedded database needs more than the ${Math.floor(freeBytes / 1_048_576)} MiB that are free. Free up space, then start again`,
       options,
     )
   }
@@ -101,7 +101,9 @@ export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions
 
     const restartNow = async (): Promise<void> => {
       if (closing.signal.aborted) return
-      log.warn('The embedded database did not answer in time; it is restarted and recovers from its log')
+      log.warn(
+        'The embedded database did not respond in time; restarting it (it recovers from its write-ahead log)',
+      )
       await thread.terminate()
       await startAgain()
     }
@@ -170,7 +172,7 @@ export async function lockFolder(
     const release = await lockfile.lock(dataDir, options).catch((error: unknown) => {
       if (!hasCode(error, 'ELOCKED')) throw error
       log.info(
-        `DATA_DIR ${dataDir} is locked; waiting for its process to stop or, if it was killed, its lock to expire`,
+        `DATA_DIR ${dataDir} is locked; waiting for the other process to stop, or for its lock to expire if it was killed`,
       )
       return lockfile.lock(dataDir, { ...options, retries })
     })
@@ -257,7 +259,7 @@ function firstMessage(worker: Worker): Promise<WorkerReady> {
   const { promise, resolve, reject } = Promise.withResolvers<WorkerReady>()
   const onMessage = (message: WorkerMessage) =>
     message instanceof Error ? reject(message) : resolve(message)
-  const onExit = () => reject(new Error('The embedded database stopped while it started'))
+  const onExit = () => reject(new Error('The embedded database stopped during startup'))
   worker.once('message', onMessage).once('error', reject).once('exit', onExit)
   return promise.finally(() => worker.off('message', onMessage).off('error', reject).off('exit', onExit))
 }
@@ -268,7 +270,7 @@ function watch(worker: Worker, report: (error: Error) => void): () => void {
   const reportWatched = (error: Error) => isWatched && report(error)
   worker.on('message', (message: WorkerMessage) => message instanceof Error && reportWatched(message))
   worker.on('error', (error) => reportWatched(error instanceof Error ? error : new Error(inspect(error))))
-  worker.on('exit', () => reportWatched(new Error('The embedded database stopped by itself')))
+  worker.on('exit', () => reportWatched(new Error('The embedded database stopped unexpectedly')))
   return () => {
     isWatched = false
   }
@@ -278,7 +280,9 @@ async function stopWorker(worker: Worker, log: EmbeddedOptions['log']): Promise<
   if (worker.threadId === -1) return
   const exited = once(worker, 'exit')
   const deadline = setTimeout(() => {
-    log.warn('The embedded database did not stop in time and was ended; it will recover at the next start')
+    log.warn(
+      'The embedded database did not stop in time and was terminated; it will recover at the next start',
+    )
     void worker.terminate()
   }, closeDeadline)
   worker.postMessage('close')

@@ -4,7 +4,7 @@ export class DatabaseUnavailable extends Error {
 
   constructor({ cause }: ErrorOptions = {}) {
     const reason = cause instanceof Error ? `: ${cause.message}` : ''
-    super(`The database cannot be used${reason}`, { cause })
+    super(`The database is unavailable${reason}`, { cause })
   }
 }
 
@@ -23,7 +23,7 @@ export class TooManyStatements extends Error {
 /** The database cannot be used yet, since its schema is not up to date: no outage of it. */
 export class SchemaPending extends DatabaseUnavailable {
   constructor() {
-    super({ cause: new Error('its schema is not up to date yet') })
+    super({ cause: new Error('its schema has not been migrated yet') })
   }
 }
 
@@ -33,7 +33,7 @@ export class SchemaUnknown extends Error {
 
   constructor() {
     super(
-      'The database was not made by a released version of Taskwright and cannot be upgraded. Start with an empty one: another DATA_DIR, or another database in DATABASE_URL',
+      'The database was created by an unreleased version of Taskwright and cannot be upgraded. Start with an empty database: change DATA_DIR or DATABASE_URL',
     )
   }
 }

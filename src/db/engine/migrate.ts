@@ -114,11 +114,7 @@ const withClient = async <T>(
 }
 
 const readApplied = (client: postgres.Sql): Promise<Applied> =>
-  within(
-    readDeadline,
-    readTables(client),
-    () => new DatabaseUnavailable({ cause: new Error('it does not answer') }),
-  )
+  within(readDeadline, readTables(client), () => new DatabaseUnavailable({ cause: new Error('no response') }))
 
 const readTables = async (client: postgres.Sql): Promise<Applied> => {
   const migrations = (await exists(client, 'drizzle.__drizzle_migrations'))

@@ -34,12 +34,13 @@ export const migrateWhenPossible = async (
       const unknown = await Promise.race([migrate(connection), stopped])
       if (unknown > 0)
         log.warn(
-          `The database has ${unknown} migrations of a newer Taskwright; this one works on it while that is rolled out, and no longer`,
+          `The database has ${unknown} migrations from a newer version of Taskwright; this version can use it only during a rolling upgrade`,
         )
       return
     } catch (error) {
       if (!(error instanceof DatabaseUnavailable)) throw error
-      if (error.message !== told || attempt % tellEvery === 0) log.warn(`${error.message}; waiting for it`)
+      if (error.message !== told || attempt % tellEvery === 0)
+        log.warn(`${error.message}; retrying until it is available`)
       told = error.message
     }
     const length = Math.min(firstPause * 2 ** Math.min(attempt, 10), longestPause)
