@@ -270,7 +270,7 @@ const setPassword = async (
   second: string,
   outcome: RegExp,
 ): Promise<void> => {
-  await page.getByLabel('New password').focus()
+  await page.getByLabel('New password', { exact: true }).focus()
   await page.keyboard.press('ControlOrMeta+A')
   await page.keyboard.type(first)
   await page.keyboard.press('Tab')
@@ -294,17 +294,17 @@ const resetPassword = async (
   assert.ok(link.startsWith(`${url}/password-reset#`), link)
 
   await page.goto(link)
-  await page.getByLabel('New password').waitFor()
+  await page.getByLabel('New password', { exact: true }).waitFor()
   assert.equal(page.url(), `${url}/password-reset`, 'The token stays in the address')
   await page.emulateMedia({ colorScheme: 'dark' })
   await stage.show('reset-a-password-in-the-dark')
   await page.emulateMedia({ colorScheme: 'light' })
-  await setPassword(stage, 'one of them', 'another', /not the same/)
+  await setPassword(stage, 'one of them', 'another', /do not match/)
   await stage.show('two-passwords')
   await setPassword(stage, 'short', 'short', /8 characters/)
   await stage.show('password-too-short')
   const renewed = `${password}, renewed`
-  await setPassword(stage, renewed, renewed, /is changed/)
+  await setPassword(stage, renewed, renewed, /was changed/)
   await stage.show('password-changed')
   await client.expect('login', 200, { body: { email, password: renewed } })
   await client.expect('login', 401, { body: { email, password } })
@@ -314,7 +314,7 @@ const resetPassword = async (
   await stage.show('link-used-twice')
   await client.expect('login', 200, { body: { email, password: renewed } })
   await page.reload()
-  await page.getByText('not complete').waitFor()
+  await page.getByText('incomplete').waitFor()
   await stage.show('link-without-a-token')
 }
 

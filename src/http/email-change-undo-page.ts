@@ -10,7 +10,7 @@ export const registerEmailChangeUndoPage = (
     base,
     name: 'email-change-undo',
     title: 'Restore your email address',
-    form: `  <p>The email address of your account was changed. If it was not you, restore it here: the account is signed out
-  everywhere, its API tokens are revoked, and you choose a new password.</p>
-  <button>Restore the address</button>`,
+    form: `  <p>The email address of your account was changed. If you did not change it, restore your previous address here.
+  This ends all sessions and revokes all API tokens of your account. You then choose a new password.</p>
+  <button>Restore email address</button>`,
   })

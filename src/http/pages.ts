@@ -129,13 +129,13 @@ const rootPage = (base: string): string =>
   page(
     'Taskwright',
     `<h1>Taskwright</h1>
-<p>This address is the HTTP API of a Taskwright service, which keeps tasks with their attachments and tags. There is no
-application to look at here; this is for programs, and for those who write them.</p>
+<p>This is the HTTP API of a Taskwright service, which manages tasks, attachments and tags. It has no user interface of
+its own: use it from programs, or explore it in Swagger UI.</p>
 <ul>
-  <li><a href="${escapeHtml(base)}/docs">Try the API in Swagger UI</a></li>
-  <li>Read the contract <a href="${escapeHtml(base)}/openapi.yaml">as YAML</a> or <a href="${escapeHtml(base)}/openapi.json">as JSON</a></li>
+  <li><a href="${escapeHtml(base)}/docs">Explore the API in Swagger UI</a></li>
+  <li>Download the OpenAPI description <a href="${escapeHtml(base)}/openapi.yaml">as YAML</a> or <a href="${escapeHtml(base)}/openapi.json">as JSON</a></li>
   <li><a href="${escapeHtml(base)}/problems">Look up a problem code</a></li>
-  <li><a href="${escapeHtml(base)}/health/ready">Is the service ready?</a></li>
+  <li><a href="${escapeHtml(base)}/health/ready">Check whether the service is ready</a></li>
 </ul>`,
   )
 
@@ -144,7 +144,7 @@ const problemsPage = (base: string): string =>
   page(
     'Problems',
     `<h1>Problems</h1>
-<p>Every response with a status from 400 on is a problem document (RFC 9457). Its <code>code</code> is one of these.</p>
+<p>Every error response (status 400 or higher) is a problem document (RFC 9457). Its <code>code</code> is one of these.</p>
 <dl>
 ${problemCodes.map((code) => problemEntry(base, code)).join('\n')}
 </dl>

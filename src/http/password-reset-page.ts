@@ -13,7 +13,7 @@ export const registerPasswordResetPage = (
     form: `  <label for="password">New password</label>
   <input id="password" type="password" autocomplete="new-password" required aria-describedby="hint outcome">
   <small id="hint">At least 8 characters.</small>
-  <label for="repeated">The same again</label>
+  <label for="repeated">Confirm new password</label>
   <input id="repeated" type="password" autocomplete="new-password" required aria-describedby="outcome">
-  <button>Set the password</button>`,
+  <button>Reset password</button>`,
   })

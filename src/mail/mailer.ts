@@ -41,19 +41,19 @@ export const loggingMailer =
   (base: () => string): OpenMailer =>
   (log) => ({
     sendPasswordReset: ({ token }) =>
-      log.info({ link: passwordResetLink(base(), token) }, 'A forgotten password can be reset at this link'),
+      log.info({ link: passwordResetLink(base(), token) }, 'Password reset requested'),
     sendEmailChanged: ({ undoToken }) =>
       log.info(
         undoToken === null ? {} : { link: emailChangeUndoLink(base(), undoToken) },
-        'An email address was changed; a link undoes it, unless an administrator changed it',
+        'Email address changed; the link, if there is one, undoes the change',
       ),
     close: async () => undefined,
   })
 
 /** For a service without a mail server. */
 export const noMailer: OpenMailer = (log) => {
-  log.warn('Nobody can reset a forgotten password: that needs SMTP_URL, which is not set')
-  const drop = () => log.info('A mail was not sent, because SMTP_URL is not set')
+  log.warn('SMTP_URL is not set: users cannot reset forgotten passwords')
+  const drop = () => log.info('A mail was not sent because SMTP_URL is not set')
   return {
     sendPasswordReset: drop,
     sendEmailChanged: drop,

@@ -93,35 +93,35 @@ const passwordResetMail = ({ to, token }: PasswordResetMessage, publicUrl: strin
   subject: 'Reset your Taskwright password',
   // RFC 3834 §5: no holiday notice comes back.
   headers: { 'Auto-Submitted': 'auto-generated' },
-  text: `Somebody, maybe you, asked for a new password for your Taskwright account.
+  text: `Someone, possibly you, requested a password reset for your Taskwright account.
 
-To choose one, open this link within 30 minutes. It works once.
+To choose a new password, open this link within 30 minutes. It works once.
 
 ${passwordResetLink(publicUrl, token)}
 
-If it was not you, ignore this mail: your password stays as it is.
+If you did not request this, ignore this mail. Your password has not changed.
 `,
 })
 
 const emailChangedMail = ({ to, undoToken }: EmailChangedMessage, publicUrl: string): SendMailOptions => ({
   to: { name: '', address: to },
-  subject: 'The email address of your Taskwright account was changed',
+  subject: 'Your Taskwright email address was changed',
   headers: { 'Auto-Submitted': 'auto-generated' },
-  text: `The email address of your Taskwright account is no longer this one.
+  text: `The email address of your Taskwright account was changed. It is no longer this address.
 
 ${undoToken === null ? byAdministrator : byOwner(emailChangeUndoLink(publicUrl, undoToken))}`,
 })
 
-const byAdministrator = `An administrator of Taskwright changed it. If that is a mistake, ask them.
+const byAdministrator = `An administrator made this change. If you think it is a mistake, contact your administrator.
 `
 
-const byOwner = (link: string): string => `If you changed it, you need not do anything.
+const byOwner = (link: string): string => `If you made this change, you do not need to do anything.
 
-If it was not you, open this link within 7 days. It works once.
+If you did not, open this link within 7 days to restore this address. It works once.
 
 ${link}
 
-It restores this address, signs the account out everywhere, revokes its API tokens, and lets you choose a new password.
+The link also ends all sessions and revokes all API tokens of your account, and lets you choose a new password.
 `
 
 /** What the log may show of a failure. The server's own words are left out: they may repeat the address or the mail. */

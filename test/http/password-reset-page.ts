@@ -55,7 +55,7 @@ t.test('the page that restores an address', async (t) => {
   t.equal(response.headers.get('referrer-policy'), 'no-referrer')
   t.match(response.headers.get('content-security-policy'), /script-src 'self'; connect-src 'self';/)
   t.match(html, '/email-change-undo/script.js"')
-  t.match(html, /<button>Restore the address<\/button>/)
+  t.match(html, /<button>Restore email address<\/button>/)
   const script = await fetch(new URL('/email-change-undo/script.js', service.url))
   t.equal(script.headers.get('content-type'), 'text/javascript; charset=utf-8')
   t.match(await script.text(), "'auth/email-change/undo'")

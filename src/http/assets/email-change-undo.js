@@ -35,7 +35,7 @@ const undo = async () => {
     return
   }
   form.hidden = true
-  report('The address is restored. Choose a new password now.', false)
+  report('Your email address was restored. Now choose a new password.', false)
   location.replace(`password-reset#token=${encodeURIComponent(body.reset_token)}`)
 }
 
@@ -47,7 +47,7 @@ form.addEventListener('submit', async (event) => {
   try {
     await undo()
   } catch {
-    report('The service did not answer. Try again.', true)
+    report('The service did not respond. Try again.', true)
   } finally {
     isSending = false
   }
@@ -55,4 +55,4 @@ form.addEventListener('submit', async (event) => {
 
 addEventListener('hashchange', takeToken)
 takeToken()
-if (token === null) report('This link is not complete. Open the whole link of the mail.', true)
+if (token === null) report('This link is incomplete. Open the complete link from the mail.', true)

@@ -56,7 +56,7 @@ const reset = async () => {
   form.reset()
   form.hidden = true
   say(
-    'The password is changed, and every session of the account has ended. Sign in with the new password.',
+    'Your password was changed, and all sessions of your account have ended. Sign in with the new password.',
     false,
   )
 }
@@ -66,7 +66,7 @@ form.addEventListener('submit', async (event) => {
   if (isSending) return
   for (const field of [password, repeated]) field.removeAttribute('aria-invalid')
   if (password.value !== repeated.value) {
-    refuse(repeated, 'The two passwords are not the same.')
+    refuse(repeated, 'The passwords do not match.')
     return
   }
   isSending = true
@@ -74,7 +74,7 @@ form.addEventListener('submit', async (event) => {
   try {
     await reset()
   } catch {
-    say('The service did not answer. Try again.', true)
+    say('The service did not respond. Try again.', true)
   } finally {
     isSending = false
   }
@@ -83,4 +83,4 @@ form.addEventListener('submit', async (event) => {
 addEventListener('hashchange', takeToken)
 takeToken()
 if (token === null)
-  say('This link is not complete. Open the whole link of the mail, or ask for a new one.', true)
+  say('This link is incomplete. Open the complete link from the mail, or request a new one.', true)
