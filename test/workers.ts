@@ -41,7 +41,7 @@ const workersOf = (service: ServiceProcess): ReadonlyMap<number, { readonly pid:
   const lines = service.output()
   for (const [, pid, worker] of lines.matchAll(/"pid":(\d+),.*"worker":(\d+),"msg":"Server listening/g))
     workers.set(Number(worker), { pid: Number(pid) })
-  for (const [, worker] of lines.matchAll(/worker (\d+) has ended/g)) workers.delete(Number(worker))
+  for (const [, worker] of lines.matchAll(/worker (\d+) exited/g)) workers.delete(Number(worker))
   return workers
 }
 
@@ -209,7 +209,7 @@ t.test('two workers are one service', { skip }, async (t) => {
       await Promise.all(writing)
     }
     await newerThan(service, Math.max(dying.worker, worker))
-    t.match(service.output(), new RegExp(`worker ${dying.worker} has ended \\(SIGKILL\\); starting another`))
+    t.match(service.output(), new RegExp(`worker ${dying.worker} exited \\(SIGKILL\\); starting a new one`))
     t.ok(failures <= 8 + 8, 'at most what it was doing, and what was on its way to it')
     for (const task_id of acknowledged)
       await client.expect('getTask', 200, { token: ada.token, params: { task_id } })
@@ -278,9 +278,9 @@ t.test('a worker that hangs is noticed, ended and replaced', { skip }, async (t)
   // Thirty seconds.
   await newerThan(service, 2)
   const lines = service.output()
-  t.match(lines, `worker ${hanging.worker} does not answer; ending it`)
-  t.match(lines, `worker ${hanging.worker} has ended (SIGKILL); starting another`)
-  t.equal(lines.match(/does not answer/g)?.length, 1, 'and the other one is left alone')
+  t.match(lines, `worker ${hanging.worker} is not responding; killing it`)
+  t.match(lines, `worker ${hanging.worker} exited (SIGKILL); starting a new one`)
+  t.equal(lines.match(/is not responding/g)?.length, 1, 'and the other one is left alone')
   t.equal(await service.end('SIGTERM'), 0)
 })
 

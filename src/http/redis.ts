@@ -58,9 +58,9 @@ const connectRedis = (app: FastifyInstance, url: string): Connection => {
     if (failure !== null)
       app.log.warn(
         { reason: failure.message },
-        'Redis is unavailable; each instance limits requests by itself',
+        'Redis is unavailable; each instance counts requests separately',
       )
-    else app.log.info('Redis is available again; instances limit requests together')
+    else app.log.info('Redis is available again; instances share their request counts')
   }
   client.on('error', report)
   client.on('ready', () => report(null))

@@ -74,7 +74,7 @@ export const startWorkers = (
         pulse,
         () => peer.call('ping', null),
         () => {
-          say(`worker ${worker.id} does not answer; ending it`)
+          say(`worker ${worker.id} is not responding; killing it`)
           worker.process.kill('SIGKILL')
         },
       )
@@ -135,7 +135,7 @@ export const startWorkers = (
       return
     }
     shortLives = life < shortLife ? shortLives + 1 : 0
-    say(`worker ${worker.id} has ended (${how}); starting another`)
+    say(`worker ${worker.id} exited (${how}); starting a new one`)
     setTimeout(() => {
       if (!isStopping) launch()
     }, pauseAfter(shortLives))
@@ -158,7 +158,7 @@ export const startWorkers = (
       for (const peer of callable.values()) tell(peer, 'migrated')
     },
     async readMetrics() {
-      const silent = (): Error => new Error('The worker does not answer')
+      const silent = (): Error => new Error('The worker is not responding')
       const read = async ({ id }: Worker): Promise<[number, ProcessMetrics | null]> => {
         const peer = callable.get(id)
         if (peer === undefined) return [id, null]
