@@ -364,8 +364,8 @@ const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> 
 const run = async (t: Teardown): Promise<void> => {
   const executablePath = findChromium()
   if (executablePath === null) {
-    if (process.env.CI) throw new Error('In CI this needs Chromium')
-    console.log('skipped: no chromium')
+    if (process.env.CI) throw new Error('In CI, this requires Chromium')
+    console.log('skipped: Chromium is not installed')
     return
   }
   rmSync(screenshots, { recursive: true, force: true })

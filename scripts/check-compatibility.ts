@@ -97,20 +97,22 @@ const proveTool = async (oasdiff: string): Promise<void> => {
       await writeFile(file, JSON.stringify(document))
       const seen = findBreaking(oasdiff, currentFile, file)
       if (seen.length > 0 !== breaks)
-        throw new Error(`oasdiff finds ${seen.length} breaking changes in: ${name}\n${seen.join('\n')}`)
+        throw new Error(
+          `oasdiff reports ${seen.length} breaking changes for the known change "${name}"\n${seen.join('\n')}`,
+        )
     }
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
-  console.log(`oasdiff tells ${knownChanges.length} known changes apart`)
+  console.log(`oasdiff classifies all ${knownChanges.length} known changes correctly`)
 }
 
 /** The tool, proved; null when there is none. */
 const prepareTool = async (): Promise<string | null> => {
   const oasdiff = findOasdiff()
   if (oasdiff !== null) await proveTool(oasdiff)
-  else if (process.env.CI) throw new Error('In CI the check needs Go, to install oasdiff')
-  else console.log('skipped: no go')
+  else if (process.env.CI) throw new Error('In CI, this check requires Go to install oasdiff')
+  else console.log('skipped: Go is not installed')
   return oasdiff
 }
 
@@ -125,8 +127,7 @@ const check = async (): Promise<void> => {
   if (manifest.version !== version)
     faults.push(`package.json has version ${manifest.version}, not ${version}`)
   if (faults.length > 0) throw new Error(faults.join('\n'))
-  if (released === null)
-    console.log(`no contract has been released yet, so ${version} has no clients to break`)
+  if (released === null) console.log(`no contract has been released yet, so ${version} cannot break clients`)
   if (canCompare)
     console.log(
       [`${version} breaks clients of ${released} in ${breaking.length} places`, ...breaking].join('\n'),

@@ -18,7 +18,7 @@ const drifted = [...after].filter(([path, content]) => before.get(path) !== cont
 
 if (drifted.length > 0) {
   console.error(
-    `These had drifted and have been written anew; look at them and commit them:\n  ${drifted.join('\n  ')}`,
+    `Generated files were out of date and have been regenerated. Review and commit them:\n  ${drifted.join('\n  ')}`,
   )
   process.exitCode = 1
 }

@@ -14,8 +14,8 @@ export const tellCoverage = (): boolean => {
   )
   const missing = documented.filter((line) => !seen.has(line))
   console.log(
-    `contract coverage: ${documented.length - missing.length} of ${documented.length} documented answers were seen`,
+    `contract coverage: ${documented.length - missing.length} of ${documented.length} documented responses were tested`,
   )
-  if (missing.length > 0) console.error(`No test saw these:\n  ${missing.join('\n  ')}`)
+  if (missing.length > 0) console.error(`Not tested:\n  ${missing.join('\n  ')}`)
   return missing.length === 0
 }

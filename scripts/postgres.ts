@@ -111,7 +111,7 @@ function findBinaries(): string {
   )
   if (found !== undefined) return found
   throw new Error(
-    'No PostgreSQL found: install its server, or put the folder with initdb and postgres on PATH',
+    'PostgreSQL not found: install the server, or add the folder of initdb and postgres to PATH',
   )
 }
 
@@ -119,7 +119,7 @@ function findIdentity(): Identity {
   if (process.getuid?.() !== 0) return {}
   const identity = identityOf('postgres') ?? identityOf('nobody')
   if (identity !== null) return identity
-  throw new Error('PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody')
+  throw new Error('PostgreSQL cannot run as root, and neither the user postgres nor the user nobody exists')
 }
 
 function identityOf(user: string): Identity | null {

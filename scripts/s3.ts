@@ -32,7 +32,7 @@ const findServer = async (): Promise<string | null> => {
   const server = join(toolFolder, 'versitygw')
   if (existsSync(server)) return server
   if (!isInstalled('go')) return null
-  console.log('s3: building the server, which takes some minutes')
+  console.log('s3: building the server (takes several minutes)')
   execFileSync('go', ['install', `github.com/versity/versitygw/cmd/versitygw@${serverVersion}`], {
     env: { ...process.env, GOBIN: toolFolder },
     stdio: ['ignore', 'ignore', 'inherit'],
@@ -86,7 +86,7 @@ await runToEnd('s3', deadline, async (t) => {
   const server = await findServer()
   if (server === null) {
     // On a machine of one's own Go may be missing; where every change is checked it may not.
-    console.log('s3: skipped: no go')
+    console.log('s3: skipped: Go is not installed')
     process.exitCode = process.env.CI ? 1 : 0
     return
   }

@@ -23,7 +23,7 @@ const runTour = async (t: Teardown, url: string): Promise<void> => {
     await exited
   })
   await exited
-  if (child.exitCode !== 0) throw new Error(`The tour ended with ${child.exitCode ?? child.signalCode}`)
+  if (child.exitCode !== 0) throw new Error(`The tour exited with ${child.exitCode ?? child.signalCode}`)
 }
 
 const start = async (t: Teardown, dataDir: string) => {
@@ -34,7 +34,7 @@ const start = async (t: Teardown, dataDir: string) => {
     client: createClient(service.url, () => undefined),
     async stop() {
       const code = await service.end('SIGTERM')
-      if (code !== 0) throw new Error(`The service ended with ${code}, not 0:\n${service.output()}`)
+      if (code !== 0) throw new Error(`The service exited with ${code} instead of 0:\n${service.output()}`)
     },
   }
 }
@@ -42,18 +42,18 @@ const start = async (t: Teardown, dataDir: string) => {
 const run = async (t: Teardown): Promise<void> => {
   const dataDir = await temporaryFolder(t)
   const first = await start(t, dataDir)
-  console.log('--- The tour of a new installation\n')
+  console.log('--- Tour of a new installation\n')
   await runTour(t, first.url)
   const { email, password, id } = await first.client.register('keeper')
-  console.log('\n--- The tour of one that has an administrator\n')
+  console.log('\n--- Tour of an installation that has an administrator\n')
   await runTour(t, first.url)
   await first.stop()
 
   const second = await start(t, dataDir)
   const { body } = await second.client.expect('login', 200, { body: { email, password } })
-  if (body.user.id !== id) throw new Error('After the restart the account has another id')
+  if (body.user.id !== id) throw new Error('The id of the account changed after the restart')
   await second.stop()
-  console.log('\n--- Stopped cleanly, started again on the same data, and stopped cleanly')
+  console.log('\n--- Stopped, restarted with the same data and stopped again without errors')
 }
 
 await runToEnd('tour', deadline, run)

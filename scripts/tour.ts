@@ -150,7 +150,7 @@ const lookAround = async (guide: Guide, account: Account, { token }: Session): P
   const me = await guide.ask('getCurrentUser', 200, { token }, (answer) => `ETag ${etagOf(answer)}`)
   expectSame('the signed-in user', me.body.id, account.id)
   const headers = { 'if-none-match': etagOf(me) }
-  await guide.ask('getCurrentUser', 304, { token, headers }, () => 'not sent again')
+  await guide.ask('getCurrentUser', 304, { token, headers }, () => 'not modified')
 }
 
 const createTag = async (
@@ -404,16 +404,11 @@ const refresh = async (guide: Guide, old: Session): Promise<void> => {
   const { body } = await guide.ask('refreshToken', 200, request, () => 'a new pair of tokens')
   const renewed = sessionOf(body)
   await guide.ask('getCurrentUser', 200, { token: renewed.token }, () => 'the new access token works')
-  const { body: again } = await guide.ask('refreshToken', 200, request, () => 'repeated: the same pair')
+  const { body: again } = await guide.ask('refreshToken', 200, request, () => 'retry: the same pair')
   expectSame('the repeated refresh token', again.refresh_token, renewed.refreshToken)
   const next = { body: { refresh_token: renewed.refreshToken } }
   const { body: newest } = await guide.ask('refreshToken', 200, next, () => 'the next pair')
-  await guide.ask(
-    'refreshToken',
-    401,
-    request,
-    (answer) => `older: ${problemOf(answer)}, and the session ends`,
-  )
+  await guide.ask('refreshToken', 401, request, (answer) => `reused: ${problemOf(answer)}; the session ends`)
   await guide.ask('getCurrentUser', 401, { token: newest.access_token }, problemOf)
 }
 
@@ -430,24 +425,24 @@ const work = async (guide: Guide, account: Account): Promise<void> => {
 
   guide.title('Two tags and three tasks')
   const list = await fillTheList(guide, laptop)
-  guide.title('Finding them again: filters combine, and a repeated one means "any of these"')
+  guide.title('Filtering: filters are combined with AND, repeated values with OR')
   await filterTheList(guide, laptop, list)
-  guide.title('Changing one: a patch holds only what changes')
+  guide.title('Updating: a patch contains only the fields that change')
   await changeATask(guide, laptop, list)
-  guide.title('Attaching a file, and reading it back')
+  guide.title('Attaching and downloading a file')
   await attachAFile(guide, laptop, list)
-  guide.title('Two clients edit one task: If-Match refuses the update that would be lost')
+  guide.title('Concurrent updates: If-Match prevents a lost update')
   const phone = await signIn(guide, account)
   await editAtTheSameTime(guide, laptop, phone, list)
-  guide.title('Sending a creation twice: the Idempotency-Key makes it one')
+  guide.title('Retrying a creation: the Idempotency-Key prevents a duplicate')
   const cake = await retryACreation(guide, laptop)
-  guide.title('Mistakes: the problem points at them')
+  guide.title('Invalid input: the problem points to the error')
   await makeMistakes(guide, laptop)
-  guide.title('Paging two by two, by the Link header')
+  guide.title('Pagination: following the Link header, two tasks per page')
   await turnPages(guide, laptop, account, [list.notes, list.train, list.plants, cake])
-  guide.title('Refreshing the session of the phone: only a repeat may show a spent token')
+  guide.title('Refreshing tokens: a used refresh token ends the session, unless it is a retry')
   await refresh(guide, phone)
-  guide.title('Signing out: the tokens are dead at once')
+  guide.title('Signing out: the tokens stop working immediately')
   await signOut(guide, laptop)
 }
 
@@ -456,12 +451,12 @@ const tidyUp = async (guide: Guide, account: Account): Promise<string> => {
   const { token } = await signIn(guide, account)
   const params = { user_id: account.id }
   const { status } = await guide.send('deleteUser', { token, params }, (reply) =>
-    reply.status === 204 ? 'and all that it had' : problemOf(reply as Answered<Schemas['Problem']>),
+    reply.status === 204 ? 'deleted with all its data' : problemOf(reply as Answered<Schemas['Problem']>),
   )
   if (status === 409) return emptyLastAdmin(guide, account, token)
   expectSame('the status of the deletion', status, 204)
   await guide.ask('getCurrentUser', 401, { token }, problemOf)
-  return "The tour's account is deleted."
+  return "The tour's account was deleted."
 }
 
 /** The first account of an installation is its administrator, and the last administrator stays. */
@@ -470,38 +465,48 @@ const emptyLastAdmin = async (guide: Guide, account: Account, token: string): Pr
   const params = { user_id: account.id }
   const { body: tasks } = await guide.ask('listUserTasks', 200, { token, params }, titles)
   for (const { id, title } of tasks.items.filter(isOwn))
-    await guide.ask('deleteTask', 204, { token, params: { task_id: id } }, () => `"${title}" is in the trash`)
+    await guide.ask(
+      'deleteTask',
+      204,
+      { token, params: { task_id: id } },
+      () => `"${title}" moved to the trash`,
+    )
   const { body: trash } = await guide.ask('listTrash', 200, { token }, titles)
   for (const { id, title } of trash.items.filter(isOwn))
-    await guide.ask('deleteTrashedTask', 204, { token, params: { task_id: id } }, () => `"${title}" is gone`)
+    await guide.ask(
+      'deleteTrashedTask',
+      204,
+      { token, params: { task_id: id } },
+      () => `"${title}" deleted permanently`,
+    )
   const { body: tags } = await guide.ask('listTags', 200, { token }, ({ body }) =>
     body.items.map(({ name }) => name).join(', '),
   )
   for (const { id, name } of tags.items.filter(isOwn))
-    await guide.ask('deleteTag', 204, { token, params: { tag_id: id } }, () => `${name} is gone`)
+    await guide.ask('deleteTag', 204, { token, params: { tag_id: id } }, () => `${name} deleted`)
   return [
-    "The tour's account is the first of this installation, hence its administrator, and the last one cannot be deleted.",
-    `It stays, without tasks and tags: ${account.email}, password ${account.password}`,
+    "The tour's account is the only administrator of this installation and cannot be deleted.",
+    `It remains, without tasks and tags: ${account.email}, password ${account.password}`,
   ].join('\n')
 }
 
 /** Runs the tour; its account is tidied up after a difference too. Answers with what is to be said at the end. */
 const runTour = async (url: string): Promise<string> => {
   const guide = createGuide(url)
-  console.log(`Taskwright at ${url} (ids are shown by their last four characters)`)
-  guide.title('An account, signed in')
+  console.log(`Taskwright at ${url} (showing the last four characters of ids)`)
+  guide.title('Registering an account')
   const account = await register(guide)
   const difference = await work(guide, account).then(
     () => null,
     (error: unknown) => ({ error }),
   )
-  guide.title('Tidying up')
+  guide.title('Cleaning up')
   const farewell = await tidyUp(guide, account).catch((error: unknown) => {
     throw difference === null ? error : difference.error
   })
   console.log(`\n${farewell}`)
   if (difference !== null) throw difference.error
-  return `${guide.count()} requests, every answer as openapi.yaml describes it.`
+  return `${guide.count()} requests; all responses match openapi.yaml.`
 }
 
 /** The address to go to, without a slash at its end. */
@@ -515,10 +520,12 @@ const readUrl = (text: string): string => {
 const expectReady = async (url: string): Promise<void> => {
   const signal = AbortSignal.timeout(10_000)
   const response = await fetch(`${url}/health/ready`, { signal }).catch((error: unknown) => {
-    throw new Difference(`No service answers at ${url} (${reasonOf(error)}). Start one with: npm start`)
+    throw new Difference(`No service is running at ${url} (${reasonOf(error)}). Start one with: npm start`)
   })
   if (response.ok) return
-  throw new Difference(`${url}/health/ready answers ${response.status}: no Taskwright, or not ready`)
+  throw new Difference(
+    `${url}/health/ready returned ${response.status}: it is not Taskwright, or it is not ready`,
+  )
 }
 
 /** What the network said, which fetch hides in the cause of its error. */

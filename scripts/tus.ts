@@ -103,7 +103,7 @@ const run = async (t: Teardown): Promise<void> => {
     console.log('tus: the connection was cut after a third')
     await proxy.untilSent((2 / 3) * size)
     await service.end('SIGKILL')
-    console.log('tus: the service was killed after two thirds; starting it again')
+    console.log('tus: the service was killed after two thirds; restarting it')
     service = await startProcess(t, environment)
     proxy.target = portOf(service)
   }
@@ -113,20 +113,21 @@ const run = async (t: Teardown): Promise<void> => {
   const endpoint = `http://127.0.0.1:${proxy.port}/tasks/${task.id}/uploads`
   const sent = send(path, endpoint, token, sha256, (offset) => {
     offsets.push(offset)
-    console.log(`tus: the client asks where to go on: ${describeBytes(offset)}`)
+    console.log(`tus: the client resumes at ${describeBytes(offset)}`)
   })
   const [location] = await Promise.all([sent, spoil()])
   const seconds = ((performance.now() - begun) / 1_000).toFixed(1)
   console.log(`tus: done after ${seconds} s: ${location}`)
 
   if (offsets.length < 2 || offsets.some((offset) => offset === 0))
-    throw new Error(`It was not continued twice: ${offsets.join(', ')}`)
+    throw new Error(`The upload was not resumed twice; offsets: ${offsets.join(', ')}`)
   const download = await fetch(`${service.url}${location}`, { headers: { authorization: `Bearer ${token}` } })
   const received = await digestOf(download.body)
-  if (received !== sha256) throw new Error(`What was sent is ${sha256}, and what is there ${received}`)
-  console.log(`tus: it has the same SHA-256: ${sha256}`)
+  if (received !== sha256)
+    throw new Error(`The SHA-256 of the stored file is ${received} instead of ${sha256}`)
+  console.log(`tus: the SHA-256 matches: ${sha256}`)
   const code = await service.end('SIGTERM')
-  if (code !== 0) throw new Error(`The service ended with ${code}, not 0:\n${service.output()}`)
+  if (code !== 0) throw new Error(`The service exited with ${code} instead of 0:\n${service.output()}`)
 }
 
 await runToEnd('tus', deadline, run)

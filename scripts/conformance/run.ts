@@ -82,7 +82,7 @@ const conform = async (t: Teardown, url: string, token: string, ...which: string
 
 await runToEnd('conformance', deadline, async (t) => {
   if (!isInstalled('python3')) {
-    console.log('skipped: no python3')
+    console.log('skipped: python3 is not installed')
     // On a machine of one's own a toolchain may be missing; where every change is checked it may not.
     if (process.env.CI) process.exitCode = 1
     return

@@ -58,7 +58,7 @@ const runLanguage = async (t: Teardown, { name, steps }: Language, url: string):
   const lines = printed.trim().split('\n')
   console.log(lines.map((line) => `    ${line}`).join('\n'))
   if (!isDeepStrictEqual(lines, scenario))
-    throw new CommandFailure(`should have printed:\n${scenario.join('\n')}`)
+    throw new CommandFailure(`Expected output:\n${scenario.join('\n')}`)
 }
 
 /** Resolves with what to say of a language in the end, and with whether that is good. */
@@ -66,7 +66,7 @@ const check = async (t: Teardown, language: Language, url: string): Promise<read
   console.log(`\n--- ${language.name}`)
   for (const tool of language.tools) {
     // On a machine of one's own a toolchain may be missing; where every change is checked it may not.
-    if (!isInstalled(tool)) return [`skipped: no ${tool}`, !process.env.CI]
+    if (!isInstalled(tool)) return [`skipped: ${tool} is not installed`, !process.env.CI]
   }
   try {
     await runLanguage(t, language, url)
@@ -81,7 +81,9 @@ const check = async (t: Teardown, language: Language, url: string): Promise<read
 const chosen = (names: readonly string[]): readonly Language[] => {
   const unknown = names.find((name) => languages.every((language) => language.name !== name))
   if (unknown !== undefined)
-    throw new Error(`There is no ${unknown}, only ${languages.map(({ name }) => name).join(', ')}`)
+    throw new Error(
+      `Unknown language ${unknown}. Expected one of: ${languages.map(({ name }) => name).join(', ')}`,
+    )
   return languages.filter(({ name }) => names.length === 0 || names.includes(name))
 }
 

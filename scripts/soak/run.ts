@@ -84,7 +84,7 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
   const sql = createClient({ kind: 'server', url: databaseUrl }, { connection: {} })
   t.teardown(() => sql.end())
 
-  console.log(`soak: ${load.people} people do ${load.rate} things a second for ${minutes} min`)
+  console.log(`soak: ${load.people} users, ${load.rate} actions per second, ${minutes} min`)
   const { tally, stop, verify } = await startLoad(server.url, load)
   const processes = [server.pid, ...(await workersOf(server.pid))]
   // Node gives each worker the next port.
@@ -108,10 +108,13 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
   console.log(`\nLoad of the machine in the last 1, 5 and 15 min: ${busy.join(', ')}`)
   const verdicts = [
     ...judgeGrowth(samples),
-    judge(`${looked} tasks and files are as they were acknowledged, and every answer as expected`, tally()),
-    tell(`nothing is left over${left.length > 0 ? `, but ${left.join(', ')}` : ''}`, left.length === 0),
+    judge(
+      `${looked} tasks and files match what was acknowledged, and all responses are as expected`,
+      tally(),
+    ),
+    tell(`nothing is left over${left.length > 0 ? ` (found ${left.join(', ')})` : ''}`, left.length === 0),
   ]
-  if (!verdicts.every(Boolean)) throw new Error('Not all is well')
+  if (!verdicts.every(Boolean)) throw new Error('Some criteria were not met')
 }
 
 /** The processes that a primary has started, the oldest first. */
@@ -136,7 +139,7 @@ const leftovers = async (t: Teardown, environment: NodeJS.ProcessEnv): Promise<r
   t.teardown(() => storage.close())
   const waiting = async (): Promise<number> => (await countFileDeletions(db)).count
   await eventually('deleted files are removed', async () => (await waiting()) === 0).catch(() => undefined)
-  const counts = { ...(await compare(db, storage)), 'files that wait for their removal': await waiting() }
+  const counts = { ...(await compare(db, storage)), 'files waiting for deletion': await waiting() }
   return Object.entries(counts).flatMap(([what, count]) => (count > 0 ? [`${count} ${what}`] : []))
 }
 

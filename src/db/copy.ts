@@ -9,7 +9,7 @@ export class NotEmpty extends Error {
   override readonly name = 'NotEmpty'
 
   constructor(table: string) {
-    super(`The table ${table} of the new database has rows already`)
+    super(`The table ${table} of the new database is not empty`)
   }
 }
 

@@ -104,7 +104,7 @@ const exchange = async (
   timeout: number,
   open: () => Promise<Readable>,
 ): Promise<DecoderMessage> => {
-  await within(startTimeout, decoder.ready, () => new DecoderUnavailable('The decoder does not start'))
+  await within(startTimeout, decoder.ready, () => new DecoderUnavailable('The decoder did not start in time'))
   const content = await open()
   const answered = decoder.next()
   // It may end before the last byte is sent.

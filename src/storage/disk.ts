@@ -160,7 +160,9 @@ async function checkReserve(folder: string, reserveBytes: number, bytes: number)
   const { bavail, bsize } = await statfs(folder)
   const free = bavail * bsize
   if (free - bytes >= reserveBytes) return
-  const cause = new Error(`${free} bytes of the disk are free, and ${reserveBytes} are kept in reserve`)
+  const cause = new Error(
+    `${free} bytes of the disk are free, of which ${reserveBytes} are reserved (DISK_RESERVE_BYTES)`,
+  )
   throw new StorageFull({ cause })
 }
 

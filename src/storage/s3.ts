@@ -276,7 +276,8 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     ).catch((error: unknown) => {
       throw isMissing(error) ? new FileMissing(key, { cause: error }) : error
     })
-    if (!(Body instanceof Readable)) throw new StorageUnavailable({ cause: new Error('There is no body') })
+    if (!(Body instanceof Readable))
+      throw new StorageUnavailable({ cause: new Error('The response has no body') })
     return endWhenSilent(Body, limits.silence)
   }
 
@@ -516,7 +517,7 @@ const endWhenSilent = (body: Readable, limit: number): Readable => {
   const output = new PassThrough({ readableObjectMode: true, readableHighWaterMark: 1 })
   const timer = setTimeout(() => {
     if (output.writableNeedDrain) timer.refresh()
-    else body.destroy(new Error(`The server has sent nothing for ${limit} ms`))
+    else body.destroy(new Error(`The server has sent no data for ${limit} ms`))
   }, limit)
   body.on('data', () => timer.refresh())
   output.on('drain', () => timer.refresh())
@@ -542,7 +543,7 @@ async function ask<T>(
   const controller = new AbortController()
   const answer = send({ abortSignal: controller.signal })
   try {
-    return await within(limit, answer, () => new Error(`The server has not answered in ${limit} ms`))
+    return await within(limit, answer, () => new Error(`The server has not responded within ${limit} ms`))
   } catch (error) {
     controller.abort()
     throw storageError(error)

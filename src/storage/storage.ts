@@ -167,7 +167,7 @@ export class FileMissing extends Error {
   override readonly name = 'FileMissing'
 
   constructor(key: string, options?: ErrorOptions) {
-    super(`There is no stored file ${key}`, options)
+    super(`The stored file ${key} is missing`, options)
   }
 }
 

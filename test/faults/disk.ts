@@ -189,7 +189,7 @@ t.test('the disk of the embedded database is full', { skip }, async (t) => {
     await disk.fill(15.5 * mebibyte)
     t.notOk([201, 507].includes((await write()) ?? 0))
     t.equal(await service.exited, 1)
-    t.match(service.output(), /cannot write any more\. Make room on its disk, and start again/)
+    t.match(service.output(), /can no longer write\. Free up space on its disk, then start again/)
     t.ok(acknowledged.length > 20)
 
     await disk.free()

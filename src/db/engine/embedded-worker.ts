@@ -142,7 +142,7 @@ function addSync({ FS }: FileSystemModule): void {
 // PostgreSQL panics when it cannot write its log, mostly because the disk is full. PGlite carries on, and would answer
 // nobody any more.
 function onAbort(): never {
-  abandon(new Error('The embedded database cannot write any more. Make room on its disk, and start again'))
+  abandon(new Error('The embedded database can no longer write. Free up space on its disk, then start again'))
 }
 
 // After a failed sync the kernel may have dropped the data, so nothing more may be acknowledged. PostgreSQL

@@ -112,7 +112,7 @@ export class PeerGone extends Error {
   override readonly name = 'PeerGone'
 
   constructor() {
-    super('The other process has ended')
+    super('The other process has exited')
   }
 }
 

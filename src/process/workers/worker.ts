@@ -111,7 +111,7 @@ class PrimarySilent extends Error {
   override readonly name = 'PrimarySilent'
 
   constructor() {
-    super('The primary does not answer')
+    super('The primary is not responding')
   }
 }
 
