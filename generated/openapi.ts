@@ -583,7 +583,7 @@ export interface paths {
         put?: never;
         /**
          * Process a batch of tasks
-         * @description Creates, updates and deletes up to 500 tasks, and adds and removes tags, in one request of up to 1 MiB. All titles and descriptions together have at most 262,144 characters. Of each description, only the first 8,192 characters count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as four. Each item has the permissions, the conditions and the result of the equivalent single operation. Items are processed in no particular order, so a task can appear in only one item, or in several items that all add tags or all remove tags; otherwise the response is 400. Without `atomic`, items are independent: the response is 200 with a result for each item. With `atomic`, either all items are processed or none: if any item fails, the response is the problem of the first one, and its `errors` list up to 20 of them. With `dry_run`, nothing is changed, and the response shows what would happen; without `atomic` it has a result for each item.
+         * @description Creates, updates and deletes up to 500 tasks, and adds and removes tags, in one request of up to 1 MiB. All titles and descriptions together have at most 262,144 characters. Of each description, only the first 8,192 characters count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as four. Each item has the permissions, the conditions and the result of the equivalent single operation. Items are processed in no particular order, so a task can appear in only one item, or in several items that all add tags or all remove tags; otherwise the response is 400. Without `atomic`, items are independent: the response is 200 with a result for each item. With `atomic`, either all items are processed or none: if any item fails, the response is the problem of the first one, and its `errors` list up to 20 of them. With `dry_run`, nothing is changed, and the response shows what the request would return.
          */
         post: operations["batchTasks"];
         delete?: never;
@@ -703,7 +703,7 @@ export interface paths {
         put?: never;
         /**
          * Attach a file
-         * @description Uploads one file as `multipart/form-data`, in a part named `file`. The response is sent when the file is stored durably. The file name is stored as metadata only. The operator sets the size limit (default: 50 MiB) and the quota for all files attached by one user (default: none). To verify the upload, send the field `sha256` before or after the file, which applies to the file, or the header `Content-Digest` (RFC 9530), which applies to the whole form. With an `Idempotency-Key`, repeating the upload of the same file to the same task stores it once.
+         * @description Uploads one file as `multipart/form-data`, in a part named `file`. The response is sent when the file is stored durably. The file name is stored as metadata only. The operator sets the size limit (default: 50 MiB) and the quota for all files attached by one user (default: 10 GiB). To verify the upload, send the field `sha256` before or after the file, which applies to the file, or the header `Content-Digest` (RFC 9530), which applies to the whole form. With an `Idempotency-Key`, repeating the upload of the same file to the same task stores it once.
          */
         post: operations["addTaskAttachment"];
         delete?: never;
