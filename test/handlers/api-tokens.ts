@@ -3,7 +3,7 @@ import { hashApiToken } from '../../src/auth/api-tokens.ts'
 import { sha256 } from '../../src/auth/sha256.ts'
 import { accountActions, startBeside, withoutIds } from '../fixture/accounts.ts'
 import { eventually } from '../fixture/eventually.ts'
-import { operations, validRequest } from '../fixture/requests.ts'
+import { operations, prepareOperations } from '../fixture/operations.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, unknownId } from '../fixture/tasks.ts'
 
@@ -11,6 +11,7 @@ const service = await startService(t)
 const { db } = service.deps
 const admin = await service.register('admin')
 const { auditOf, createApiToken, setRole, signIn, statusOf } = accountActions(service, admin)
+const { newWorld, requestTo } = await prepareOperations(service, admin)
 
 const scopes = [
   'tasks:read',
@@ -497,10 +498,12 @@ t.test('an API token', async (t) => {
     const account = await service.register('scoped')
     const tokens = new Map<string, string>()
     for (const scope of scopes) tokens.set(scope, (await createApiToken(account, { scopes: [scope] })).token)
+    const world = await newWorld()
     for (const operation of operations.filter(({ isOpen }) => !isOpen)) {
+      const request = await requestTo(operation, { world })
       for (const [scope, token] of tokens) {
         if (scope === operation.scope || scope.replace(':write', ':read') === operation.scope) continue
-        const refused = await service.call(operation.id, validRequest(operation, token))
+        const refused = await service.call(operation.id, { ...request, token })
         const expected = operation.method === 'HEAD' ? { status: 403, body: null } : insufficientScope
         t.match(refused, expected, `${operation.id} with ${scope}`)
         const needed = operation.scope === 'session' ? '' : `, scope="${operation.scope}"`
@@ -552,12 +555,13 @@ t.test('an API token', async (t) => {
 
   t.test('with every scope reaches nothing that needs a session', async (t) => {
     const { token } = await createApiToken(admin, { scopes })
+    const world = await newWorld()
     const before = (await auditOf(admin)).length
     const closed = operations.filter(({ scope }) => scope === 'session')
     t.ok(closed.length >= 13)
     for (const operation of closed) {
       t.match(
-        await service.call(operation.id, validRequest(operation, token)),
+        await service.call(operation.id, { ...(await requestTo(operation, { world })), token }),
         insufficientScope,
         operation.id,
       )

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { newId } from '../../src/db/engine/ids.ts'
 import { lookUp, member } from '../fixture/contract-check.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
-import { operations } from '../fixture/requests.ts'
+import { operations } from '../fixture/operations.ts'
 import { type Service, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 

@@ -1,11 +1,15 @@
 import t from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
-import { operations, validRequest } from '../fixture/requests.ts'
-import { type Call, startService } from '../fixture/service.ts'
+import { operations, prepareOperations, rows } from '../fixture/operations.ts'
+import { startService } from '../fixture/service.ts'
 
-/** Every operation of the contract, with a second request within the minute where there may be but one. */
+/** Calls every operation of the contract twice within a minute that allows one request. */
 
-const service = await startService(t, {
+const service = await startService(t)
+const admin = await service.register('admin')
+const { newWorld, requestTo } = await prepareOperations(service, admin)
+const limited = await startService(t, {
+  db: service.deps.db,
   config: {
     rateLimit: 'on',
     rateLimitSignIn: 1,
@@ -17,49 +21,34 @@ const service = await startService(t, {
   },
 })
 
-const unlimited: readonly OperationId[] = ['getLiveness', 'getReadiness']
-
-/** What is counted otherwise than by user, or by network when nobody signs in. */
-const countedAs: Partial<Record<OperationId, readonly string[]>> = {
-  register: ['sign_in'],
-  login: ['sign_in'],
-  completeLogin: ['sign_in'],
-  forgotPassword: ['sign_in'],
-  resetPassword: ['sign_in'],
-  undoEmailChange: ['sign_in'],
-  refreshToken: ['refresh'],
-  addTaskAttachment: ['api', 'upload'],
-  createUpload: ['api', 'upload'],
-  getUploadOffset: ['resume'],
-}
-
-t.test('every operation documents a limit, but for health', async (t) => {
+t.test('every operation but the health checks documents a limit', async (t) => {
   const without = operations.filter(({ constantHeaders }) => constantHeaders['429'] === undefined)
+  const unlimited: readonly OperationId[] = ['getLiveness', 'getReadiness']
   t.same(
     without.map(({ id }) => id),
     unlimited,
   )
+  for (const { id, rateLimit } of without) t.equal(rateLimit, 'none', id)
+})
+
+t.test('credentials are not accepted at the general rate', async (t) => {
+  for (const { id, isOpen, method, rateLimit } of operations)
+    if (isOpen && method === 'POST') t.match(rateLimit, /^(sign_in|refresh)$/, id)
 })
 
 for (const [index, operation] of operations.entries()) {
-  const { id, isOpen } = operation
-  const headers = { 'x-forwarded-for': `192.0.2.${index}` }
-
-  /** The account's name and address, and the session, are used for this operation alone. */
-  const signedIn = async (): Promise<string> => {
-    const body = { username: `u${index}`, email: `u${index}@example.com`, password: 'a good password' }
-    const { access_token: token } = (await service.expect('register', 201, { body, headers })).body
-    await service.expect('getCurrentUser', 200, { token, headers })
-    return token
-  }
+  const { id, rateLimit } = operation
+  const address = { 'x-forwarded-for': `192.0.2.${index}` }
 
   t.test(id, async (t) => {
-    const token = isOpen ? '' : await signedIn()
-    const valid = validRequest(operation, token)
-    const request: Call = { ...valid, headers: { ...valid.headers, ...headers } }
+    const world = await newWorld()
+    // Requests count per user, so nobody makes two of these.
+    const caller = rows[id].caller === 'admin' ? await world.doubleOf(admin) : world.owner
+    const prepared = await requestTo(operation, { world, caller })
+    const request = { ...prepared, headers: { ...prepared.headers, ...address } }
 
-    if (unlimited.includes(id)) {
-      const replies = await Promise.all(Array.from({ length: 5 }, () => service.call(id, request)))
+    if (rateLimit === 'none') {
+      const replies = await Promise.all(Array.from({ length: 5 }, () => limited.call(id, request)))
       for (const reply of replies) {
         t.equal(reply.status, 200)
         t.notMatch([...reply.headers.keys()].join(), 'ratelimit')
@@ -67,15 +56,17 @@ for (const [index, operation] of operations.entries()) {
       return
     }
 
-    const policies = countedAs[id] ?? [isOpen ? 'anonymous' : 'api']
+    const policies = rateLimit === 'upload' ? ['api', 'upload'] : [rateLimit]
     const policy = policies.map((name) => `"${name}";q=1;w=60`).join(', ')
-    // A session has made a request that counts already.
-    if (!policies.includes('api')) {
-      const first = await service.call(id, request)
-      t.not(first.status, 429)
+    if (policies.includes('api')) {
+      // The first request may end the session, so it is another operation's.
+      await limited.expect('getCurrentUser', 200, { token: request.token, headers: address })
+    } else {
+      const first = await limited.call(id, request)
+      t.ok(first.status < 300)
       t.equal(first.headers.get('ratelimit-policy'), policy)
     }
-    const second = await service.call(id, request)
+    const second = await limited.call(id, request)
     t.equal(second.status, 429)
     t.match(second.headers.get('retry-after'), /^([1-9]|[1-5]\d|60)$/)
     t.equal(second.headers.get('ratelimit-policy'), policy)

@@ -1,14 +1,15 @@
 import t, { type Test } from 'tap'
 import { newId } from '../../src/db/engine/ids.ts'
 import { head, sendRaw } from '../fixture/raw.ts'
-import { operations, validRequest } from '../fixture/requests.ts'
+import { operations, prepareOperations } from '../fixture/operations.ts'
 import { fileForm, startService } from '../fixture/service.ts'
 
 /** What every answer tells a browser, whoever gives it. */
 
 const service = await startService(t)
 const { db } = service.deps
-const { token } = await service.register('ada')
+const ada = await service.register('ada')
+const { token } = ada
 const bearer = { authorization: `Bearer ${token}` }
 
 interface Answer {
@@ -39,13 +40,15 @@ const ask = async (path: string, init: RequestInit = {}, url = service.url): Pro
 }
 
 t.test('the answers of every operation', async (t) => {
+  const { requestTo } = await prepareOperations(service, ada)
   for (const operation of operations) {
-    // Some operations end the session that asks for them.
-    const account = await service.register(`for-${operation.id.toLowerCase()}`)
-    const known = await service.call(operation.id, validRequest(operation, account.token))
-    hasHeaders(t, known, `${operation.id} ${known.status}`)
-    const unknown = await service.call(operation.id, { ...validRequest(operation, ''), token: undefined })
-    hasHeaders(t, unknown, `${operation.id} ${unknown.status}`)
+    const request = await requestTo(operation)
+    const malformed = { ...request, query: 'bogus=1' }
+    // The request itself comes last: it may end the session.
+    for (const call of [malformed, { ...malformed, token: undefined }, request]) {
+      const reply = await service.call(operation.id, call)
+      hasHeaders(t, reply, `${operation.id} ${reply.status}`)
+    }
   }
 })
 

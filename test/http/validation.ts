@@ -2,7 +2,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import t, { type Test } from 'tap'
 import { newId } from '../../src/db/engine/ids.ts'
 import { head, sendRaw } from '../fixture/raw.ts'
-import { operations, validRequest } from '../fixture/requests.ts'
+import { operations, prepareOperations } from '../fixture/operations.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
 import { tusHeaders } from '../fixture/uploads.ts'
 
@@ -171,11 +171,13 @@ t.test('ids are the same in either case', async (t) => {
 
 t.test('413 for a body over the limit of its operation', async (t) => {
   const withJson = operations.filter(({ mediaTypes }) => mediaTypes.includes('application/json'))
+  const { newWorld, requestTo } = await prepareOperations(service, ada)
+  const world = await newWorld()
   t.equal(withJson.filter(({ maxBody }) => maxBody === 1_048_576).length, 4, 'few take much')
   for (const operation of withJson) {
     const { maxBody } = operation
     t.ok(maxBody === 16_384 || maxBody === 1_048_576, operation.id)
-    const request = validRequest(operation, token)
+    const request = await requestTo(operation, { world })
     const padded = (size: number) => JSON.stringify(request.body).padEnd(size)
     const send = (size: number) =>
       service.call(operation.id, { ...request, body: padded(size), headers: { ...request.headers, ...json } })
