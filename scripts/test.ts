@@ -5,26 +5,30 @@ import { inspect } from 'node:util'
 import t from 'tap'
 import { coverageFolder } from '../test/fixture/contract-check.ts'
 import { tellCoverage } from './contract-coverage.ts'
+import type { Ready } from './test-worker.ts'
 
 /**
- * Runs the tests, all or those that are named, each file as a process of its own, and tells what failed; after all of
- * them, also which documented answers none has seen.
+ * Runs all test files or those that are named, and reports what failed. After a run of all files it also reports which
+ * documented responses no test has seen.
  *
- * tap's command starts every file with source maps, mocking and coverage, which nothing here uses and which took a
- * third of all processor time; what is used is its library.
+ * Files share a few worker processes, one file at a time in each: starting a process for each file took half of all
+ * processor time. tap's own command is not used: it starts every file with source maps, mocking and coverage.
  */
 
 const root = fileURLToPath(new URL('..', import.meta.url))
+const worker = fileURLToPath(new URL('test-worker.ts', import.meta.url))
 
-// Two more than the cores of a small machine, since tests also wait.
-const parallel = 4
+// More than the cores of a small machine, because tests also wait.
+const parallel = 3
 
-// In seconds: a file that takes longer is told by tap what it waits for, and ended when even that does not help.
+// In seconds. tap ends a file that takes longer and reports what it waits for; a worker that does not react is killed.
 const fileTimeout = 300
 const killAfter = fileTimeout + 30
+/** How long the handles that a file left open may keep a worker from ending. */
+const exitTimeout = 10
 
-// The embedded database is WebAssembly: compiling it better than the baseline does, or looking at functions that are never
-// called, costs a test more than it gains. So does collecting garbage often in a process that soon ends.
+// The embedded database is WebAssembly. Optimizing it, or validating functions that are never called, costs a test more
+// than it gains. So do frequent garbage collections in a process that soon ends.
 const nodeArguments = [
   '--liftoff',
   '--no-wasm-tier-up',
@@ -37,7 +41,7 @@ const nodeArguments = [
 const environment = {
   ...process.env,
   TAP_TIMEOUT: String(fileTimeout),
-  // What Node makes of each module is kept for the next process and the next run.
+  // Keeps compiled modules for the next process and the next run.
   NODE_COMPILE_CACHE: fileURLToPath(new URL('../node_modules/.cache/node', import.meta.url)),
 }
 
@@ -51,8 +55,8 @@ t.register()
 t.resume()
 t.jobs = parallel
 t.setTimeout(0)
-await Promise.all(Array.from({ length: parallel }, runNext))
-t.lists.fail.forEach(tellFailure)
+await Promise.all(Array.from({ length: Math.min(parallel, total) }, runWorkers))
+t.lists.fail.forEach(reportFailure)
 const { pass, fail, skip } = t.counts
 console.log(
   `\n${pass} passed, ${fail} failed, ${skip} skipped in ${total} files (${seconds(performance.now())})`,
@@ -61,7 +65,7 @@ if (failedFiles.length > 0) console.log(`Failed: ${failedFiles.join(', ')}`)
 const isCovered = named.length > 0 || tellCoverage()
 process.exitCode = failedFiles.length === 0 && isCovered ? 0 : 1
 
-/** Every test file but the fault suite, which takes minutes. The largest come first: begun last, they would run alone. */
+/** Every test file but the fault suite, which takes minutes. The largest files start first. */
 function allFiles(): string[] {
   return globSync('test/**/*.ts', { cwd: root, exclude: ['test/fixture', 'test/faults'] })
     .map((file) => ({ file, size: statSync(new URL(`../${file}`, import.meta.url)).size }))
@@ -69,34 +73,54 @@ function allFiles(): string[] {
     .map(({ file }) => file)
 }
 
-async function runNext(): Promise<void> {
-  const file = files.shift()
-  if (file === undefined) return
-  await runFile(file)
-  await runNext()
+/** Runs files in a worker, and in another one when it dies. */
+async function runWorkers(): Promise<void> {
+  if (files.length === 0) return
+  await runWorker()
+  await runWorkers()
 }
 
-async function runFile(file: string): Promise<void> {
-  const started = performance.now()
-  const child = spawn(process.execPath, [...nodeArguments, file], {
+async function runWorker(): Promise<void> {
+  const child = spawn(process.execPath, [...nodeArguments, worker], {
     cwd: root,
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     env: environment,
   })
-  const { promise: ending, resolve } = Promise.withResolvers<string>()
+  const { promise: exited, resolve } = Promise.withResolvers<string>()
   child.once('close', (code, signal) => resolve(String(signal ?? code)))
-  const kill = setTimeout(() => child.kill('SIGKILL'), killAfter * 1000)
-  const results = await t.stdin(file, { tapStream: child.stdout, buffered: true })
-  const ended = await ending
+  let file: string | undefined
+  let started = 0
+  let kill: NodeJS.Timeout | undefined
+  const killIn = (limit: number): void => {
+    clearTimeout(kill)
+    kill = setTimeout(() => child.kill('SIGKILL'), limit * 1000)
+  }
+  const report = (outcome: string, processorTime = ''): void => {
+    console.log(`${outcome} ${file} (${seconds(performance.now() - started)}${processorTime})`)
+    if (file !== undefined && outcome !== 'passed') failedFiles.push(file)
+    file = undefined
+  }
+  child.on('message', (message: Ready | object) => {
+    // tap sends messages of its own.
+    if (!('passed' in message)) return
+    const { passed, processorTime } = message
+    if (passed !== null)
+      report(passed ? 'passed' : 'FAILED', `, ${processorTime.toFixed(1)} s of processor time`)
+    file = files.shift()
+    started = performance.now()
+    killIn(file === undefined ? exitTimeout : killAfter)
+    child.send(file ?? '')
+  })
+  if (!child.stdout) throw new Error('The worker has no output')
+  await t.stdin('worker', { tapStream: child.stdout, buffered: true })
+  const ended = await exited
   clearTimeout(kill)
-  // What it told before it died may all have passed.
-  const passed = results?.ok === true && ended === '0'
-  if (!passed) failedFiles.push(file)
-  const outcome = passed ? 'passed' : `FAILED with ${ended}:`
-  console.log(`${outcome} ${file} (${seconds(performance.now() - started)})`)
+  // It died in the middle of a file.
+  if (file !== undefined) report(`FAILED with ${ended}:`)
+  if (ended !== '0' && failedFiles.length === 0) failedFiles.push(`a worker ended with ${ended}`)
 }
 
-function tellFailure({ fullname, diag }: (typeof t.lists.fail)[number]): void {
+function reportFailure({ fullname, diag }: (typeof t.lists.fail)[number]): void {
   console.log(`\nFAILED ${fullname}`)
   const details: unknown = diag
   if (typeof details !== 'object' || details === null) return
