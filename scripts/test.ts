@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
 import t from 'tap'
 import { coverageFolder } from '../test/fixture/contract-check.ts'
+import { excerpt } from '../test/fixture/excerpt.ts'
 import { tellCoverage } from './contract-coverage.ts'
 import type { Ready } from './test-worker.ts'
 
@@ -121,11 +122,11 @@ async function runWorker(): Promise<void> {
 }
 
 function reportFailure({ fullname, diag }: (typeof t.lists.fail)[number]): void {
-  console.log(`\nFAILED ${fullname}`)
+  console.log(`\nFAILED ${excerpt(fullname)}`)
   const details: unknown = diag
   if (typeof details !== 'object' || details === null) return
   for (const [name, value] of Object.entries<unknown>({ ...details })) {
-    console.log(typeof value === 'string' ? value : `${name}: ${inspect(value)}`)
+    console.log(excerpt(typeof value === 'string' ? value : `${name}: ${inspect(value)}`))
   }
 }
 
