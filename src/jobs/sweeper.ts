@@ -24,37 +24,37 @@ import {
   reportLostFiles,
 } from './stored-files.ts'
 
-/** Removes what nothing refers to any more: files of deleted attachments, leftovers of crashes, expired rows. */
+/** Removes data without a use: files of deleted attachments, leftovers of crashes, expired rows. */
 export interface Sweeper {
-  /** Removes what deleted tags and users leave behind, and deleted files, without waiting for the next round. */
+  /** Removes deleted files, and the remains of deleted tags and users, without waiting for the next round. */
   wake(): void
-  /** Resolves when what is running has stopped, which it does at its next file; nothing begins after. */
+  /** Stops after the current file or batch, and resolves then. */
   close(): Promise<void>
 }
 
 /** In milliseconds. */
 export interface SweepTimes {
-  /** From the start of one round to that of the next. */
+  /** Between the starts of two rounds. */
   readonly round: number
-  /** A file that is younger may still get its row. */
+  /** Age from which a file without a row is an orphan. A younger one may still get its row. */
   readonly grace: number
-  /** After which a file whose removal failed, or was begun by a process that crashed, is tried again. */
+  /** Until the removal of a file is tried again, after a failure or a crash. */
   readonly retry: number
-  /** After which an instance that crashed in a round keeps the others from theirs no longer. */
+  /** Lease TTL: how long a crashed instance can block the rounds of the others. */
   readonly lease: number
 }
 
 export interface SweeperDeps extends FileDeps {
   readonly secondFactorKeys: KeyRing
-  /** For how long the audit trail is kept. */
+  /** Retention of the audit trail. */
   readonly auditDays: number
-  /** For how long a deleted task can be brought back. */
+  /** Retention of the trash. */
   readonly trashDays: number
-  /** The usual ones, unless a test has less time. */
+  /** Overridden by tests. */
   readonly times?: SweepTimes | undefined
 }
 
-/** The longest time that a request may take to arrive, in milliseconds. */
+/** Milliseconds that a request may take to arrive. */
 export const uploadTimeout = 600_000
 
 export const sweepTimes: SweepTimes = {
@@ -68,18 +68,18 @@ export const sweepTimes: SweepTimes = {
 const departureDays = 30
 
 /**
- * Starts the sweeper with a full round, and another one every hour. Of all instances on one database one at a time does
- * a round. All of them empty the queue of deleted files, each file by one.
+ * Starts the sweeper with a full round, and repeats it every hour. A lease keeps rounds of several instances apart. The
+ * queue of deleted files is shared by all of them.
  */
 export const startSweeper = (deps: SweeperDeps): Sweeper => {
   const { db, log, times = sweepTimes } = deps
   const holder = newId()
-  const deletedFiles = startWorker(
+  const deletedFiles = repeat(
     (stop) => removeDeletedFiles(deps, { retryAfter: times.retry, stop }),
     times.retry,
     log,
   )
-  const purges = startWorker(
+  const purges = repeat(
     async (stop) => {
       await purgeDeleted(db, stop)
       deletedFiles.wake()
@@ -87,7 +87,7 @@ export const startSweeper = (deps: SweeperDeps): Sweeper => {
     times.retry,
     log,
   )
-  const rounds = startWorker(
+  const rounds = repeat(
     async (stop) => {
       const lease = { name: 'sweep', holder, duration: times.lease }
       while (!(await takeLease(db, lease))) {
@@ -109,18 +109,18 @@ export const startSweeper = (deps: SweeperDeps): Sweeper => {
   }
 }
 
-interface Worker {
-  /** Asks for the work to be done once more, after what is running now. */
+interface RepeatedTask {
+  /** Runs the task again, after the current run. */
   readonly wake: () => void
   readonly close: () => Promise<void>
 }
 
-/** Does some work now, every `interval` milliseconds, and when it is woken; never twice at a time. */
-const startWorker = (
-  work: (stop: AbortSignal) => Promise<void>,
+/** Runs a task now, every `interval` milliseconds, and on demand; one run at a time. */
+const repeat = (
+  task: (stop: AbortSignal) => Promise<void>,
   interval: number,
   log: FastifyBaseLogger,
-): Worker => {
+): RepeatedTask => {
   const stop = new AbortController()
   let running: Promise<void> = Promise.resolve()
   let isWaiting = false
@@ -129,9 +129,9 @@ const startWorker = (
     await before
     isWaiting = false
     try {
-      if (!stop.signal.aborted) await work(stop.signal)
+      if (!stop.signal.aborted) await task(stop.signal)
     } catch (error) {
-      if (!stop.signal.aborted && !isNoNews(error))
+      if (!stop.signal.aborted && !isExpected(error))
         log.warn({ err: error }, 'The sweep failed and will be retried')
     }
   }
@@ -156,11 +156,11 @@ const startWorker = (
   }
 }
 
-/** The database is away, which is told of elsewhere, or the service stops. */
-const isNoNews = (error: unknown): boolean =>
+/** The database is unavailable, which is logged elsewhere, or the service stops. */
+const isExpected = (error: unknown): boolean =>
   error instanceof DatabaseUnavailable || (error instanceof Error && error.name === 'AbortError')
 
-/** One full round. A step that fails does not keep the others, unless there is no database. */
+/** One full round. A step that fails does not stop the next, unless the database is unavailable. */
 export const sweep = async (
   deps: SweeperDeps,
   stop: AbortSignal = new AbortController().signal,
@@ -189,8 +189,8 @@ export const sweep = async (
     try {
       await step()
     } catch (error) {
-      // No other step could be done either.
-      if (isNoNews(error)) return
+      // The remaining steps would fail too.
+      if (isExpected(error)) return
       log.warn({ err: error }, 'A step of the sweep failed and will be retried in the next round')
     }
   }

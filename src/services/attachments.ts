@@ -52,18 +52,6 @@ export const createAttachments = ({
     await Promise.allSettled([storage.remove(key)])
   }
 
-  /** Discards a stored file unless `insert` makes it an attachment. If the outcome is unknown, the sweeper decides. */
-  const keepIfInserted = async (stored: StoredFile, insert: () => Promise<Created>): Promise<Created> => {
-    try {
-      const attachment = await insert()
-      if (attachment.replayed) await discard(stored)
-      return attachment
-    } catch (error) {
-      if (!(error instanceof DatabaseUnavailable)) await discard(stored)
-      throw error
-    }
-  }
-
   return {
     async attachFile(ctx, { taskId, form }) {
       const quota = attachmentQuotaBytes
@@ -79,10 +67,17 @@ export const createAttachments = ({
       const { key: storageKey, size, sha256, detectedContentType } = stored
       const description = { taskId, fileName, contentType, detectedContentType, size, sha256 }
       const received = withContent(ctx, [taskId, fileName, contentType, sha256])
-      const attachment = await keepIfInserted(stored, async () =>
-        expectDone(await insertAttachment(received, { ...description, storageKey, quota, upload: null })),
-      )
-      return { ...attachment, sha256 }
+      try {
+        const attachment = expectDone(
+          await insertAttachment(received, { ...description, storageKey, quota, upload: null }),
+        )
+        if (attachment.replayed) await discard(stored)
+        return { ...attachment, sha256 }
+      } catch (error) {
+        // If the outcome is unknown, the sweeper decides later.
+        if (!(error instanceof DatabaseUnavailable)) await discard(stored)
+        throw error
+      }
     },
 
     async download(ctx, attachmentId) {
