@@ -8,6 +8,7 @@ import { createAuthenticate } from './http/authenticate.ts'
 import { createCheckPassword } from './services/check-password.ts'
 import { createApiTokens } from './services/api-tokens.ts'
 import { createPasswords } from './services/passwords.ts'
+import { createCheckReadiness } from './services/readiness.ts'
 import { createReauthenticate } from './services/reauthenticate.ts'
 import { createSecondFactors } from './services/second-factor.ts'
 import { createSessions } from './services/sessions.ts'
@@ -313,7 +314,10 @@ export const buildApp = async ({
     }),
     ...tagHandlers({ paging, sweeper }),
     ...taskTagHandlers({ paging }),
-    ...systemHandlers({ contract, db, storage, readinessTime: timeLimits.readiness }),
+    ...systemHandlers({
+      contract,
+      checkReadiness: createCheckReadiness({ db, storage, readinessTime: timeLimits.readiness }),
+    }),
   } satisfies Handlers
 
   await registerOperations(app, contract, handlers, {

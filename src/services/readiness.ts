@@ -1,0 +1,34 @@
+import { rememberFor } from '../concurrency/remember.ts'
+import type { Database } from '../db/engine/client.ts'
+import { checkConnection } from '../db/engine/health.ts'
+import { type Storage, StorageFull, StorageUnavailable } from '../storage/storage.ts'
+
+/**
+ * Checks what the service depends on. Without the file storage it still serves everything except attachments.
+ *
+ * @throws DatabaseUnavailable
+ */
+export type CheckReadiness = () => Promise<{ readonly isStorageReady: boolean }>
+
+interface Deps {
+  readonly db: Database
+  readonly storage: Storage
+  /** Milliseconds for which a result is cached: the check writes a file, and anybody can ask for it. */
+  readonly readinessTime: number
+}
+
+export const createCheckReadiness = ({ db, storage, readinessTime }: Deps): CheckReadiness =>
+  rememberFor(readinessTime, async () => {
+    const [isStorageReady] = await Promise.all([canStore(storage), checkConnection(db)])
+    return { isStorageReady }
+  })
+
+const canStore = async (storage: Storage): Promise<boolean> => {
+  try {
+    await storage.check()
+    return true
+  } catch (error) {
+    if (error instanceof StorageFull || error instanceof StorageUnavailable) return false
+    throw error
+  }
+}
