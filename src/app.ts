@@ -238,7 +238,7 @@ export const buildApp = async ({
 
   const accessTokens = await createAccessTokens(app, secrets)
   const credentials = cacheCredentials(db, peers?.otherCaches)
-  const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').newest)
+  const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').active)
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
   const checkPassword = createCheckPassword({ passwords, attemptKeys })
   const reauthenticate = createReauthenticate({ checkPassword, attemptKeys, secondFactorKeys })

@@ -9,11 +9,11 @@ export const accessTokenLifetime = 900
 const issuer = 'taskwright'
 const audience = 'taskwright-api'
 
-/** How far the clocks of two instances may differ, in milliseconds. */
+/** Milliseconds by which the clocks of two instances may differ. */
 const clockTolerance = 30_000
 
-/** How many tokens are known again without being verified again: each takes half a kilobyte. */
-const mostRemembered = 10_000
+/** Verified tokens in the cache, half a kilobyte each. */
+const maxCached = 10_000
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
@@ -23,7 +23,7 @@ export interface AccessClaims {
   readonly sessionId: string
 }
 
-/** Everything else that an access token is made of: the same values make the same token, byte for byte. */
+/** The other inputs of an access token: equal inputs give equal tokens, byte for byte. */
 export interface Issuance {
   /** Milliseconds since the epoch. */
   readonly issuedAt: number
@@ -53,24 +53,24 @@ const jwtOptions = (secret: Buffer): FastifyJWTOptions => ({
   },
 })
 
-/** What a verified token says until it expires, in milliseconds since the epoch. */
+/** The claims of a verified token, and its expiry in milliseconds since the epoch. */
 interface Verified {
   readonly claims: AccessClaims
   readonly expiresAt: number
 }
 
 /**
- * Access tokens by @fastify/jwt, which `app` gets once for each secret. Verified ones are remembered by their text: the
- * library's own cache would hash that for each request.
+ * Access tokens by @fastify/jwt, which is registered once for each secret. Verified ones are cached by their text: the
+ * library's own cache would hash it for each request.
  */
 export const createAccessTokens = async (
   app: FastifyInstance,
-  [newest, ...earlier]: Secrets,
+  [active, ...earlier]: Secrets,
 ): Promise<AccessTokens> => {
-  const activeSigner = await registerJwt(app, newest)
+  const activeSigner = await registerJwt(app, active)
   const verifiers = [activeSigner, ...(await Promise.all(earlier.map((secret) => registerJwt(app, secret))))]
-  const remembered = new LRUCache<string, Verified>({ max: mostRemembered })
-  const verifyAnew = (token: string): Verified | null => {
+  const cached = new LRUCache<string, Verified>({ max: maxCached })
+  const verifyUncached = (token: string): Verified | null => {
     for (const verifier of verifiers) {
       const payload = verifiedPayload(verifier, token)
       if (payload !== null) return readPayload(payload)
@@ -83,17 +83,17 @@ export const createAccessTokens = async (
       return signer.sign({ sub: userId, sid: sessionId, jti: tokenId, iat: Math.floor(issuedAt / 1_000) })
     },
     verify(token) {
-      const known = remembered.get(token)
+      const known = cached.get(token)
       if (known !== undefined && Date.now() <= known.expiresAt) return known.claims
-      const verified = verifyAnew(token)
+      const verified = verifyUncached(token)
       if (verified === null) return null
-      remembered.set(token, verified)
+      cached.set(token, verified)
       return verified.claims
     },
   }
 }
 
-/** Registers the plugin in a context of its own, since it can be in each only once. */
+/** Registers the plugin in a context of its own, since a context takes it only once. */
 const registerJwt = async (app: FastifyInstance, secret: Buffer): Promise<JWT> => {
   const { promise, resolve } = Promise.withResolvers<JWT>()
   await app.register(async (context) => {

@@ -3,9 +3,10 @@ import type { Client } from '../domain/audit.ts'
 import { networkOf } from '../domain/network.ts'
 
 /**
- * Whom failed attempts are counted for. A password's are counted by what was typed and by the client's network, so that
- * nobody is kept out by what is tried elsewhere, and known and unknown addresses are counted alike. A second factor's are
- * counted by account alone: who gets that far knows the password, and six digits must not be guessed from many networks.
+ * The keys that failed attempts are counted by. Those at a password are counted by the typed address or the user, and the
+ * client's network, so that attempts from elsewhere lock nobody out, and known and unknown addresses are treated alike.
+ * Those at a second factor are counted by user alone: whoever gets that far knows the password, and six digits must not
+ * be guessed from many networks.
  */
 export interface AttemptKeys {
   ofSignIn(email: string, client: Client): Buffer
@@ -13,7 +14,7 @@ export interface AttemptKeys {
   ofSecondFactor(userId: string): Buffer
 }
 
-/** Keyed hashes, since what was typed as an address may be a password. */
+/** Keyed hashes, since a password may have been typed in place of the address. */
 export const createAttemptKeys = (key: KeyObject): AttemptKeys => {
   const keyOf = (...parts: readonly string[]): Buffer =>
     createHmac('sha256', key).update(JSON.stringify(parts)).digest()

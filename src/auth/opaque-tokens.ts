@@ -31,13 +31,13 @@ export const newRefreshToken = (): NewToken => refreshTokens.create()
 export const { hashOf: hashRefreshToken } = refreshTokens
 
 /**
- * The refresh token that follows another one. Derived rather than random, so that a repeated refresh can be answered with
- * the same token although only hashes are stored. Without the key nobody can derive it, the holder of `token` included.
+ * The successor of a refresh token. Derived rather than random, so that a repeated refresh gets the same token although
+ * only hashes are stored. Nobody can derive it without the key, the holder of `token` included.
  */
 export const nextRefreshToken = (key: KeyObject, token: string): NewToken =>
   refreshTokens.create(createHmac('sha256', key).update(token).digest())
 
-/** Proves, once, that the password was right, while the second factor is still to come. */
+/** Proves once that the password was right, until the second factor is proven. */
 export const { create: newChallenge, hashOf: hashChallenge } = opaqueTokens('twc_')
 
 /** Undoes a change of address, once. */

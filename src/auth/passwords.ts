@@ -37,13 +37,13 @@ export type PasswordHasher = {
    */
   verify(encoded: string | null, password: string): Promise<{ valid: boolean; rehash: boolean }>
 
-  /** The hash of an account that no password signs in to. */
+  /** The hash of an account without a valid password. */
   readonly unmatchable: string
 }
 
 const defaultParameters: HashParameters = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
 
-/** At 25 to 50 ms for a hash a full queue of the default length takes one to two seconds. */
+/** At 25 to 50 ms per hash, a full queue of the default length takes one to two seconds. */
 const retryAfterSeconds = 2
 
 /** More hashes were asked for than the queue may hold. */
@@ -92,7 +92,7 @@ export function passwordHasher({
   }
 }
 
-/** Well-formed and as costly to verify as a real one, but random where the digest of a password would be. */
+/** Well-formed and as costly to verify as any other, but with a random digest. */
 function unmatchableHash({ memoryCost, timeCost, parallelism }: HashParameters): string {
   const [salt, digest] = [randomBytes(16), randomBytes(32)].map(unpaddedBase64)
   return `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$${salt}$${digest}`

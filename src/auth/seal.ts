@@ -8,29 +8,29 @@ const tagBytes = 16
 const headBytes = 1 + nonceBytes
 
 /**
- * Encrypts a small secret for storage, with the newest key: version byte, nonce, ciphertext and tag. The context, such
- * as the id of its owner, is sealed with it but not stored: nothing opens in the place of something else.
+ * Encrypts a small secret for storage with the active key: version byte, nonce, ciphertext and tag. The context, such as
+ * the id of its owner, is authenticated but not stored, so that a secret opens only where it belongs.
  */
-export const seal = ({ newest }: KeyRing, plaintext: Buffer, context: string): Buffer => {
+export const seal = ({ active }: KeyRing, plaintext: Buffer, context: string): Buffer => {
   const nonce = randomBytes(nonceBytes)
-  const cipher = createCipheriv(algorithm, newest, nonce).setAAD(Buffer.from(context))
+  const cipher = createCipheriv(algorithm, active, nonce).setAAD(Buffer.from(context))
   const ciphertext = [cipher.update(plaintext), cipher.final()]
   return Buffer.concat([Buffer.of(version), nonce, ...ciphertext, cipher.getAuthTag()])
 }
 
 /**
- * Opens what was sealed for the same context with any key of the ring; null for anything else. What an earlier key
- * opened (`isNewest` is false) should be sealed again, for that key will be dropped.
+ * Opens what was sealed for the same context with any key of the ring; null for anything else. A secret that an earlier key
+ * opens (`isActive` is false) should be sealed again, since that key will be dropped.
  */
 export const open = (
-  { newest, all }: KeyRing,
+  { active, verification }: KeyRing,
   sealed: Buffer,
   context: string,
-): { plaintext: Buffer; isNewest: boolean } | null => {
+): { plaintext: Buffer; isActive: boolean } | null => {
   if (sealed[0] !== version || sealed.length < headBytes + tagBytes) return null
-  for (const key of all) {
+  for (const key of verification) {
     const plaintext = decrypt(key, sealed, context)
-    if (plaintext !== null) return { plaintext, isNewest: key.equals(newest) }
+    if (plaintext !== null) return { plaintext, isActive: key.equals(active) }
   }
   return null
 }

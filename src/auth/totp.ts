@@ -3,7 +3,7 @@ import { Secret, TOTP } from 'otpauth'
 
 const issuer = 'Taskwright'
 
-/** What every authenticator app knows; many ignore other parameters in the URI. */
+/** Supported by every authenticator app; many ignore other parameters in the URI. */
 const parameters = { algorithm: 'SHA1', digits: 6, period: 30 }
 
 const pattern = /^[0-9]{6}$/
@@ -18,7 +18,7 @@ export const totpSecretText = (secret: Buffer): string => secretOf(secret).base3
 export const otpauthUri = (secret: Buffer, username: string): string =>
   new TOTP({ ...parameters, issuer, label: username, secret: secretOf(secret) }).toString()
 
-/** The URI as a picture to scan: a PNG in a data URL. What draws it is loaded for the first one. */
+/** The URI as a QR code: a PNG in a data URL. The library is loaded on first use. */
 export const qrCode = async (uri: string): Promise<string> => {
   const { toDataURL } = await import('qrcode')
   return toDataURL(uri)
@@ -26,8 +26,8 @@ export const qrCode = async (uri: string): Promise<string> => {
 
 /**
  * The time step (RFC 6238 §4.2) that a code belongs to: the current one, or the one before or after it, since clocks
- * differ; null for a wrong code. A code works once (§5.2): the caller refuses a step that is not after the last one it
- * accepted.
+ * differ; null for a wrong code. A code is valid once (§5.2): the caller refuses a step that is not after the last
+ * accepted one.
  */
 export const totpStep = (secret: Buffer, code: string, now: number): number | null => {
   // The library throws for six characters that are more than six bytes.

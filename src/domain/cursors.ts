@@ -35,7 +35,7 @@ const seal = (key: KeyObject, scope: CursorScope, payload: string): Buffer =>
 
 /** Makes an opaque cursor: version byte, MAC and payload, in base64url. */
 export const sealCursor = (keys: KeyRing, scope: CursorScope, payload: string): string =>
-  Buffer.concat([Buffer.of(version), seal(keys.newest, scope, payload), Buffer.from(payload)]).toString(
+  Buffer.concat([Buffer.of(version), seal(keys.active, scope, payload), Buffer.from(payload)]).toString(
     'base64url',
   )
 
@@ -46,7 +46,7 @@ export const openCursor = (keys: KeyRing, scope: CursorScope, cursor: string): s
     return null
   const payload = bytes.subarray(1 + macBytes).toString()
   const mac = bytes.subarray(1, 1 + macBytes)
-  return keys.all.some((key) => timingSafeEqual(mac, seal(key, scope, payload))) ? payload : null
+  return keys.verification.some((key) => timingSafeEqual(mac, seal(key, scope, payload))) ? payload : null
 }
 
 /** Makes the opaque cursor of a position and the time that it belongs to. */

@@ -1,11 +1,9 @@
 import type { KeyObject } from 'node:crypto'
 
-/**
- * The keys of one purpose while the secret behind them is being replaced: the newest is used for what is made now, and
- * each of them, the newest included, for what was made before.
- */
+/** The keys of one purpose, which overlap while the secret behind them is replaced. */
 export interface KeyRing {
-  readonly newest: KeyObject
-  /** The newest comes first. */
-  readonly all: readonly KeyObject[]
+  /** Signs, seals and derives what is new. */
+  readonly active: KeyObject
+  /** Verify, open and repeat what exists. The active key comes first. */
+  readonly verification: readonly KeyObject[]
 }

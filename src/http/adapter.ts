@@ -368,8 +368,8 @@ const fingerprintRequest = (
     principalId: principal.userId,
     operation: operation.id,
     key,
-    fingerprint: fingerprintBy(fingerprintKeys.newest),
-    isFingerprint: (kept) => fingerprintKeys.all.some((secret) => fingerprintBy(secret) === kept),
+    fingerprint: fingerprintBy(fingerprintKeys.active),
+    isFingerprint: (kept) => fingerprintKeys.verification.some((secret) => fingerprintBy(secret) === kept),
   }
 }
 

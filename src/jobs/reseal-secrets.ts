@@ -13,7 +13,7 @@ export const resealSecrets = async (db: Database, keys: KeyRing): Promise<void> 
     const factors = await selectSecondFactors(db, { after, limit })
     for (const { userId, secret } of factors) {
       const opened = open(keys, secret, userId)
-      if (opened === null || opened.isNewest) continue
+      if (opened === null || opened.isActive) continue
       const resealed = seal(keys, opened.plaintext, userId)
       await updateSeal(db, { user_id: userId, old_secret: secret, new_secret: resealed })
     }

@@ -30,7 +30,7 @@ export const createSessions = ({ accessTokens, credentials, refreshKeys }: Deps)
   async refresh(ctx, shown) {
     const shownHash = hashRefreshToken(shown)
     if (shownHash === null) throw problems.invalidRefreshToken()
-    const successors = refreshKeys.all.map((key) => nextRefreshToken(key, shown))
+    const successors = refreshKeys.verification.map((key) => nextRefreshToken(key, shown))
     const nextHashes = successors.map(({ hash }) => hash)
     const started = await rotateRefreshToken(ctx, { shownHash, nextHashes })
     if (started === null) {

@@ -5,9 +5,9 @@ import type { KeyRing } from '../../src/domain/key-ring.ts'
 
 const randomKey = (): KeyObject => createSecretKey(randomBytes(32))
 const [oldKey, newKey, otherKey] = [randomKey(), randomKey(), randomKey()]
-const ringOf = (newest: KeyObject, ...earlier: KeyObject[]): KeyRing => ({
-  newest,
-  all: [newest, ...earlier],
+const ringOf = (active: KeyObject, ...earlier: KeyObject[]): KeyRing => ({
+  active,
+  verification: [active, ...earlier],
 })
 const ring = ringOf(oldKey)
 const plaintext = Buffer.from('12345678901234567890')
@@ -15,7 +15,7 @@ const context = '0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c'
 
 t.test('what was sealed opens, and is not to be seen before', async (t) => {
   const sealed = seal(ring, plaintext, context)
-  t.same(open(ring, sealed, context), { plaintext, isNewest: true })
+  t.same(open(ring, sealed, context), { plaintext, isActive: true })
   t.equal(sealed.includes(plaintext.subarray(0, 4)), false)
   t.same(open(ring, seal(ring, Buffer.alloc(0), context), context)?.plaintext, Buffer.alloc(0))
 })
@@ -37,9 +37,9 @@ t.test('no two seals have one nonce', async (t) => {
 t.test('the newest key seals and every key opens', async (t) => {
   const rotated = ringOf(newKey, oldKey)
   const before = seal(ring, plaintext, context)
-  t.same(open(rotated, before, context), { plaintext, isNewest: false })
+  t.same(open(rotated, before, context), { plaintext, isActive: false })
   const after = seal(rotated, plaintext, context)
-  t.same(open(rotated, after, context), { plaintext, isNewest: true })
+  t.same(open(rotated, after, context), { plaintext, isActive: true })
   t.equal(open(ring, after, context), null)
   t.equal(open(ringOf(newKey), before, context), null, 'a dropped key opens nothing')
   t.equal(open(ringOf(otherKey), after, context), null)
