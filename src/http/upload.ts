@@ -4,7 +4,6 @@ import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { finished as eos, type Readable } from 'node:stream'
 import { finished } from 'node:stream/promises'
-import { freeWithParts } from '../storage/chunk-memory.ts'
 import { type Digest, parseContentDigest, parseSha256 } from './digests.ts'
 import type { Digested, FileForm, FilePiece } from '../contract/files.ts'
 import { describeFile, validateFileName, type FileDescription } from '../domain/file-description.ts'
@@ -50,7 +49,6 @@ const receiveFile = async <Stored extends Digested>(
   try {
     continueBody(request.raw)
     const checkContent = hashContent(request, digests)
-    request.raw.on('data', freeWithParts)
     // One byte more than is taken, so that the storage sees it and refuses, instead of a file cut short.
     const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
     for await (const part of untilCut(request.raw, request.parts({ limits }))) {
@@ -170,10 +168,7 @@ export const readFilePiece = (request: FastifyRequest): FilePiece => ({
 /** The chunks of a body, which is not destroyed when they are not all asked for. */
 async function* chunksOf(body: IncomingMessage): AsyncGenerator<Buffer> {
   continueBody(body)
-  for await (const chunk of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    freeWithParts(chunk)
-    yield chunk
-  }
+  yield* body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>
 }
 
 const isForeseen = (error: unknown): boolean =>

@@ -1,7 +1,6 @@
 import { fileTypeFromBuffer } from 'file-type'
 import { createHash } from 'node:crypto'
 import { pipeline, type Readable, Transform } from 'node:stream'
-import { free } from './chunk-memory.ts'
 import { type Storage, StorageUnavailable, type StoredFile } from './storage.ts'
 
 /** As many of a file's first bytes as its type is told by. */
@@ -59,10 +58,7 @@ export const examine = async (
 
 async function* readThrough(content: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   try {
-    for await (const chunk of content) {
-      yield chunk
-      free(chunk)
-    }
+    yield* content
   } catch (cause) {
     throw new StorageUnavailable({ cause })
   }

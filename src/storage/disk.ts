@@ -3,10 +3,8 @@ import { constants, lstat, mkdir, open, opendir, readFile, rename, rm, statfs } 
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
-import { gather, pieceSize } from './gather.ts'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
-import { openContent } from './send-file.ts'
-import { consume, destroy, endQuietly, holdErrors } from './source.ts'
+import { destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
@@ -82,7 +80,7 @@ export async function diskStorage(
 
     async open(key, range) {
       const handle = await openExisting(key, pathOf(root, key), constants.O_RDONLY)
-      return openContent(handle, range)
+      return handle.createReadStream(range)
     },
 
     async remove(key) {
@@ -224,10 +222,9 @@ async function copy(
   expectRoom: ExpectRoom,
 ) {
   const hash = createHash('sha256')
-  const pieces = gather(Math.min(pieceSize, maxBytes), (piece) => onDisk(() => handle.writeFile(piece)))
   let size = 0
   let checked = 0
-  await consume(source, async (chunk) => {
+  for await (const chunk of source) {
     size += chunk.byteLength
     if (size > maxBytes) throw new FileTooLarge(maxBytes)
     if (size - checked >= reserveCheckEvery) {
@@ -235,9 +232,8 @@ async function copy(
       checked = size
     }
     hash.update(chunk)
-    await pieces.add(chunk)
-  })
-  await pieces.end()
+    await onDisk(() => handle.writeFile(chunk))
+  }
   return { size, sha256: hash.digest('hex') }
 }
 

@@ -21,15 +21,12 @@ import {
   UploadPartCommand,
 } from '@aws-sdk/client-s3'
 import { createHash } from 'node:crypto'
-import { IncomingMessage } from 'node:http'
 import { PassThrough, pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config/values.ts'
-import { free } from './chunk-memory.ts'
 import { within } from '../concurrency/deadline.ts'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
-import { freeWhenPiped } from './send-file.ts'
-import { consume, destroy, endQuietly, holdErrors } from './source.ts'
+import { destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { ByteRange, ListedFile, Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
@@ -159,7 +156,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     let size = 0
     let filled = 0
     try {
-      await consume(source, async (chunk) => {
+      for await (const chunk of source) {
         size += chunk.byteLength
         if (size > maxBytes) throw new FileTooLarge(maxBytes)
         hash.update(chunk)
@@ -173,7 +170,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
           filled += piece.byteLength
           taken += piece.byteLength
         }
-      })
+      }
       const digest = hash.digest()
       const rest = memory.subarray(0, filled)
       if (upload.hasBegun()) {
@@ -469,7 +466,7 @@ const openClient = (
   limits: S3Limits,
   socketTimeout: number,
 ): S3Client => {
-  const client = new S3Client({
+  return new S3Client({
     region,
     ...(endpoint === null ? {} : { endpoint }),
     forcePathStyle: pathStyle,
@@ -485,27 +482,6 @@ const openClient = (
       httpsAgent: { maxSockets: Infinity },
     },
   })
-  // The last step of an attempt, so that what signs the body and what tries again have it as it was.
-  client.middlewareStack.add((next) => (args) => next({ ...args, request: inPieces(args.request) }), {
-    step: 'deserialize',
-  })
-  return client
-}
-
-/** What is sent of a body at a time, in bytes. Of what it is given at once TLS makes an encrypted copy. */
-const sentPiece = 131_072
-
-const inPieces = (request: unknown): unknown => {
-  if (typeof request !== 'object' || request === null || !('body' in request)) return request
-  const { body } = request
-  if (!(body instanceof Uint8Array) || body.byteLength <= sentPiece) return request
-  const pieces = Readable.from(piecesOf(body), { objectMode: false })
-  return { ...request, body: pieces }
-}
-
-function* piecesOf(body: Uint8Array): Generator<Uint8Array> {
-  for (let start = 0; start < body.byteLength; start += sentPiece)
-    yield body.subarray(start, start + sentPiece)
 }
 
 /** Small, since each upload holds one in memory, and large enough for a file of `maxBytes`. */
@@ -513,8 +489,7 @@ const partSizeFor = (maxBytes: number): number => Math.max(smallestPart, Math.ce
 
 /** A body that fails when its reader has waited for the next bytes for `limit` milliseconds. */
 const endWhenSilent = (body: Readable, limit: number): Readable => {
-  // Object mode keeps the chunks apart for those who iterate, who would get copies of several together.
-  const output = new PassThrough({ readableObjectMode: true, readableHighWaterMark: 1 })
+  const output = new PassThrough()
   const timer = setTimeout(() => {
     if (output.writableNeedDrain) timer.refresh()
     else body.destroy(new Error(`The server has sent no data for ${limit} ms`))
@@ -522,17 +497,7 @@ const endWhenSilent = (body: Readable, limit: number): Readable => {
   body.on('data', () => timer.refresh())
   output.on('drain', () => timer.refresh())
   pipeline(body, output, () => clearTimeout(timer))
-  freeWhenPiped(output)
-  if (body instanceof IncomingMessage) freeReads(body)
   return output
-}
-
-/** Frees what is read from the connection of a body: the parser of HTTP, which is given it first, makes copies of it. */
-const freeReads = (body: IncomingMessage): void => {
-  const { socket } = body
-  socket.on('data', free)
-  // Whoever listens already is given it before the parser of the connection's next answer.
-  body.once('end', () => socket.off('data', free))
 }
 
 /** Asks the server. Gives up after `limit` milliseconds, be it in the middle of an attempt or between two. */
