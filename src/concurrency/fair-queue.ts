@@ -45,7 +45,7 @@ export const fairQueue = ({
   maxWait,
   refuse,
 }: FairQueueOptions): FairQueue => {
-  // In the order of their turns: whoever begins a task goes to the end.
+  // In the order of their turns. A principal goes to the end when a task of theirs begins, and again when it ends.
   const lanes = new Map<string, Lane>()
   let running = 0
   let waiting = 0
@@ -61,16 +61,21 @@ export const fairQueue = ({
   const hasRoom = (principal: string, lane: Lane): boolean =>
     running < concurrency && (principal === background || lane.running < share)
 
+  const moveToEnd = (principal: string, lane: Lane): void => {
+    lanes.delete(principal)
+    lanes.set(principal, lane)
+  }
+
   const occupy = (principal: string, lane: Lane): void => {
     running += 1
     lane.running += 1
-    lanes.delete(principal)
-    lanes.set(principal, lane)
+    moveToEnd(principal, lane)
   }
 
   const release = (principal: string, lane: Lane): void => {
     running -= 1
     lane.running -= 1
+    moveToEnd(principal, lane)
     beginNext()
     forgetIdle(principal, lane)
   }

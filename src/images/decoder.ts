@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { getCompileCacheDir } from 'node:module'
 import { Socket } from 'node:net'
 import { dirname } from 'node:path'
-import { addAbortSignal, type Readable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { within } from '../concurrency/deadline.ts'
 import { StorageUnavailable } from '../storage/storage.ts'
@@ -15,13 +15,13 @@ import { type DecoderMessage, type DecodeRequest, parseDecoderMessage } from './
  */
 export interface Decoder {
   /**
-   * Makes a thumbnail of the file that `open` opens. One image at a time. Aborting kills the process.
+   * Makes a thumbnail of the file that `open` opens. One image at a time.
    *
    * @throws UnsupportedImage, ImageTooLarge
    * @throws DecoderCrashed, DecoderUnavailable
    * @throws StorageUnavailable when reading the file fails, and what `open` throws
    */
-  decode(request: DecodeRequest, open: () => Promise<Readable>, signal: AbortSignal): Promise<Buffer>
+  decode(request: DecodeRequest, open: () => Promise<Readable>): Promise<Buffer>
   /** The id of the running process, if there is one. */
   readonly pid: number | null
   /** For good. */
@@ -65,25 +65,17 @@ export const createDecoder = (times: DecoderTimes = defaultTimes): Decoder => {
       return current?.hasEnded === false ? (current.pid ?? null) : null
     },
 
-    async decode(request, open, signal) {
-      signal.throwIfAborted()
+    async decode(request, open) {
       if (isClosed) throw new DecoderUnavailable('The decoder is closed')
       clearTimeout(idleTimer)
       if (current?.hasEnded !== false) current = startProcess()
       const decoder = current
-      const aborted = Promise.withResolvers<never>()
-      const onAbort = (): void => aborted.reject(signal.reason)
-      signal.addEventListener('abort', onAbort)
       let isReusable = false
       try {
-        const answered = exchange(decoder, request, times.decode, async () =>
-          addAbortSignal(signal, await open()),
-        )
-        const message = await Promise.race([aborted.promise, answered])
+        const message = await exchange(decoder, request, times.decode, open)
         isReusable = 'memory' in message && message.memory <= maxIdleMemory
         return imageOf(message)
       } finally {
-        signal.removeEventListener('abort', onAbort)
         if (isReusable) idleTimer = setTimeout(() => end(decoder), times.idle).unref()
         else end(decoder)
       }

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache'
-import { buffer } from 'node:stream/consumers'
 import type { Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
+import { fairQueue } from '../concurrency/fair-queue.ts'
 import { type ByteRange, StorageUnavailable } from '../storage/storage.ts'
 import { createDecoder, type Decoder } from './decoder.ts'
 import {
@@ -10,7 +11,6 @@ import {
   TooManyThumbnails,
   UnsupportedImage,
 } from './errors.ts'
-import { createFairQueue } from './fair-queue.ts'
 
 /** A stored file that may be an image. */
 export interface ImageFile {
@@ -67,8 +67,8 @@ export const thumbnailWidth = (requested: number): number => {
 const signatures = /^(?:\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|RIFF[^]{4}WEBP|[^]{4}ftyp(?:avif|avis|mif1))/
 const maxSignatureLength = 12
 
-/** A browser asks for six images at a time, a proxy with HTTP/2 for some more. */
-const queueLimits = { maxWaiting: 128, maxWaitingEach: 16, turn: 750 }
+/** Per principal: a browser asks for six images at a time, a proxy with HTTP/2 for some more. `maxWait` is in milliseconds. */
+const queueLimits = { maxWaiting: 16, maxWaitingInAll: 128, maxWait: 20_000 }
 
 /** Files whose failure is remembered, and for how many milliseconds: a busy machine may be to blame. */
 const failureMemory = { max: 1_000, ttl: 3_600_000 }
@@ -80,24 +80,25 @@ export const createThumbnailer = ({
   readonly decoder?: Decoder
   readonly limits?: typeof queueLimits
 } = {}): Thumbnailer => {
-  const queue = createFairQueue({
+  const queue = fairQueue({
     ...limits,
-    full: () => new ThumbnailQueueFull(),
-    fullForPrincipal: () => new TooManyThumbnails(),
+    concurrency: 1,
+    share: 1,
+    refuse: (reason) => (reason === 'principal_busy' ? new TooManyThumbnails() : new ThumbnailQueueFull()),
   })
   const failures = new LRUCache<string, UnsupportedImage | ImageTooLarge>(failureMemory)
 
-  const decode = async (file: ImageFile, width: number, interrupted: AbortSignal): Promise<Buffer> => {
+  const decode = async (file: ImageFile, width: number): Promise<Buffer> => {
     const request = { size: file.size, width, height: maxHeight * width }
     const open = () => file.open()
     try {
-      return await decoder.decode(request, open, interrupted)
+      return await decoder.decode(request, open)
     } catch (error) {
       if (!(error instanceof DecoderCrashed)) throw error
     }
     // Once more, since it may have been killed by somebody else.
     try {
-      return await decoder.decode(request, open, interrupted)
+      return await decoder.decode(request, open)
     } catch (error) {
       throw error instanceof DecoderCrashed ? new UnsupportedImage({ cause: error }) : error
     }
@@ -109,7 +110,8 @@ export const createThumbnailer = ({
       if (known !== undefined) throw known
       try {
         await checkFile(file)
-        return await queue.run(principalId, (interrupted) => decode(file, width, interrupted), signal)
+        const work = { principal: principalId, isAbandoned: () => signal.aborted, sent: [] }
+        return await queue.run(work, () => decode(file, width))
       } catch (error) {
         if (error instanceof UnsupportedImage || error instanceof ImageTooLarge) failures.set(file.key, error)
         throw error

@@ -45,7 +45,7 @@ t.test('a principal has a share, and the others take turns', async (t) => {
   t.equal(queue.pending(), 6)
   await endAll()
   await Promise.all(all)
-  t.strictSame(begun, ['a', 'a', 'b', 'a', 'b', 'c', 'a'])
+  t.strictSame(begun, ['a', 'a', 'b', 'b', 'c', 'a', 'a'])
   t.equal(queue.pending(), 0)
 })
 

@@ -59,19 +59,19 @@ const decoder = createDecoder(patientTimes)
 let decoded: number[] = []
 
 /** What happens when the decoder is given a file. */
-type DecodeHook = (size: number, interrupted: AbortSignal) => Promise<void>
+type DecodeHook = () => Promise<void>
 
 const watchedDecoder = (hook: DecodeHook = async () => {}): Decoder => ({
   pid: null,
   close() {},
-  async decode(request, open, signal) {
+  async decode(request, open) {
     decoded.push(request.size)
-    await hook(request.size, signal)
-    return decoder.decode(request, open, signal)
+    await hook()
+    return decoder.decode(request, open)
   },
 })
 
-const queueLimits = { maxWaiting: 20, maxWaitingEach: 16, turn: 60_000 }
+const queueLimits = { maxWaiting: 16, maxWaitingInAll: 20, maxWait: 100_000 }
 let thumbnailer = createThumbnailer({ decoder: watchedDecoder(), limits: queueLimits })
 
 /** Has another thumbnailer work until the test ends. */
@@ -351,7 +351,7 @@ t.test('getThumbnail', async (t) => {
     for (const content of [svg, await canvas(20, 20).tiff().toBuffer()]) {
       const request = { size: content.length, width: 16, height: 64 }
       const open = async () => Readable.from([content])
-      await t.rejects(decoder.decode(request, open, new AbortController().signal), UnsupportedImage)
+      await t.rejects(decoder.decode(request, open), UnsupportedImage)
     }
   })
 
@@ -473,7 +473,7 @@ t.test('getThumbnail', async (t) => {
   t.test('503: more members at once than may wait', async (t) => {
     const gate = Promise.withResolvers<void>()
     t.teardown(gate.resolve)
-    replaceThumbnailer(t, { hook: () => gate.promise, limits: { maxWaiting: 1 } })
+    replaceThumbnailer(t, { hook: () => gate.promise, limits: { maxWaitingInAll: 1 } })
     const [first, second, third] = [
       await attach(await photo()),
       await attach(await photo()),
@@ -487,24 +487,6 @@ t.test('getThumbnail', async (t) => {
     t.ok(Number(refused.headers.get('retry-after')) > 0)
     gate.resolve()
     t.strictSame(countStatuses(await Promise.all([running, ...waiting])), { 200: 2, 503: 1 })
-  })
-
-  t.test('200: an image that takes long is interrupted for others, and decoded later', async (t) => {
-    const slow = await attach(await photo())
-    const quick = await attach(Buffer.concat([await photo(), Buffer.from('longer')]))
-    let isFirst = true
-    const hook: DecodeHook = async (size, interrupted) => {
-      if (size !== slow.size || !isFirst) return
-      isFirst = false
-      await once(interrupted, 'abort')
-    }
-    replaceThumbnailer(t, { hook, limits: { turn: 1 } })
-    const first = thumbnailOf(slow)
-    await eventually('it is decoded', async () => decoded.length === 1)
-    const second = await thumbnailOf(quick, { token: other.token })
-    t.equal(second.status, 200)
-    t.equal((await first).status, 200)
-    t.strictSame(decoded, [slow.size, quick.size, slow.size])
   })
 
   t.test('200: requests whose clients have gone leave the queue', async (t) => {
@@ -621,7 +603,7 @@ t.test('a decoder without work ends', async () => {
   const decoder = createDecoder({ ...patientTimes, idle: 1 })
   const image = await photo()
   const request = { size: image.length, width: 16, height: 64 }
-  await decoder.decode(request, async () => Readable.from([image]), new AbortController().signal)
+  await decoder.decode(request, async () => Readable.from([image]))
   await eventually('it has ended', async () => decoder.pid === null)
 })
 
