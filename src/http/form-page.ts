@@ -1,27 +1,29 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import { readFile } from 'node:fs/promises'
 import { escapeHtml, page, sendPage } from './pages.ts'
 
-/** A page that a link in a mail leads to. */
+/** A page that a link in a mail opens. */
 interface FormPage {
   /** The path of PUBLIC_URL. */
   readonly base: string
-  /** The page's path is `/<name>`, and its script is `assets/<name>.js`. */
+  /** The page is at `/<name>`, its script in `assets/<name>.js`. */
   readonly name: string
   readonly title: string
-  /** The HTML of the form, which the script shows. */
+  /** HTML. The script shows it. */
   readonly form: string
 }
 
 /**
- * Registers a page whose script takes a token from the fragment of the address, which the service never sees, and calls an
- * operation with it.
+ * Registers a page whose script takes a token from the URL's fragment and calls an operation with it. Browsers do not send
+ * the fragment, so the token reaches no log.
  */
 export const registerFormPage = async (
   app: FastifyInstance,
   { base, name, title, form }: FormPage,
 ): Promise<void> => {
-  const script = await readFile(new URL(`assets/${name}.js`, import.meta.url))
+  const [script, sharedScript] = await Promise.all(
+    [`${name}.js`, 'form.js'].map((file) => readFile(new URL(`assets/${file}`, import.meta.url))),
+  )
   const html = formPage(title, `${base}/${name}/script.js`, form)
   app.get(`/${name}`, (_request, reply) =>
     sendPage(
@@ -30,9 +32,10 @@ export const registerFormPage = async (
       formPolicy,
     ),
   )
-  app.get(`/${name}/script.js`, (_request, reply) =>
-    reply.header('cache-control', 'no-cache').type('text/javascript; charset=utf-8').send(script),
-  )
+  const sendScript = (reply: FastifyReply, text: Buffer | undefined): FastifyReply =>
+    reply.header('cache-control', 'no-cache').type('text/javascript; charset=utf-8').send(text)
+  app.get(`/${name}/script.js`, (_request, reply) => sendScript(reply, script))
+  app.get(`/${name}/form.js`, (_request, reply) => sendScript(reply, sharedScript))
 }
 
 const formPolicy =

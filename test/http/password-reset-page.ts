@@ -32,6 +32,9 @@ for (const base of ['', '/api']) {
       t.equal(script.status, 200)
       t.equal(script.headers.get('content-type'), 'text/javascript; charset=utf-8')
       t.match(await script.text(), "'auth/password/reset'")
+      const shared = await fetch(new URL(`${base}/password-reset/form.js`, service.url))
+      t.equal(shared.headers.get('content-type'), 'text/javascript; charset=utf-8')
+      t.match(await shared.text(), 'export const handleForm')
     })
 
     t.test('names its fields, for people and for password managers', async (t) => {

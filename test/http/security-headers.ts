@@ -70,6 +70,7 @@ t.test('the answers of no operation', async (t) => {
     [200, '/.well-known/api-catalog'],
     [200, '/password-reset'],
     [200, '/password-reset/script.js'],
+    [200, '/password-reset/form.js'],
     [200, '/email-change-undo'],
     [200, '/email-change-undo/script.js'],
     [404, '/nope'],
