@@ -45,14 +45,9 @@ export class Problem extends Error {
   readonly members: Readonly<Record<string, string | number>>
 
   constructor(code: ProblemCode, detail: string, { errors, headers, members, cause }: ProblemOptions = {}) {
-    const { status } = problemTypes[code]
-    const { stackTraceLimit } = Error
-    // A stack takes longer than the rest of a refusal, and only a fault's is ever looked at.
-    if (status < 500) Error.stackTraceLimit = 0
     super(detail, { cause })
-    Error.stackTraceLimit = stackTraceLimit
     this.code = code
-    this.status = status
+    this.status = problemTypes[code].status
     this.title = problemTypes[code].title
     this.errors = errors?.slice(0, maxErrors) ?? null
     this.headers = headers ?? {}
