@@ -5,7 +5,7 @@ import { access, stat, statfs } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import { type Config, ConfigError, mistypedVariables, readConfig } from '../src/config/config.ts'
+import { type Config, ConfigError, readConfig } from '../src/config/config.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
 import type { ConnectionOptions } from '../src/db/engine/connection.ts'
 import { diagnose } from '../src/db/engine/diagnosis.ts'
@@ -258,7 +258,6 @@ await runToEnd('doctor', deadline, async (t) => {
   try {
     const config = readConfig()
     console.log('ok     configuration')
-    for (const line of mistypedVariables()) console.log(`note   ${line}`)
     for (const [name, check] of Object.entries(checks))
       isWell = (await runCheck(name, check, config, t)) && isWell
   } catch (error) {

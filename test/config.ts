@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import t from 'tap'
-import { ConfigError, mistypedVariables, readConfig } from '../src/config/config.ts'
+import { ConfigError, readConfig } from '../src/config/config.ts'
 
 const messageOf = (env: Readonly<Record<string, string>>): string => {
   try {
@@ -428,21 +428,4 @@ t.test('no secret is printed', async (t) => {
     t.notMatch(messageOf({ STORAGE_URL }), 'hunter2')
   }
   t.notMatch(messageOf({ REDIS_URL: 'redis://:hunter2@host/name', PORT: 'x' }), 'hunter2')
-})
-
-t.test('a variable that was mistyped is told of, and no other', async (t) => {
-  const env = {
-    DATABSE_URL: 'x',
-    REDIS_URI: 'x',
-    JWT_SERCET: 'x',
-    STORAGE_URL: 'x',
-    HOSTS: 'x',
-    HOME: 'x',
-    XDG_DATA_DIRS: 'x',
-  }
-  t.strictSame(mistypedVariables(env), [
-    'DATABSE_URL is not a known variable; did you mean DATABASE_URL?',
-    'REDIS_URI is not a known variable; did you mean REDIS_URL?',
-    'JWT_SERCET is not a known variable; did you mean JWT_SECRET?',
-  ])
 })

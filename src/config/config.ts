@@ -30,7 +30,6 @@ import {
   type S3Location,
   type SmtpServer,
 } from './values.ts'
-import { nameMeantBy } from './spelling.ts'
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 const registrations = ['open', 'closed'] as const
@@ -394,15 +393,6 @@ export function readLogFormat(
   const chosen = logFormat.parse(env[logFormat.name] ?? '')
   if ('value' in chosen && chosen.value !== null) return chosen.value
   return isTerminal && env[isProduction.name] !== 'production' ? 'pretty' : 'json'
-}
-
-/** What an operator may have mistyped: a line for each variable that is none of ours, and looks like one. */
-export function mistypedVariables(env: NodeJS.ProcessEnv = process.env): readonly string[] {
-  const known = Object.values(variables).map(({ name }) => name)
-  return Object.keys(env).flatMap((name) => {
-    const meant = known.includes(name) ? null : nameMeantBy(name, known)
-    return meant === null ? [] : [`${name} is not a known variable; did you mean ${meant}?`]
-  })
 }
 
 /** One for each processor, if the database lets them. */

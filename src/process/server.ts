@@ -2,7 +2,7 @@ import cluster from 'node:cluster'
 import { inspect } from 'node:util'
 import { WorkerFailed } from './workers/primary.ts'
 import { isWorker } from './workers/worker.ts'
-import { ConfigError, mistypedVariables, readConfig, readLogFormat } from '../config/config.ts'
+import { ConfigError, readConfig, readLogFormat } from '../config/config.ts'
 import { DiskFull, FolderInUse } from '../db/engine/embedded.ts'
 import { SchemaUnknown } from '../db/engine/errors.ts'
 import { createProcessLog } from './log.ts'
@@ -53,10 +53,7 @@ const run = async (): Promise<void> => {
   const config = readConfig()
   const { shutdownSeconds } = config
   if (isWorker(config)) leaveSignalsToPrimary()
-  else {
-    for (const line of mistypedVariables()) log.warn(line)
-    onSignals(shutdownSeconds)
-  }
+  else onSignals(shutdownSeconds)
   // A configuration that is refused needs nothing of it.
   const { start } = await import('./start.ts')
   try {
