@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { listenAddress } from '../http/listen.ts'
 
 /** What the metrics are read from. */
 export interface MetricsSource {
@@ -30,7 +31,7 @@ export const serveMetrics = async (
   const server = createServer((request, response) => {
     answer(source, token, request, response).catch((error: unknown) => response.destroy(error as Error))
   })
-  server.listen(port, host)
+  server.listen(port, listenAddress(host))
   await once(server, 'listening')
   return {
     port: (server.address() as AddressInfo).port,

@@ -11,7 +11,7 @@ import type { ConnectionOptions } from '../db/engine/connection.ts'
 import { startEmbedded } from '../db/engine/embedded.ts'
 import { keepEmbeddedTidy } from '../db/engine/maintenance.ts'
 import { migrateWhenPossible, untilMigrated } from '../db/engine/when-migrated.ts'
-import { addressesOf, listen } from '../http/listen.ts'
+import { listenAddress } from '../http/listen.ts'
 import { httpUrl } from '../http/url.ts'
 import { createThumbnailer } from '../images/thumbnailer.ts'
 import { openLog } from '../observe/log.ts'
@@ -154,11 +154,7 @@ const serve = async (
   // The embedded database is there by now, and so soon up to date that nobody need be turned away.
   if (connection.kind === 'embedded') await migrated
   if (stopping.aborted) return null
-  await listen(app, {
-    addresses: await addressesOf(config.host),
-    port: config.port,
-    backlog: mostConnecting,
-  })
+  await app.listen({ host: listenAddress(config.host), port: config.port, backlog: mostConnecting })
   // Where it listens is told before it is said that it is ready.
   await logStream.flush()
   return { database, url: listeningUrl(config, app.server.address()) }
