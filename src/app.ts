@@ -14,7 +14,7 @@ import { createSecondFactors } from './services/second-factor.ts'
 import { createSessions } from './services/sessions.ts'
 import { createSignIn } from './services/sign-in.ts'
 import { createUsers } from './services/users.ts'
-import { cacheCredentials, type OtherCaches } from './auth/credentials.ts'
+import { cacheCredentials } from './auth/credentials.ts'
 import { deriveKeys, type Secrets } from './auth/keys.ts'
 import type { PasswordHasher } from './auth/passwords.ts'
 import type { Config } from './config/config.ts'
@@ -60,7 +60,7 @@ import { registerPasswordResetPage } from './http/password-reset-page.ts'
 import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
 import { logRequests, requestIdOf } from './http/request-log.ts'
 import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
-import { type CountRequest, countInMemory } from './http/request-counts.ts'
+import { countInMemory, countInSupervisor } from './http/request-counts.ts'
 import { answerUnknownRoutes, collectPaths, readBodies, registerOperations } from './http/routes.ts'
 import { setSecurityHeaders } from './http/security-headers.ts'
 import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './http/slow-clients.ts'
@@ -119,16 +119,8 @@ export interface AppDeps {
   /** Add hooks in front of all others, to see each request whole. */
   readonly observers?: readonly ((app: FastifyInstance) => void)[]
   readonly sweepTimes?: SweepTimes
-  /** Of an app that is one of several processes, which must do some things as one. */
-  readonly peers?: Peers
-}
-
-/** The processes of an instance, for an app that is one of them. */
-export interface Peers {
-  /** The number of this process, for its log. */
-  readonly worker: number
-  readonly countRequest: CountRequest
-  readonly otherCaches: OtherCaches
+  /** The number of this process among the workers of a supervisor; null when it has none. */
+  readonly worker?: number | null
 }
 
 /** Bytes. The longest filter takes 24,000 of them in a URL when no character of it is ASCII; Node's own limit is 16,384. */
@@ -153,7 +145,7 @@ export const buildApp = async ({
   unreadLimit = maxUnread,
   observers = [],
   sweepTimes,
-  peers,
+  worker = null,
 }: AppDeps): Promise<FastifyInstance> => {
   const contract = loadContract()
   const publicUrl = config.publicUrl ?? ''
@@ -163,7 +155,7 @@ export const buildApp = async ({
     logger: {
       level: config.logLevel,
       ...(logStream && { stream: logStream }),
-      ...(peers && { base: logBase(peers.worker) }),
+      ...(worker !== null && { base: logBase(worker) }),
     },
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     bodyLimit: maxBodyBytes,
@@ -227,7 +219,7 @@ export const buildApp = async ({
   const limit = await createLimit(app, {
     limits: limitsOf(config),
     redisUrl: config.redisUrl,
-    countHere: peers?.countRequest ?? countInMemory(),
+    countHere: worker === null ? countInMemory() : countInSupervisor(),
   })
   limitOtherRoutes(app, limit)
   const shares = shareAmongCallers(app, { running: requestLimit, unread: unreadLimit })
@@ -237,7 +229,7 @@ export const buildApp = async ({
   await app.register(fastifyMultipart, { throwFileSizeLimit: false })
 
   const accessTokens = await createAccessTokens(app, secrets)
-  const credentials = cacheCredentials(db, peers?.otherCaches)
+  const credentials = cacheCredentials(db)
   const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').active)
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
   const checkPassword = createCheckPassword({ passwords, attemptKeys })
@@ -337,7 +329,7 @@ export const buildApp = async ({
   return app
 }
 
-/** What each line of a worker's log begins with: the usual, and which one it is. */
+/** The fields of every log line of a worker: pino's defaults and its number. */
 const logBase = (worker: number) => ({ pid: process.pid, hostname: hostname(), worker })
 
 /** The audit trail for those who read logs: a line for each event. */

@@ -105,12 +105,16 @@ const [askWhose] = await (async () => {
   return [...runs]
 })()
 
-/** What a request that succeeds asks of the database, whether or not it is known whose it is. */
+/**
+ * The statements of a request that succeeds, without the two that credentials need: the lookup of one that is not cached,
+ * and the notification that one was revoked.
+ */
 const statementsOf = async (id: OperationId, call: Call): Promise<{ statements: Run[]; reply: Reply }> => {
   runs.length = 0
   const reply = await service.call(id, call)
   if (reply.status >= 300) throw new Error(`${id}: ${JSON.stringify(reply.body)}`)
-  return { statements: runs.filter(({ text }) => text !== askWhose?.text), reply }
+  const statements = runs.filter(({ text }) => text !== askWhose?.text && !text.includes('pg_notify'))
+  return { statements, reply }
 }
 
 for (const operation of operations) {

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { setTimeout as pause } from 'node:timers/promises'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { createEmptyDatabase, environmentFor } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { metricsUrl } from './fixture/observe.ts'
@@ -117,8 +117,17 @@ t.test('two workers are one service', { skip }, async (t) => {
 
   const answersToMe = ({ ask }: Connection, token: string) => ask('/auth/me', { token })
 
-  await t.test('what one of them has revoked is dead in the other at once', async (t) => {
+  await t.test('what one of them has revoked is dead in the other from then on', async (t) => {
     const [{ first: one }, { first: other }] = await openToBoth(1)
+    /** Far less than the five seconds for which a cached credential would be believed. */
+    const isRefused = async (connection: Connection, token: string): Promise<boolean> => {
+      const begun = performance.now()
+      while ((await answersToMe(connection, token)) !== 401) {
+        if (performance.now() - begun > 2_000) return false
+        await pause(10)
+      }
+      return true
+    }
     for (const [revoking, believing] of [
       [one, other],
       [other, one],
@@ -129,7 +138,7 @@ t.test('two workers are one service', { skip }, async (t) => {
       const { access_token: token } = session
       t.equal(await answersToMe(believing, token), 200)
       t.equal(await revoking.ask('/auth/logout', { method: 'POST', token }), 204)
-      t.equal(await answersToMe(believing, token), 401, 'a session')
+      t.ok(await isRefused(believing, token), 'a session')
 
       const { body: made } = await client.expect('createApiToken', 201, {
         token: ada.token,
@@ -138,15 +147,15 @@ t.test('two workers are one service', { skip }, async (t) => {
       t.equal(await answersToMe(believing, made.token), 200)
       const path = `/auth/tokens/${made.id}`
       t.equal(await revoking.ask(path, { method: 'DELETE', token: ada.token }), 204)
-      t.equal(await answersToMe(believing, made.token), 401, 'an API token')
+      t.ok(await isRefused(believing, made.token), 'an API token')
     }
     const bob = await client.register('bob')
     t.equal(await answersToMe(one, bob.token), 200)
     t.equal(await other.ask(`/users/${bob.id}`, { method: 'DELETE', token: ada.token }), 204)
-    t.equal(await answersToMe(one, bob.token), 401, 'a user')
+    t.ok(await isRefused(one, bob.token), 'a user')
   })
 
-  await t.test('requests are counted together, for limits and for metrics', async (t) => {
+  await t.test('requests are counted together for limits, and by worker for metrics', async (t) => {
     const connections = (await openToBoth(anonymousLimit)).flatMap(({ all }) => all)
     const headers = { 'x-forwarded-for': '192.0.2.1' }
     const statuses = await Promise.all(connections.map(({ ask }) => ask('/auth/me', { headers })))
@@ -154,38 +163,35 @@ t.test('two workers are one service', { skip }, async (t) => {
     t.equal(count(401), anonymousLimit)
     t.equal(count(429), anonymousLimit)
     const metrics = await (await fetch(metricsUrl(service))).text()
-    const refused = 'taskwright_problems_total{code="too_many_requests",route="/auth/me"}'
-    t.ok(metrics.split('\n').includes(`${refused} ${anonymousLimit}`))
+    const refused = [
+      ...metrics.matchAll(
+        /^taskwright_problems_total{code="too_many_requests",route="\/auth\/me",worker="(\d+)"} (\d+)$/gm,
+      ),
+    ]
+    const sum = refused.reduce((total, [, , requests]) => total + Number(requests), 0)
+    t.equal(sum, anonymousLimit)
+    t.match(
+      metrics,
+      /^nodejs_eventloop_lag_seconds\{worker="1"\}.*^nodejs_eventloop_lag_seconds\{worker="2"\}/ms,
+    )
   })
 
-  await t.test('so many passwords are hashed or wait on a host, and a death gives places back', async (t) => {
-    const [{ all: dying, pid }, { all: surviving, first: spare }] = await openToBoth(80)
+  await t.test('each has a queue of passwords to hash, with a bound', async (t) => {
+    const [{ all: asking, first: spare }] = await openToBoth(60)
     let addresses = 0
     const login = ({ ask }: Connection) => {
       const body = { email: `nobody-${(addresses += 1)}@example.com`, password: 'the password of nobody' }
       return ask('/auth/login', { method: 'POST', body })
     }
-    const held = dying.slice(0, 40).map(login)
-    const lost = Promise.allSettled(held)
-    // More of these wait: it holds both places when it stands still.
-    await Promise.any(held)
-    process.kill(pid, 'SIGSTOP')
-
-    const statuses: number[] = []
-    const asking = surviving.filter((connection) => connection !== spare).map(login)
-    const answered = asking.map(async (status) => statuses.push(await status))
-    await eventually('some are refused', async () => statuses.length >= asking.length - 64)
+    const answered = Promise.all(asking.filter((connection) => connection !== spare).map(login))
     t.equal(await spare.ask('/health/live'), 200)
-    t.strictSame([...new Set(statuses)], [429], 'nobody else gets a place')
-    process.kill(pid, 'SIGKILL')
-    await Promise.all(answered)
-    await lost
-    t.ok(statuses.includes(401), 'until they are given back')
-    t.ok(statuses.filter((status) => status === 401).length <= 64)
+    const statuses = await answered
+    t.strictSame(new Set(statuses), new Set([401, 429]))
+    const hashed = statuses.filter((status) => status === 401).length
+    t.ok(hashed >= 33, 'one is hashed and 32 wait, a half of what a process alone takes')
   })
 
   await t.test('a worker that is killed is replaced, and nothing that it acknowledged is lost', async (t) => {
-    await newerThan(service, 2)
     const [dying, { worker, first: surviving }] = await openToBoth(1)
     const acknowledged: string[] = []
     const write = async (): Promise<void> => {
@@ -254,68 +260,17 @@ t.test('no worker goes on without its primary, and none without its port', { ski
   await t.rejects(fetch(`${service.url}/health/live`))
 })
 
-/** Two workers, one of which has been stopped in its tracks. */
-const startWithOneThatHangs = async (t: Test) => {
+t.test('a worker that hangs does not hold up a stop for longer than that may take', { skip }, async (t) => {
   const environment = { ...(await environmentFor(t)), WORKERS: '2', SHUTDOWN_SECONDS: '5', LOG_LEVEL: 'info' }
   const service = await startProcess(t, environment)
-  const [hanging] = [...workersOf(service)].map(([worker, { pid }]) => ({ worker, pid }))
+  const [hanging] = workersOf(service).values()
   if (hanging === undefined) throw new Error('There is no worker')
   process.kill(hanging.pid, 'SIGSTOP')
-  return { service, hanging }
-}
-
-t.test('a worker that hangs does not hold up a stop for longer than that may take', { skip }, async (t) => {
-  const { service } = await startWithOneThatHangs(t)
   const begun = performance.now()
   // Resolves when the last one that could print has ended.
   t.equal(await service.end('SIGTERM'), 1)
   t.match(service.output(), /shutdown timed out$/)
   t.ok(performance.now() - begun < 20_000)
-})
-
-t.test('a worker that hangs is noticed, ended and replaced', { skip }, async (t) => {
-  const { service, hanging } = await startWithOneThatHangs(t)
-  // Thirty seconds.
-  await newerThan(service, 2)
-  const lines = service.output()
-  t.match(lines, `worker ${hanging.worker} is not responding; killing it`)
-  t.match(lines, `worker ${hanging.worker} exited (SIGKILL); starting a new one`)
-  t.equal(lines.match(/is not responding/g)?.length, 1, 'and the other one is left alone')
-  t.equal(await service.end('SIGTERM'), 0)
-})
-
-t.test('a primary that hangs holds up no request, and limits hold in each worker', { skip }, async (t) => {
-  const anonymousLimit = 20
-  const service = await startProcess(t, {
-    ...(await environmentFor(t)),
-    WORKERS: '2',
-    RATE_LIMIT: 'on',
-    RATE_LIMIT_ANONYMOUS: String(anonymousLimit),
-  })
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
-  t.teardown(() => agent.destroy())
-  const ask = (method: string, path: string, body?: unknown): Promise<number> => {
-    const headers = { 'content-type': 'application/json' }
-    const begun = request(`${service.url}${path}`, { agent, method, headers })
-    begun.end(body === undefined ? undefined : JSON.stringify(body))
-    return statusOf(begun)
-  }
-  const login = (name: string) =>
-    ask('POST', '/auth/login', { email: `${name}@example.com`, password: 'the password of nobody' })
-  t.equal(await ask('GET', '/auth/me'), 401)
-  t.equal(await login('before'), 401)
-
-  void service.end('SIGSTOP')
-  const begun = performance.now()
-  t.equal(await login('meanwhile'), 401, 'a password is hashed')
-  const statuses: number[] = []
-  while (statuses.length <= anonymousLimit) statuses.push(await ask('GET', '/auth/me'))
-  t.strictSame(statuses, [...Array<number>(anonymousLimit).fill(401), 429])
-  t.ok(performance.now() - begun < 10_000, 'one deadline is waited for, and not one for each request')
-
-  void service.end('SIGCONT')
-  await eventually('the primary counts again', async () => (await ask('GET', '/auth/me')) === 401)
-  t.equal(await service.end('SIGTERM'), 0)
 })
 
 const statusOf = async (begun: ClientRequest): Promise<number> => {

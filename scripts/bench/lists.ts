@@ -166,6 +166,7 @@ const openWithoutDeadline = (connection: ServerConnection): Database => {
   return {
     run: (text, values, manner) =>
       client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare: manner !== 'once' }),
+    listen: () => undefined,
     pending: () => 0,
     close: () => client.end(),
   }

@@ -1,93 +1,89 @@
 import { LRUCache } from 'lru-cache'
+import { withTimeout } from '../concurrency/deadline.ts'
 import { selectApiTokenPrincipal } from '../db/api-tokens.ts'
+import {
+  type CredentialChange,
+  listenForCredentialChanges,
+  notifyCredentialChange,
+} from '../db/credential-changes.ts'
 import type { Database } from '../db/engine/client.ts'
 import { selectSessionRole } from '../db/sessions.ts'
-import { within } from '../concurrency/deadline.ts'
 import type { Principal } from '../domain/permissions.ts'
 
 /**
- * Which sessions and API tokens are live, and whose. Another instance's change is seen when an entry expires; a change in
- * this one is told to all of its processes and has taken effect in them when `forget` resolves.
+ * The live sessions and API tokens. A change takes effect in this process when `forget…` is called, and in other workers
+ * and instances when they receive its notification, or after 5 seconds at the latest.
  */
 export interface Credentials {
-  /** Null when the session has ended or is another user's. */
+  /** Null when the session has ended or belongs to another user. */
   ofSession(sessionId: string, userId: string): Promise<Principal | null>
-  /** By the token's hash; null when there is no such token or it has expired. */
+  /** Looks up a token by its hash; null when it does not exist or has expired. */
   ofApiToken(hash: Buffer): Promise<Principal | null>
-  /** To be called when a session has ended. */
+  /** To be called after a session has ended. */
   forgetSession(sessionId: string): Promise<void>
-  /** To be called when an API token was revoked. */
+  /** To be called after an API token was revoked. */
   forgetApiToken(tokenId: string): Promise<void>
-  /** To be called when a user was changed or deleted, or several of their sessions have ended. */
+  /** To be called after a user was changed or deleted, or several of their sessions have ended. */
   forgetUser(userId: string): Promise<void>
 }
 
-/** Whose credentials are to be looked up again. */
-export type Changed =
-  | { readonly kind: 'session'; readonly sessionId: string }
-  | { readonly kind: 'api_token'; readonly tokenId: string }
-  | { readonly kind: 'user'; readonly userId: string }
+/** Milliseconds. Bounds how long a revoked credential works in a process that has missed the notification. */
+const cacheTtl = 5_000
 
-/** The other processes of this instance, which have caches too. */
-export interface OtherCaches {
-  /** Resolves when all of them have forgotten. */
-  forget(changed: Changed): Promise<unknown>
-  /** Has what they tell this process done. */
-  onForget(forget: (changed: Changed) => void): void
-}
-
-/** A process that is alone. */
-const noOtherCaches: OtherCaches = { forget: async () => undefined, onForget: () => undefined }
-
-/** Milliseconds for which a credential is believed to be as it was. */
-const lifetime = 5_000
-
-const mostEntries = 20_000
+const maxEntries = 20_000
 
 /** A cache of live credentials in front of the database. */
-export const cacheCredentials = (db: Database, others: OtherCaches = noOtherCaches): Credentials => {
-  const sessions = new LRUCache<string, Principal>({ max: mostEntries, ttl: lifetime })
-  const apiTokens = new LRUCache<string, Principal>({ max: mostEntries, ttl: lifetime })
-  // What was read before a change may not be kept after it.
+export const cacheCredentials = (db: Database): Credentials => {
+  const sessions = new LRUCache<string, Principal>({ max: maxEntries, ttl: cacheTtl })
+  const apiTokens = new LRUCache<string, Principal>({ max: maxEntries, ttl: cacheTtl })
+  // A lookup that began before a change must not fill the cache after it.
   let changes = 0
 
   const removeWhere = (
     cache: LRUCache<string, Principal>,
-    isOver: (principal: Principal) => boolean,
+    matches: (principal: Principal) => boolean,
   ): void => {
-    for (const [key, principal] of cache) if (isOver(principal)) cache.delete(key)
+    for (const [key, principal] of cache) if (matches(principal)) cache.delete(key)
   }
 
-  const forgetHere = (changed: Changed): void => {
+  const invalidate = (change: CredentialChange): void => {
     changes += 1
-    switch (changed.kind) {
+    switch (change.kind) {
       case 'session':
-        sessions.delete(changed.sessionId)
+        sessions.delete(change.sessionId)
         return
       case 'api_token':
         removeWhere(
           apiTokens,
-          ({ credential }) => credential.kind === 'api_token' && credential.tokenId === changed.tokenId,
+          ({ credential }) => credential.kind === 'api_token' && credential.tokenId === change.tokenId,
         )
         return
       case 'user':
         for (const cache of [sessions, apiTokens])
-          removeWhere(cache, ({ userId }) => userId === changed.userId)
+          removeWhere(cache, ({ userId }) => userId === change.userId)
     }
   }
 
-  const forget = async (changed: Changed): Promise<void> => {
-    forgetHere(changed)
-    // Whoever has not answered by then has no entry left that is older than the change.
-    await within(lifetime, others.forget(changed), () => new Error('late')).catch(() => undefined)
+  const forget = async (change: CredentialChange): Promise<void> => {
+    invalidate(change)
+    // Without a notification the entries of other processes expire.
+    const late = (): Error => new Error('The notification took too long')
+    await withTimeout(cacheTtl, notifyCredentialChange(db, change), late).catch(() => undefined)
   }
 
-  others.onForget(forgetHere)
+  listenForCredentialChanges(db, {
+    onChange: invalidate,
+    onListening() {
+      changes += 1
+      sessions.clear()
+      apiTokens.clear()
+    },
+  })
 
   return {
     async ofSession(sessionId, userId) {
-      const known = sessions.get(sessionId)
-      if (known !== undefined) return known.userId === userId ? known : null
+      const cached = sessions.get(sessionId)
+      if (cached !== undefined) return cached.userId === userId ? cached : null
       const changesBefore = changes
       const role = await selectSessionRole(db, sessionId, userId)
       if (role === null) return null
@@ -97,12 +93,12 @@ export const cacheCredentials = (db: Database, others: OtherCaches = noOtherCach
     },
     async ofApiToken(hash) {
       const key = hash.toString('base64url')
-      const known = apiTokens.get(key)
-      if (known !== undefined) return known
+      const cached = apiTokens.get(key)
+      if (cached !== undefined) return cached
       const changesBefore = changes
       const used = await selectApiTokenPrincipal(db, hash)
       if (used === null) return null
-      const ttl = Math.min(lifetime, used.expiresIn)
+      const ttl = Math.min(cacheTtl, used.expiresIn)
       if (changes === changesBefore && ttl > 0) apiTokens.set(key, used.principal, { ttl })
       return used.principal
     },

@@ -63,10 +63,14 @@ export type HashQueueOptions = {
   maxQueue?: number
 }
 
-/** Lets a bounded number of passwords be hashed at a time, the others first come, first served: a host needs exactly one. */
+/** Limits how many passwords are hashed at a time; the others wait in the order in which they came. */
 export function hashQueue({ concurrency = 2, maxQueue = 64 }: HashQueueOptions = {}): InTurn {
   return boundedQueue({ concurrency, maxQueue, full: () => new HashQueueFull() })
 }
+
+/** The share of one of several workers on a host. */
+export const hashQueueOfWorker = (workers: number): InTurn =>
+  hashQueue({ concurrency: 1, maxQueue: Math.ceil(64 / workers) })
 
 /** Hashes and verifies passwords with argon2id, in NFC, when their turn comes. */
 export function passwordHasher({

@@ -1,11 +1,11 @@
-/** Milliseconds by which a timer may be late before the event loop counts as having stood still. */
-const stall = 1_000
+/** Milliseconds by which a timer may be late before the event loop counts as having been blocked. */
+const blockedAfter = 1_000
 
 /**
- * What `work` comes to, or what `late` makes when that takes longer than `milliseconds`. The work itself goes on. When the
- * event loop stood still meanwhile, results that arrived before the deadline are still to be read: they get another second.
+ * The result of `work`, or a rejection with `late()` when it takes longer than `milliseconds`. The work itself goes on.
+ * After a blocked event loop, results that arrived before the deadline are still unread: they get another second.
  */
-export const within = async <T>(
+export const withTimeout = async <T>(
   milliseconds: number,
   work: PromiseLike<T>,
   late: () => Error,
@@ -13,8 +13,8 @@ export const within = async <T>(
   const { promise, resolve, reject } = Promise.withResolvers<T>()
   const due = performance.now() + milliseconds
   let timer = setTimeout(() => {
-    if (performance.now() < due + stall) reject(late())
-    else timer = setTimeout(() => reject(late()), stall)
+    if (performance.now() < due + blockedAfter) reject(late())
+    else timer = setTimeout(() => reject(late()), blockedAfter)
   }, milliseconds)
   work.then(resolve, reject)
   try {

@@ -7,7 +7,7 @@ import type { Idempotency, OpContext } from '../db/engine/context.ts'
 import { type Client, longestUserAgent } from '../domain/audit.ts'
 import { matchesWeakly, parseETagList, parseHttpDate } from './conditional.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
-import { within } from '../concurrency/deadline.ts'
+import { withTimeout } from '../concurrency/deadline.ts'
 import type { JsonText } from '../contract/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { networkOf } from '../domain/network.ts'
@@ -123,7 +123,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       if (takesFile(operation)) deps.finish(answering)
       const answer = await (takesFile(operation)
         ? answering
-        : within(deps.deadline, answering, () => tooLate(work, request)))
+        : withTimeout(deps.deadline, answering, () => tooLate(work, request)))
 
       if (operation.takesIfMatch) checkUnchanged(answer, ifMatch, request)
       const notModified = isNotModified(answer, request)

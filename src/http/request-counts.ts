@@ -1,12 +1,17 @@
-import { RateLimiterMemory, type RateLimiterRes } from 'rate-limiter-flexible'
+import {
+  RateLimiterCluster,
+  RateLimiterClusterMaster,
+  RateLimiterMemory,
+  type RateLimiterRes,
+} from 'rate-limiter-flexible'
 import type { RateLimitPolicy } from '../contract/contract.ts'
 import { widerNetworkOf } from '../domain/network.ts'
 
-/** Seconds. A caller's window begins with the first request in it. */
+/** Seconds. The window of a caller begins with its first request. */
 export const windowLength = 60
 
 export interface RequestCount {
-  /** Of the current window, this one included. */
+  /** Requests in the current window, including this one. */
   readonly requests: number
   /** Milliseconds until the window ends. */
   readonly left: number
@@ -16,8 +21,8 @@ export interface RequestCount {
 export type CountRequest = (policy: RateLimitPolicy, caller: string) => Promise<RequestCount>
 
 /**
- * A limiter only counts here: `penalty` adds to a count and never rejects, so that one limiter serves policies with different
- * limits, and the primary of several workers need not know them.
+ * The library only counts: `penalty` increments and never rejects, so that one limiter serves policies with different
+ * limits.
  */
 export const limiterOptions = { points: 1, duration: windowLength }
 
@@ -26,12 +31,31 @@ export const requestCount = ({ consumedPoints, msBeforeNext }: RateLimiterRes): 
   left: msBeforeNext,
 })
 
-/** Callers that get a count of their own in one window. An IPv6 client can have more networks than fit into memory. */
+/** Callers with a count of their own per window. A single IPv6 client can use more networks than fit into memory. */
 const maxNewCallers = 20_000
 
-/** Counts in the memory of this process. Above `maxNew` callers in a window, new ones share the count of a wider network. */
-export const countInMemory = (maxNew = maxNewCallers): CountRequest => {
-  const limiter = new RateLimiterMemory({ ...limiterOptions, keyPrefix: '' })
+/** Milliseconds that a worker waits for the supervisor. */
+const supervisorTimeout = 500
+
+/** Counts in the memory of this process. */
+export const countInMemory = (maxNew = maxNewCallers): CountRequest =>
+  boundedCounter(new RateLimiterMemory({ ...limiterOptions, keyPrefix: '' }), maxNew)
+
+/** Keeps the counts of all workers; to be called in their supervisor before it starts them. */
+export const shareCountsWithWorkers = (): void => void new RateLimiterClusterMaster()
+
+/** Counts in the supervisor of this worker, and in the memory of this process while the supervisor does not answer. */
+export const countInSupervisor = (): CountRequest => {
+  const countTogether = boundedCounter(
+    new RateLimiterCluster({ ...limiterOptions, keyPrefix: 'requests', timeoutMs: supervisorTimeout }),
+    maxNewCallers,
+  )
+  const countHere = countInMemory()
+  return (policy, caller) => countTogether(policy, caller).catch(() => countHere(policy, caller))
+}
+
+/** Above `maxNew` callers in a window, new ones share the count of a wider network: the library has no bound of its own. */
+const boundedCounter = (limiter: RateLimiterMemory | RateLimiterCluster, maxNew: number): CountRequest => {
   let windowStart = performance.now()
   let newCallers = 0
 

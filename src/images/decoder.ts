@@ -4,7 +4,7 @@ import { Socket } from 'node:net'
 import { dirname } from 'node:path'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
-import { within } from '../concurrency/deadline.ts'
+import { withTimeout } from '../concurrency/deadline.ts'
 import { StorageUnavailable } from '../storage/storage.ts'
 import { DecoderCrashed, DecoderUnavailable, ImageTooLarge, UnsupportedImage } from './errors.ts'
 import { type DecoderMessage, type DecodeRequest, parseDecoderMessage } from './protocol.ts'
@@ -96,7 +96,7 @@ const exchange = async (
   timeout: number,
   open: () => Promise<Readable>,
 ): Promise<DecoderMessage> => {
-  await within(startTimeout, decoder.ready, () => new DecoderUnavailable('The decoder did not start in time'))
+  await withTimeout(startTimeout, decoder.ready, () => new DecoderUnavailable('The decoder does not start'))
   const content = await open()
   const answered = decoder.next()
   // It may end before the last byte is sent.
@@ -104,7 +104,7 @@ const exchange = async (
   decoder.request(request)
   await Promise.race([answered, sendContent(decoder, content, request.size)])
   const late = (): Error => new ImageTooLarge('Decoding the image takes too long.')
-  return within(timeout, answered, late)
+  return withTimeout(timeout, answered, late)
 }
 
 const sendContent = async (decoder: DecoderProcess, content: Readable, size: number): Promise<void> => {

@@ -1,14 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import {
-  AggregatorRegistry,
-  collectDefaultMetrics,
-  Counter,
-  Gauge,
-  Histogram,
-  type MetricObjectWithValues,
-  type MetricValue,
-  Registry,
-} from 'prom-client'
+import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { ConstraintViolation, DatabaseUnavailable } from '../db/engine/errors.ts'
 import { routeOf } from '../http/request-log.ts'
 import { FileMissing, StorageFull, StorageUnavailable } from '../storage/storage.ts'
@@ -120,47 +111,22 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
   }
 }
 
-/** The metrics of one process. */
-export type ProcessMetrics = MetricObjectWithValues<MetricValue<string>>[]
-
 /**
- * The metrics of several processes as those of one: counts are added, the lag of event loops is averaged. `read` resolves to those
- * of each process that runs, or to null of one that does not answer. What has been counted stays so when its process ends:
- * Prometheus would take less than before for a new beginning, and count all of it again.
+ * Offers the metrics of this worker to its supervisor. Each series gets the worker's number: a sum over all workers would
+ * fall when one of them exits, which Prometheus takes for a restart of everything.
  */
-export const metricsOfWorkers = (
-  read: () => Promise<ReadonlyMap<number, ProcessMetrics | null>>,
-): MetricsSource => {
-  const last = new Map<number, ProcessMetrics>()
-  let ofEnded: readonly ProcessMetrics[] = []
-
-  const note = (running: ReadonlyMap<number, ProcessMetrics | null>): void => {
-    const ended = [...last].filter(([worker]) => !running.has(worker))
-    for (const [worker] of ended) last.delete(worker)
-    if (ended.length > 0) ofEnded = [...ofEnded, ...ended.map(([, metrics]) => metrics.filter(isCount))]
-    for (const [worker, metrics] of running) if (metrics !== null) last.set(worker, metrics)
-  }
-
-  /** Keeps what has ended as one, however many processes there were. */
-  const addUp = async (): Promise<void> => {
-    const ended = ofEnded
-    if (ended.length < 2) return
-    const sum = await AggregatorRegistry.aggregate([...ended]).getMetricsAsJSON()
-    if (ofEnded === ended) ofEnded = [sum]
-  }
-
-  return {
-    contentType: Registry.PROMETHEUS_CONTENT_TYPE,
-    async metrics() {
-      note(await read())
-      await addUp()
-      return AggregatorRegistry.aggregate([...ofEnded, ...last.values()]).metrics()
-    },
-  }
+export const offerToSupervisor = (registry: Registry, worker: number): void => {
+  registry.setDefaultLabels({ worker: String(worker) })
+  AggregatorRegistry.setRegistries(registry)
+  // Creating one answers the supervisor's requests from now on.
+  void new AggregatorRegistry()
 }
 
-/** A gauge is what is now; the others have been counted since the start. */
-const isCount = ({ type }: ProcessMetrics[number]): boolean => String(type) !== 'gauge'
+/** The metrics of all workers, to be read in their supervisor. */
+export const metricsOfWorkers = (): MetricsSource => {
+  const workers = new AggregatorRegistry()
+  return { contentType: workers.contentType, metrics: () => workers.clusterMetrics() }
+}
 
 /** `refused` is what somebody asked for that could not be; the others that are not `done` are ours to look into. */
 type Outcome = 'done' | 'refused' | 'unavailable' | 'failed'

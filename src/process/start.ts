@@ -1,9 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { AddressInfo } from 'node:net'
 import { type AppDeps, buildApp } from '../app.ts'
-import { type PasswordHasher, passwordHasher } from '../auth/passwords.ts'
-import { startWorkers } from './workers/primary.ts'
-import { connectToPrimary, isWorker } from './workers/worker.ts'
+import { hashQueueOfWorker, type PasswordHasher, passwordHasher } from '../auth/passwords.ts'
 import { type Config, type MailConfig, readLogFormat } from '../config/config.ts'
 import { makeDataDir } from './data-dir.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
@@ -12,129 +10,101 @@ import { startEmbedded } from '../db/engine/embedded.ts'
 import { keepEmbeddedTidy } from '../db/engine/maintenance.ts'
 import { migrateWhenPossible, untilMigrated } from '../db/engine/when-migrated.ts'
 import { listenAddress } from '../http/listen.ts'
+import { shareCountsWithWorkers } from '../http/request-counts.ts'
 import { httpUrl } from '../http/url.ts'
 import { createThumbnailer } from '../images/thumbnailer.ts'
 import { openLog } from '../observe/log.ts'
 import { loggingMailer, noMailer, type OpenMailer } from '../mail/mailer.ts'
 import { databaseAround, hasherAround, storageAround } from '../observe/around.ts'
-import type { Metrics } from '../observe/metrics.ts'
 import type { MetricsSource } from '../observe/metrics-server.ts'
 import { expectOwnHost } from './own-host.ts'
 import { loadSecrets } from './secrets.ts'
+import { reportReady, startSupervisor } from './supervisor.ts'
 import { openStorage } from '../storage/open.ts'
 import type { Storage } from '../storage/storage.ts'
 import { startWatchdog } from './watchdog.ts'
 
-/** What the parts of the service need of the process that they are started in. */
+/** What the parts of the service need from the process that they run in. */
 export interface ServiceProcess {
-  /** Tells the operator. */
-  readonly say: (message: string) => void
-  /** Warns the operator. */
+  /** Logs what happens at the start. */
+  readonly info: (message: string) => void
   readonly warn: (message: string) => void
-  /** Leaves something to be done when the process ends, before what was left earlier. */
-  readonly atEnd: (close: () => Promise<unknown>) => void
-  /** Ends the process, since it cannot go on. */
+  /** Registers a shutdown hook. Hooks run in reverse order. */
+  readonly onShutdown: (close: () => Promise<unknown>) => void
+  /** Ends the process with a fatal error. */
   readonly fail: (error: unknown) => void
-  /** Aborted when the process is to stop. */
+  /** Aborted when shutdown begins. */
   readonly stopping: AbortSignal
-  /** Ends the process when it has finished what it has begun. */
-  readonly stop: () => void
+  /** The number of this process among the workers of a supervisor; null when it has none. */
+  readonly worker: number | null
 }
 
 /**
- * Starts the service and resolves when it is ready. It listens before that, since a database that is not there yet, or
- * whose schema another process brings up to date, is waited for: until then everything that needs it is answered 503.
+ * Starts the service and resolves when it is ready. It listens before that: while the database is away, or another process
+ * brings its schema up to date, requests that need it are answered 503.
  */
-export const start = (config: Config, process: ServiceProcess): Promise<void> => {
-  if (isWorker(config)) return startWorker(config, process)
-  return config.workers > 1 ? startPrimary(config, process) : startAlone(config, process)
-}
+export const start = (config: Config, process: ServiceProcess): Promise<void> =>
+  config.workers > 1 && process.worker === null
+    ? startWorkers(config, process)
+    : startService(config, process)
 
-/** One process that does everything. */
-const startAlone = async (config: Config, process: ServiceProcess): Promise<void> => {
-  const { say, warn, atEnd, stopping } = process
+/** Starts workers, each of which is a service of its own; this process answers no requests. */
+const startWorkers = async (config: Config, process: ServiceProcess): Promise<void> => {
+  const { info, warn, onShutdown } = process
   await prepare(config, process)
-  const connection = await openConnection(config, process)
-  say('migrating the database schema')
-  const migrated = migrateWhenPossible(connection, { log: { warn }, signal: stopping })
-  const served = await serve(config, process, {
-    connection,
-    migrated,
-    passwords: passwordHasher(),
-    offerMetrics: ({ registry }) => offerMetrics(registry, config, process),
-  })
-  if (served === null) return
-  await migrated
-  if (connection.kind === 'embedded') atEnd(keepEmbeddedTidy(served.database))
-  sayReady(config, process, served.url)
-}
-
-/** The process that starts the workers: it answers no requests, and does what is to be done once. */
-const startPrimary = async (config: Config, process: ServiceProcess): Promise<void> => {
-  const { say, warn, atEnd, stopping } = process
-  await prepare(config, process)
-  const connection = await openConnection(config, process)
-  // Made here if need be, before any worker wants it.
-  await loadSecrets(config)
-  say(`starting ${config.workers} workers`)
-  const workers = startWorkers(config.workers, { say: warn })
+  info(`starting ${config.workers} workers`)
+  shareCountsWithWorkers()
+  const supervisor = startSupervisor(config.workers, { warn })
   if (config.metricsPort !== null) {
     const { metricsOfWorkers } = await import('../observe/metrics.ts')
-    await offerMetrics(metricsOfWorkers(workers.readMetrics), config, process)
+    await serveMetricsOf(metricsOfWorkers(), config, process)
   }
-  // What is left later is done first: the metrics are there until the last worker has ended.
-  atEnd(() => workers.stop())
-  say('migrating the database schema')
+  // Registered last, so that it runs first: metrics are served until the last worker has exited.
+  onShutdown(() => supervisor.stop())
+  logReady(config, process, await supervisor.ready)
+}
+
+const startService = async (config: Config, process: ServiceProcess): Promise<void> => {
+  const { info, warn, onShutdown, stopping, worker } = process
+  if (worker === null) await prepare(config, process)
+  const connection = await openConnection(config, process)
+  info('migrating the database schema')
   const migrated = migrateWhenPossible(connection, { log: { warn }, signal: stopping })
-  await Promise.race([migrated, workers.failed])
-  workers.tellMigrated()
-  sayReady(config, process, await Promise.race([workers.ready, workers.failed]))
-}
-
-/** One of several processes that answer requests. */
-const startWorker = async (config: Config, process: ServiceProcess): Promise<void> => {
-  const primary = await connectToPrimary(process.stop)
-  const served = await serve(config, process, {
-    connection: await openConnection(config, process),
-    migrated: primary.migrated,
-    passwords: passwordHasher({ inTurn: primary.hashesInTurn }),
-    offerMetrics: async ({ registry }) => primary.onReadMetrics(() => registry.getMetricsAsJSON()),
-    peers: primary,
-  })
+  const served = await serve(config, process, { connection, migrated })
   if (served === null) return
-  await primary.migrated
-  await primary.ready(served.url)
+  await migrated
+  if (connection.kind === 'embedded') onShutdown(keepEmbeddedTidy(served.database))
+  if (worker === null) logReady(config, process, served.url)
+  else reportReady(served.url)
 }
 
-/** What differs between one process that does everything and one of several. */
-interface Parts extends Pick<AppDeps, 'passwords' | 'peers'> {
+interface DatabaseStart {
   readonly connection: ConnectionOptions
+  /** Resolves when the schema is up to date. */
   readonly migrated: Promise<void>
-  /** Lets others read the metrics, if the configuration wants any. */
-  readonly offerMetrics: (metrics: Metrics) => Promise<void>
 }
 
-/** Connections that may wait to be taken; the system may allow fewer. */
-const mostConnecting = 4_096
+/** Length of the queue of connections that are not accepted yet; the system may allow less. */
+const listenBacklog = 4_096
 
-/** Listens, and resolves to where; to null when the process stops meanwhile. */
+/** Listens, and resolves to the URL; to null when the process stops before that. */
 const serve = async (
   config: Config,
   process: ServiceProcess,
-  { connection, migrated, offerMetrics, passwords: unobserved, peers }: Parts,
+  { connection, migrated }: DatabaseStart,
 ): Promise<{ readonly database: Database; readonly url: string } | null> => {
-  const { atEnd, fail, stopping } = process
-  startWatchdog({ format: readLogFormat(), worker: peers?.worker ?? null, onError: fail })
-  const logStream = openLog({ isShared: isWorker(config) })
-  atEnd(() => logStream.flush())
-  // It is awaited below; until then a failure is not overlooked.
+  const { onShutdown, fail, stopping, worker } = process
+  startWatchdog({ format: readLogFormat(), worker, onError: fail })
+  const logStream = openLog({ isShared: worker !== null })
+  onShutdown(() => logStream.flush())
+  // The callers await it; until then a rejection must not end the process.
   migrated.catch(() => undefined)
-  const { database, storage, passwords, observers } = await observe(config, process, offerMetrics, {
+  const { database, storage, passwords, observers } = await observe(config, process, {
     database: openDatabase(connection),
     storage: await openStorage(config),
-    passwords: unobserved,
+    passwords: passwordHasher(worker === null ? {} : { inTurn: hashQueueOfWorker(config.workers) }),
   })
-  atEnd(() => database.close())
+  onShutdown(() => database.close())
   const { refusing, waiting } = untilMigrated(database, migrated, stopping)
 
   const app = await buildApp({
@@ -146,105 +116,109 @@ const serve = async (
     passwords,
     thumbnailer: createThumbnailer(),
     logStream,
-    openMailer: await mailerOf(config.mail, () => listeningUrl(config, app.server.address())),
+    openMailer: await createMailer(config.mail, () => listeningUrl(config, app.server.address())),
     observers,
-    ...(peers && { peers }),
+    worker,
   })
-  atEnd(() => app.close())
-  // The embedded database is there by now, and so soon up to date that nobody need be turned away.
+  onShutdown(() => app.close())
+  // Bringing the embedded database up to date takes a moment; no request need be refused meanwhile.
   if (connection.kind === 'embedded') await migrated
   if (stopping.aborted) return null
-  await app.listen({ host: listenAddress(config.host), port: config.port, backlog: mostConnecting })
-  // Where it listens is told before it is said that it is ready.
+  await app.listen({ host: listenAddress(config.host), port: config.port, backlog: listenBacklog })
+  // The line with the address comes before the one that says that the service is ready.
   await logStream.flush()
   return { database, url: listeningUrl(config, app.server.address()) }
 }
 
 const prepare = async (
   { host, metricsHost, metricsPort, dataDir, storageUrl }: Config,
-  { say }: Pick<ServiceProcess, 'say'>,
+  { info }: ServiceProcess,
 ): Promise<void> => {
   await expectOwnHost('HOST', host)
   if (metricsPort !== null) await expectOwnHost('METRICS_HOST', metricsHost)
   await makeDataDir(dataDir)
-  if (storageUrl !== null) say(`storing attachments in the bucket ${storageUrl.bucket} (STORAGE_URL)`)
+  if (storageUrl !== null) info(`keeping attachments in the bucket ${storageUrl.bucket} of STORAGE_URL`)
 }
 
-const sayReady = ({ publicUrl }: Config, { say }: ServiceProcess, url: string): void =>
-  say(`ready and listening; Swagger UI is at ${publicUrl ?? url}/docs`)
+const logReady = ({ publicUrl }: Config, { info }: ServiceProcess, url: string): void =>
+  info(`ready and listening; Swagger UI is at ${publicUrl ?? url}/docs`)
 
-/** The parts that are looked at. */
+/** The parts that metrics and traces observe. */
 interface Observed {
   readonly database: Database
   readonly storage: Storage
   readonly passwords: PasswordHasher
 }
 
-/** The same parts, with whatever the configuration wants to know of them. What nobody wants is not loaded. */
+/** Adds traces and metrics to the parts, if they are configured; their modules are loaded only then. */
 const observe = async (
-  { metricsPort, traces }: Config,
-  { say, atEnd }: ServiceProcess,
-  offerMetrics: Parts['offerMetrics'],
+  config: Config,
+  process: ServiceProcess,
   parts: Observed,
 ): Promise<Observed & { readonly observers: AppDeps['observers'] & object }> => {
+  const { metricsPort, traces } = config
+  const { info, onShutdown, worker } = process
   let { database, storage, passwords } = parts
   const observers: ((app: FastifyInstance) => void)[] = []
   if (traces) {
     const { startTracing } = await import('../observe/tracing.ts')
     const tracing = startTracing()
-    atEnd(() => tracing.close().catch(() => undefined))
+    onShutdown(() => tracing.close().catch(() => undefined))
     observers.push(tracing.ofRequests)
     database = databaseAround(database, tracing.aroundStatements)
     storage = storageAround(storage, tracing.aroundStorage)
-    say('sending traces to the OpenTelemetry collector at OTEL_EXPORTER_OTLP_ENDPOINT')
+    info('sending traces to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT')
   }
   if (metricsPort !== null) {
-    const { createMetrics } = await import('../observe/metrics.ts')
+    const { createMetrics, offerToSupervisor } = await import('../observe/metrics.ts')
     const metrics = createMetrics(() => parts.database.pending())
     observers.push(metrics.ofRequests)
     database = databaseAround(database, metrics.aroundStatements)
     storage = storageAround(storage, metrics.aroundStorage)
     passwords = hasherAround(passwords, metrics.aroundHashes)
-    await offerMetrics(metrics)
+    if (worker === null) await serveMetricsOf(metrics.registry, config, process)
+    else offerToSupervisor(metrics.registry, worker)
   }
   return { database, storage, passwords, observers }
 }
 
-/** Lets Prometheus read metrics on METRICS_PORT. */
-const offerMetrics = async (
+/** Serves metrics to Prometheus on METRICS_PORT. */
+const serveMetricsOf = async (
   source: MetricsSource,
   { metricsPort, metricsHost, metricsToken }: Config,
-  { say, atEnd }: ServiceProcess,
+  { info, onShutdown }: ServiceProcess,
 ): Promise<void> => {
   const { serveMetrics } = await import('../observe/metrics-server.ts')
   const options = { host: metricsHost, port: metricsPort ?? 0, token: metricsToken }
   const server = await serveMetrics(source, options)
-  atEnd(() => server.close())
-  say(`metrics are at ${httpUrl(metricsHost, server.port)}/metrics`)
+  onShutdown(() => server.close())
+  info(`metrics are at ${httpUrl(metricsHost, server.port)}/metrics`)
 }
 
-/** The configured server, or the embedded database when there is none. */
+/** Connects to the server of DATABASE_URL, or starts the embedded database. */
 const openConnection = async (
   { databaseUrl, dataDir }: Config,
-  { say, warn, atEnd, fail }: ServiceProcess,
+  { info, warn, onShutdown, fail }: ServiceProcess,
 ): Promise<ConnectionOptions> => {
   if (databaseUrl !== null) {
-    say('using the database server at DATABASE_URL')
+    info('using the database server of DATABASE_URL')
     return { kind: 'server', url: databaseUrl }
   }
-  say(`starting the embedded database in ${dataDir} (the first start takes a few seconds to initialize it)`)
-  const embedded = await startEmbedded({ dataDir, log: { info: say, warn }, onFailure: fail })
-  atEnd(() => embedded.close())
+  info(
+    `starting the embedded database in ${dataDir} (the first start prepares it, which takes a few seconds)`,
+  )
+  const embedded = await startEmbedded({ dataDir, log: { info, warn }, onFailure: fail })
+  onShutdown(() => embedded.close())
   return embedded.connection
 }
 
-const mailerOf = async (mail: MailConfig, whereItListens: () => string): Promise<OpenMailer> => {
+const createMailer = async (mail: MailConfig, serviceUrl: () => string): Promise<OpenMailer> => {
   if (mail.kind === 'none') return noMailer
-  if (mail.kind === 'log') return loggingMailer(whereItListens)
+  if (mail.kind === 'log') return loggingMailer(serviceUrl)
   const { smtpMailer } = await import('../mail/smtp.ts')
   return smtpMailer(mail)
 }
 
-/** Where the process listens, with the port that the system chose if it was to choose one. */
+/** The URL of this process, with the port that the system chose for PORT=0. */
 const listeningUrl = ({ host, port }: Config, address: string | AddressInfo | null): string =>
   httpUrl(host, typeof address === 'object' && address !== null ? address.port : port)

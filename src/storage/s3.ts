@@ -24,7 +24,7 @@ import { createHash } from 'node:crypto'
 import { PassThrough, pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config/values.ts'
-import { within } from '../concurrency/deadline.ts'
+import { withTimeout } from '../concurrency/deadline.ts'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
 import { destroy, endQuietly, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
@@ -508,7 +508,7 @@ async function ask<T>(
   const controller = new AbortController()
   const answer = send({ abortSignal: controller.signal })
   try {
-    return await within(limit, answer, () => new Error(`The server has not responded within ${limit} ms`))
+    return await withTimeout(limit, answer, () => new Error(`The server has not answered in ${limit} ms`))
   } catch (error) {
     controller.abort()
     throw storageError(error)

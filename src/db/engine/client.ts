@@ -1,5 +1,5 @@
 import type postgres from 'postgres'
-import { within } from '../../concurrency/deadline.ts'
+import { withTimeout } from '../../concurrency/deadline.ts'
 import { fairQueue } from '../../concurrency/fair-queue.ts'
 import { currentWork, type Work, writes } from '../../concurrency/work.ts'
 import { type ConnectionOptions, createClient } from './connection.ts'
@@ -12,6 +12,7 @@ import {
   TooManyStatements,
   translateError,
 } from './errors.ts'
+import { listenForNotifications, type NotificationListener } from './notifications.ts'
 import { socketsAtBoundedRate } from './sockets.ts'
 
 /**
@@ -36,6 +37,8 @@ export interface Database {
   run(text: string, values: readonly unknown[], manner?: Manner): Promise<Rows>
   /** Is told of audit events that are committed: a JSON array of them. */
   readonly audited?: (events: string) => void
+  /** Listens for notifications until `close`. Does nothing on the embedded database, which has one session. */
+  listen(channel: string, listener: NotificationListener): void
   /** How many statements run or wait for a connection. */
   pending(): number
   /** Lets running statements finish, for up to 5 seconds. */
@@ -93,6 +96,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
       pending: 0,
     }))
   let pool = openPool()
+  const listening: postgres.Sql[] = []
 
   const queue = fairQueue({
     concurrency: mostConnections[options.kind],
@@ -144,7 +148,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
       if (used !== pool && used.every(isIdle)) void endAll(used, 2)
     })
     try {
-      return await within(limit, answer, () => unavailable(`no answer in ${limit} ms`))
+      return await withTimeout(limit, answer, () => unavailable(`no answer in ${limit} ms`))
     } catch (error) {
       const mayBeDone = wasSent(query) && !isRolledBack(error)
       if (!mayBeDone) work.sent.splice(work.sent.indexOf(text), 1)
@@ -165,8 +169,13 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
         }
       }
     },
+    listen(channel, listener) {
+      if (options.kind === 'server') listening.push(listenForNotifications(options, channel, listener))
+    },
     pending: queue.pending,
-    close: () => endAll(pool, 5),
+    async close() {
+      await Promise.all([endAll(pool, 5), ...listening.map((client) => client.end({ timeout: 0 }))])
+    },
   }
 }
 

@@ -1,4 +1,4 @@
-import { within } from '../../concurrency/deadline.ts'
+import { withTimeout } from '../../concurrency/deadline.ts'
 import { type ConnectionOptions, createClient } from './connection.ts'
 import { DatabaseUnavailable, translateError } from './errors.ts'
 
@@ -55,7 +55,11 @@ export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis
     }
   }
   try {
-    return await within(deadline, ask(), () => new DatabaseUnavailable({ cause: new Error('no response') }))
+    return await withTimeout(
+      deadline,
+      ask(),
+      () => new DatabaseUnavailable({ cause: new Error('no answer') }),
+    )
   } catch (error) {
     throw translateError(error)
   } finally {

@@ -1,4 +1,4 @@
-import { within } from '../../concurrency/deadline.ts'
+import { withTimeout } from '../../concurrency/deadline.ts'
 import { runAs, type Work } from '../../concurrency/work.ts'
 import type { Database } from './client.ts'
 import { sql } from '../schema/drizzle.ts'
@@ -20,5 +20,5 @@ const health = (): Work => ({ principal: 'health', isAbandoned: () => false, sen
  */
 export const checkConnection = async (db: Database): Promise<void> => {
   const answer = runAs(health(), () => probe(db, {}))
-  await within(deadline, answer, () => new DatabaseUnavailable())
+  await withTimeout(deadline, answer, () => new DatabaseUnavailable())
 }

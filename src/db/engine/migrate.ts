@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type postgres from 'postgres'
-import { within } from '../../concurrency/deadline.ts'
+import { withTimeout } from '../../concurrency/deadline.ts'
 import { type ConnectionOptions, createClient } from './connection.ts'
 import { type MigrationMeta, readMigrationFiles } from '../schema/drizzle.ts'
 import { DatabaseUnavailable, isTransient, SchemaUnknown, translateError } from './errors.ts'
@@ -114,7 +114,11 @@ const withClient = async <T>(
 }
 
 const readApplied = (client: postgres.Sql): Promise<Applied> =>
-  within(readDeadline, readTables(client), () => new DatabaseUnavailable({ cause: new Error('no response') }))
+  withTimeout(
+    readDeadline,
+    readTables(client),
+    () => new DatabaseUnavailable({ cause: new Error('it does not answer') }),
+  )
 
 const readTables = async (client: postgres.Sql): Promise<Applied> => {
   const migrations = (await exists(client, 'drizzle.__drizzle_migrations'))
