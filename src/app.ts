@@ -42,7 +42,7 @@ import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './contract/operation.ts'
 import {
   finishOnClose,
-  mostRequests,
+  maxRequests,
   refuseExpectations,
   refuseWhileClosing,
   requireHost,
@@ -141,7 +141,7 @@ export const buildApp = async ({
   thumbnailer,
   openMailer,
   timeLimits = usualLimits,
-  requestLimit = mostRequests,
+  requestLimit = maxRequests,
   unreadLimit = maxUnread,
   observers = [],
   sweepTimes,

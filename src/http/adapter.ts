@@ -19,7 +19,7 @@ import { Problem, problems } from '../problems/problems.ts'
 import { hasBody, pieceType } from './body.ts'
 import type { CallerShares } from './caller-shares.ts'
 import type { Limit } from './rate-limit.ts'
-import { largestFormOverhead, readFileForm, readFilePiece } from './upload.ts'
+import { maxFormOverhead, readFileForm, readFilePiece } from './upload.ts'
 import { pathOf } from './url.ts'
 
 /**
@@ -268,7 +268,7 @@ const checkFormLength = (
   { headers }: FastifyRequest,
   maxBytes: number,
 ): void => {
-  if (isForm(operation) && Number(headers['content-length'] ?? 0) > maxBytes + largestFormOverhead) {
+  if (isForm(operation) && Number(headers['content-length'] ?? 0) > maxBytes + maxFormOverhead) {
     throw problems.contentTooLarge(maxBytes)
   }
 }

@@ -5,42 +5,42 @@ import { callerOf } from './rate-limit.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** What the caller holds of this process; null before the request is admitted. */
+    /** Resources of this process that the caller uses; null before the request is admitted. */
     share: CallerShare | null
   }
 }
 
-/** What a caller, a user or a network, holds of this process now. */
+/** Resources of this process that a caller (a user or a network) uses. */
 interface CallerShare {
   running: number
-  /** Bytes of answers that the caller has not read. */
+  /** Bytes of responses that the caller has not read. */
   unread: number
 }
 
 /**
- * Divides the process among callers. What one caller may hold depends on what is free (the dynamic thresholds of Choudhury and
- * Hahne): one alone may use most of it, and there is always something left for the next.
+ * Shares the process among callers. A caller's limit depends on what is free (dynamic thresholds, Choudhury and Hahne 1998):
+ * a single caller may use most of it, and something is always left for the next.
  */
 export interface CallerShares {
   /**
-   * Counts a request until its answer has left.
+   * Counts a request until its response is sent.
    *
    * @throws Problem 429
    */
   admit(request: FastifyRequest, reply: FastifyReply, principal: Principal | null): void
   /**
-   * Counts the bytes of an answer until they have left.
+   * Counts the bytes of a response until they are sent.
    *
-   * @throws Problem 429 when the request only reads: anything else has been done
+   * @throws Problem 429 only if the request is a read: a write has already happened
    */
   hold(request: FastifyRequest, reply: FastifyReply, payload: string | Buffer): void
 }
 
-/** Bytes of answers that wait to be read by all callers together. */
+/** Unread response bytes of all callers together. */
 export const maxUnread = 128 * 1_048_576
 
-/** Bytes of an answer that is not counted: the socket's buffer mostly takes it whole. */
-const smallAnswer = 16_384
+/** Smaller responses are not counted, as they usually fit into the socket's buffer. In bytes. */
+const minCountedSize = 16_384
 
 export const shareAmongCallers = (
   app: FastifyInstance,
@@ -69,10 +69,10 @@ export const shareAmongCallers = (
     },
 
     hold({ method, share }, reply, payload) {
-      if (share === null || payload.length < smallAnswer) return
+      if (share === null || payload.length < minCountedSize) return
       const size = Buffer.byteLength(payload)
       const isRead = method === 'GET' || method === 'HEAD'
-      // Whoever has read everything gets an answer of any size.
+      // A caller who has read everything may get a response of any size.
       if (isRead && share.unread > 0 && share.unread + size > limits.unread - unread)
         throw problems.tooMuchUnread()
       share.unread += size

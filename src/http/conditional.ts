@@ -1,4 +1,4 @@
-/** An entity tag of a request (RFC 9110 §8.8.3). `opaque` includes its double quotes. */
+/** An entity tag (RFC 9110 §8.8.3). `opaque` includes the double quotes. */
 export type RequestedETag = { weak: boolean; opaque: string }
 
 /** The value of If-Match or If-None-Match. `*` stands for any current representation. */
@@ -25,15 +25,15 @@ export function parseETagList(header: string): ETagList | null {
 /**
  * Weak comparison, for If-None-Match: weakness is ignored (RFC 9110 §8.8.3.2).
  *
- * @param etag the current, strong entity tag with its double quotes
+ * @param etag the current strong entity tag, with its double quotes
  */
 export function matchesWeakly(list: ETagList, etag: string): boolean {
   return list === '*' || list.some(({ opaque }) => opaque === etag)
 }
 
 /**
- * Reads an HTTP date in any of its three formats, in milliseconds; null when it is none (RFC 9110 §5.6.7). The oldest
- * format names no zone, and means UTC like the others.
+ * Parses an HTTP date in any of the three formats of RFC 9110 §5.6.7, to milliseconds; null if it is malformed. asctime
+ * dates have no zone and mean UTC.
  */
 export function parseHttpDate(text: string): number | null {
   if (!httpDates.some((format) => format.test(text))) return null
@@ -48,7 +48,7 @@ const httpDates = [
   /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/,
 ]
 
-/** Sticky, and each part excludes what follows it: nothing is tried twice, so the time is linear. */
+/** Linear time: the pattern is sticky, and no part matches the start of the next. */
 function entityTagAt(header: string, start: number): { tag: RequestedETag; end: number } | null {
   const entityTag = /(W\/)?("[\x21\x23-\x7e\x80-\xff]*")[\t ]*(?:,|$)/y
   entityTag.lastIndex = start

@@ -1,12 +1,12 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { MethodsOf } from './routes.ts'
 
-/** Origins whose pages may read what the service answers; `*` is all of them. */
+/** Origins whose pages may read responses; `*` means all. */
 export type CorsOrigins = '*' | readonly string[]
 
 type Headers = Readonly<Record<string, string>>
 
-/** Response headers of the contract that a page could not read otherwise. */
+/** Response headers of the contract that are not CORS-safelisted. */
 const exposedHeaders = [
   'Accept-Encoding',
   'Accept-Patch',
@@ -57,23 +57,23 @@ const allowedHeaders = [
   'X-Request-Id',
 ].join(', ')
 
-/** Seconds for which a browser may keep the answer to a preflight; none keeps it longer than this in all of them. */
+/** Seconds for which browsers may cache a preflight response. Chromium caps it at this value. */
 const preflightAge = '7200'
 
-/** The CORS headers of the answer to a request from `origin`. Tokens travel in a header, so none allows credentials. */
+/** CORS headers for a request from `origin`. Tokens travel in a header, so credentials are never allowed. */
 export const corsHeaders = (allowed: CorsOrigins, origin: string | undefined): Headers => {
-  if (allowed === '*') return opened('*')
+  if (allowed === '*') return allowOrigin('*')
   if (allowed.length === 0) return {}
   const vary = { vary: 'Origin' }
-  return origin !== undefined && allowed.includes(origin) ? { ...vary, ...opened(origin) } : vary
+  return origin !== undefined && allowed.includes(origin) ? { ...vary, ...allowOrigin(origin) } : vary
 }
 
-const opened = (origin: string): Headers => ({
+const allowOrigin = (origin: string): Headers => ({
   'access-control-allow-origin': origin,
   'access-control-expose-headers': exposedHeaders,
 })
 
-/** Opens the service to pages of other origins, and answers their preflights before anybody is asked for a token. */
+/** Adds CORS headers, and answers preflights before authentication. */
 export const openToOrigins = (app: FastifyInstance, allowed: CorsOrigins, methodsOf: MethodsOf): void => {
   if (allowed.length === 0) return
   app.addHook('onRequest', async ({ method, url, headers }, reply) => {
@@ -93,6 +93,6 @@ export const openToOrigins = (app: FastifyInstance, allowed: CorsOrigins, method
   })
 }
 
-/** Names one more request header on which the answer depends, beside Origin. */
+/** Adds a request header name to Vary. */
 export const addVary = (reply: FastifyReply, name: string): FastifyReply =>
   reply.header('vary', reply.hasHeader('vary') ? `${String(reply.getHeader('vary'))}, ${name}` : name)

@@ -1,10 +1,10 @@
-/** The hash algorithms that a digest can be checked with, by their names in RFC 9530. */
+/** Supported hash algorithms, by their names in RFC 9530. */
 const algorithms = {
   'sha-256': { name: 'sha256', bytes: 32 },
   'sha-512': { name: 'sha512', bytes: 64 },
 } as const
 
-/** What content must hash to. */
+/** An expected digest. */
 export interface Digest {
   readonly algorithm: (typeof algorithms)[keyof typeof algorithms]['name']
   /** Lower-case hexadecimal. */
@@ -14,8 +14,8 @@ export interface Digest {
 const isKnown = (name: string): name is keyof typeof algorithms => Object.hasOwn(algorithms, name)
 
 /**
- * Reads a Content-Digest header (RFC 9530 §2): a dictionary of byte sequences (RFC 8941 §3.2, §3.3.5). Digests by other
- * algorithms are passed over, as the RFC wants it. Null when the header is malformed, or has none that can be checked.
+ * Parses a Content-Digest header (RFC 9530 §2): a dictionary of byte sequences (RFC 8941 §3.2, §3.3.5). Unsupported
+ * algorithms are ignored, as the RFC requires. Null if the header is malformed or has no supported algorithm.
  */
 export function parseContentDigest(header: string): Digest[] | null {
   const digests = new Map<string, Digest>()
@@ -32,6 +32,6 @@ export function parseContentDigest(header: string): Digest[] | null {
   return digests.size === 0 ? null : [...digests.values()]
 }
 
-/** Reads a SHA-256 in hexadecimal, in either case; null when it is none. */
+/** Parses a SHA-256 in hexadecimal of either case; null if it is malformed. */
 export const parseSha256 = (text: string): string | null =>
   /^[0-9a-f]{64}$/i.test(text) ? text.toLowerCase() : null

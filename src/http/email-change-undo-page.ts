@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { registerFormPage } from './form-page.ts'
 
-/** Registers the page of the mail about a changed address. `base` is the path of PUBLIC_URL. */
+/** Registers the page that undoes a change of email address. `base` is the path of PUBLIC_URL. */
 export const registerEmailChangeUndoPage = (
   app: FastifyInstance,
   { base }: { readonly base: string },

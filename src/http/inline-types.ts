@@ -1,8 +1,5 @@
-/**
- * Media types that a browser shows without running anything that is in them. HTML, SVG and XML are none, and neither is
- * what one of them can hide in.
- */
-const harmless: ReadonlySet<string> = new Set([
+/** Media types that browsers display without executing content. HTML, SVG and XML can hold scripts. */
+const passiveTypes: ReadonlySet<string> = new Set([
   'image/png',
   'image/apng',
   'image/jpeg',
@@ -20,8 +17,8 @@ const harmless: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Whether a file may be shown where it was asked for: both what it claims to be and what its first bytes look like are
- * harmless. Plain text looks like nothing, and stays text since nobody is to guess its type.
+ * Whether browsers may display a file: both its claimed and its detected type are passive. Plain text has no detected type,
+ * and `nosniff` keeps browsers from guessing another.
  */
 export const mayBeInline = (claimed: string, detected: string | null): boolean =>
-  detected === null ? claimed === 'text/plain' : harmless.has(claimed) && harmless.has(detected)
+  detected === null ? claimed === 'text/plain' : passiveTypes.has(claimed) && passiveTypes.has(detected)

@@ -4,12 +4,12 @@ import secureJson from 'secure-json-parse'
 import { hasTooManyMarks, isCleanText, maxMarksInRow } from '../domain/text.ts'
 import { maxErrors, type ProblemError, problems } from '../problems/problems.ts'
 
-/** Levels of objects and arrays in a JSON body. No schema of the contract has more than ten. */
+/** Nesting depth of a JSON body. No schema of the contract is deeper than ten. */
 const maxDepth = 100
 
 /**
- * Parses a JSON body: UTF-8, no repeated key, no U+0000, lone surrogate or long run of combining marks in any string, no
- * key that would reach a prototype.
+ * Parses a JSON body strictly: valid UTF-8; no duplicate keys; no U+0000, lone surrogate or long run of combining marks in
+ * a string; no keys that change a prototype.
  *
  * @throws Problem
  */
@@ -19,7 +19,7 @@ export const parseJson = (bytes: Buffer): unknown => {
   const text = bytes.toString()
   const value = parseSafely(text)
   checkKeys(text)
-  // Valid UTF-8 has no U+0000 or lone surrogate in JSON but by an escape.
+  // In valid UTF-8, JSON can hold U+0000 and lone surrogates only as escapes.
   if (text.includes('\\u') || hasTooManyMarks(text)) checkStrings(value)
   return value
 }
@@ -38,17 +38,17 @@ const parseSafely = (text: string): unknown => {
   }
 }
 
-/** An object or array that the scanner is in. */
+/** An object or array that encloses the scanner's position. */
 interface Container {
-  /** The keys so far; null for an array. */
+  /** Keys seen so far; null for an array. */
   readonly keys: Set<string> | null
   key: string
   index: number
 }
 
 /**
- * Refuses repeated keys, of which JSON.parse keeps the last and other parsers the first (RFC 8259, section 4), and too many
- * levels. The text is known to be valid JSON. The scanner does not recurse.
+ * Refuses duplicate keys, of which JSON.parse keeps the last and other parsers the first (RFC 8259, section 4), and deep
+ * nesting. Expects valid JSON. The scanner does not recurse.
  */
 const checkKeys = (text: string): void => {
   const scanner = createScanner(text, true)
@@ -92,7 +92,7 @@ const checkKeys = (text: string): void => {
 const pointerTo = (open: readonly Container[]): string =>
   open.map(({ keys, key, index }) => `/${keys === null ? index : escapePointer(key)}`).join('')
 
-/** Walks a value with a list of its own instead of the call stack, so that depth cannot exhaust it. */
+/** Iterative, so that deep nesting cannot exhaust the call stack. */
 const checkStrings = (root: unknown): void => {
   const errors: ProblemError[] = []
   const open: { readonly value: unknown; readonly pointer: string }[] = [{ value: root, pointer: '' }]
@@ -101,10 +101,10 @@ const checkStrings = (root: unknown): void => {
     const fault = typeof value === 'string' ? validateText(value) : null
     if (fault !== null) errors.push({ pointer, detail: fault })
     if (typeof value !== 'object' || value === null) continue
-    // In reverse, since the last one is looked at next.
+    // In reverse, since the last one is checked next.
     for (const [key, item] of Object.entries(value).toReversed()) {
       const keyFault = validateText(key)
-      // No pointer goes through a key that is refused.
+      // A pointer must not contain a refused key.
       if (keyFault === null) open.push({ value: item, pointer: `${pointer}/${escapePointer(key)}` })
       else errors.push({ pointer, detail: `${keyFault} in its keys` })
     }
@@ -112,7 +112,7 @@ const checkStrings = (root: unknown): void => {
   if (errors.length > 0) throw problems.invalidFields(errors)
 }
 
-/** What is wrong with a text whatever it is for; null when nothing is. */
+/** The error of a text that no field accepts; null if it is acceptable. */
 export const validateText = (text: string): string | null => {
   if (!isCleanText(text)) return 'must not contain U+0000 or a lone surrogate'
   return hasTooManyMarks(text) ? `must have at most ${maxMarksInRow} consecutive combining marks` : null

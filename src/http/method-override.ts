@@ -1,11 +1,11 @@
 import type { IncomingMessage } from 'node:http'
 
-/** The methods that not every HTTP library can send. */
+/** Methods that some HTTP clients cannot send. */
 const overridable = new Set(['PATCH', 'DELETE'])
 
 /**
- * Makes of a POST to an upload what its X-HTTP-Method-Override says, as tus 1.0.0 wants it: Java's HttpURLConnection, and
- * so tus's own client for Java, sends no PATCH. To be called before the request is routed.
+ * Applies X-HTTP-Method-Override to a POST to an upload (tus 1.0.0). Java's HttpURLConnection, which tus-java-client uses,
+ * cannot send PATCH. Call before routing.
  */
 export const overrideMethod = (request: IncomingMessage, path: string): void => {
   const { 'x-http-method-override': method } = request.headers

@@ -8,8 +8,8 @@ import { problems } from '../problems/problems.ts'
 import { addVary } from './cors.ts'
 
 /**
- * The pages for people: where they are, Swagger UI, and what each problem means; and for programs, where the contract is.
- * `base` is the path of PUBLIC_URL. A plugin, for its hook.
+ * Registers the start page, Swagger UI, the catalogue of problems and the API catalogue. `base` is the path of PUBLIC_URL.
+ * A plugin of its own, so that its hook applies to these routes only.
  */
 export const registerPages = async (
   app: FastifyInstance,
@@ -19,7 +19,7 @@ export const registerPages = async (
     reply.header('cache-control', 'no-cache')
   })
   app.get('/', (_request, reply) => sendPage(reply.header('link', rootLinks(publicUrl)), rootPage(base)))
-  // As bytes, to whose type no charset is added: the media type has none.
+  // A Buffer, since Fastify would add a charset to the type of a string, and this media type has none.
   const catalog = Buffer.from(linkSet(publicUrl))
   app.get(catalogPath, (_request, reply) =>
     reply.header('link', catalogLink(publicUrl)).type(catalogType).send(catalog),
@@ -68,7 +68,7 @@ const rootLinks = (publicUrl: string): string =>
 /** RFC 9727, section 4.2. */
 const catalogType = 'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"'
 
-/** A link set (RFC 9264) of the one API here, with the relations of RFC 8631. */
+/** A link set (RFC 9264) with the relations of RFC 8631. */
 const linkSet = (publicUrl: string): string =>
   JSON.stringify({
     linkset: [
@@ -93,7 +93,7 @@ const pageStyle = `
 `
 
 const docsStyle = `
-  /* On a phone these would push the page to the side; the contract has no links between operations. */
+  /* These overflow on a phone; the links column is always empty, as the contract has no links. */
   @media (max-width: 640px) {
     .swagger-ui .response-col_links { display: none; }
     .swagger-ui .parameter__name { overflow-wrap: anywhere; }
@@ -101,13 +101,13 @@ const docsStyle = `
   }
 `
 
-/** What a policy allows of a style element: its text, to the letter. */
+/** A policy allows an inline style by the hash of its text. */
 const hashOf = (style: string): string => `'sha256-${createHash('sha256').update(style).digest('base64')}'`
 
-// The icon is an empty one, so that a browser does not ask for one.
+// data: is for the empty icon, which keeps browsers from requesting /favicon.ico.
 const pagePolicy = `default-src 'none'; style-src ${hashOf(pageStyle)}; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'`
 
-// Swagger UI sets style attributes and shows small images that it has inside itself.
+// Swagger UI sets style attributes and embeds small images.
 const docsPolicy = `default-src 'none'; script-src 'self'; style-src 'self' ${hashOf(docsStyle)}; style-src-attr 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'`
 
 export const sendPage = (reply: FastifyReply, html: string, policy = pagePolicy): FastifyReply =>
@@ -139,7 +139,7 @@ its own: use it from programs, or explore it in Swagger UI.</p>
 </ul>`,
   )
 
-/** All problems, each in full: an error message is found by searching this page. */
+/** All problems in full, so that people can search the page for an error message. */
 const problemsPage = (base: string): string =>
   page(
     'Problems',

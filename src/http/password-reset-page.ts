@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { registerFormPage } from './form-page.ts'
 
-/** Registers the page of the mail about a forgotten password. `base` is the path of PUBLIC_URL. */
+/** Registers the page that resets a password. `base` is the path of PUBLIC_URL. */
 export const registerPasswordResetPage = (
   app: FastifyInstance,
   { base }: { readonly base: string },

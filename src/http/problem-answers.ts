@@ -10,21 +10,18 @@ const mediaType = 'application/problem+json; charset=utf-8'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** What it was answered with, if that was a problem. */
+    /** The problem that was the response. */
     problem: Problem | undefined
   }
 }
 
-/** Why the service refused a request that it would answer at another time, for those who read its log. */
+/** For the log: the cause of a 5xx response. */
 export const reasonOf = ({ problem }: FastifyRequest): string | undefined => {
   if (problem === undefined || problem.status < 500) return undefined
   return problem.cause instanceof Error ? problem.cause.message : problem.message
 }
 
-/**
- * Answers with a problem (RFC 9457). A fault of the service, or a lost file, goes to the log with its cause; an outage is told
- * of elsewhere, once.
- */
+/** Sends a problem document (RFC 9457). Internal errors and lost files are logged with their cause; outages are logged elsewhere. */
 export const sendProblem = (
   problem: Problem,
   publicUrl: string,
@@ -34,7 +31,7 @@ export const sendProblem = (
   if (problem.code === 'internal_error' || problem.code === 'file_lost')
     request.log.error({ err: problem.cause ?? problem }, problem.message)
   request.problem = problem
-  // Again: no hook has set them when it is the URL that cannot be read, and a page may have set its own.
+  // Set again: no hook ran if the URL is malformed, and a page may have set its own headers.
   return reply
     .code(problem.status)
     .removeHeader('content-length')
@@ -47,7 +44,7 @@ export const sendProblem = (
     .send(JSON.stringify(problemDocument(problem, publicUrl, shownPathOf(request.url), request.id)))
 }
 
-/** Answers on a connection whose bytes are no HTTP request, or came too slowly, and closes it. */
+/** Answers bytes that are not a valid HTTP request, or arrive too slowly, and closes the connection. */
 export const refuseUnreadable = (
   error: Error & { code?: string },
   publicUrl: string,
@@ -74,7 +71,7 @@ export const refuseUnreadable = (
   )
 }
 
-/** What the codes of Node's HTTP server mean. */
+/** Maps the error codes of Node's HTTP server. */
 const problemOfParser = (code = ''): Problem => {
   switch (code) {
     case 'ERR_HTTP_REQUEST_TIMEOUT':

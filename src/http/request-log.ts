@@ -4,20 +4,17 @@ import type { IncomingMessage } from 'node:http'
 import { reasonOf } from './problem-answers.ts'
 import { shownPathOf } from './url.ts'
 
-/** The request's own id, so that its log lines are found by that of a proxy or client, or a new one. */
+/** The X-Request-Id of the client or proxy if it is well-formed, otherwise a new id. */
 export const requestIdOf = ({ headers }: IncomingMessage): string => {
   const given = headers['x-request-id']
   return typeof given === 'string' && /^[\w.:-]{1,64}$/.test(given) ? given : randomUUID()
 }
 
-/** The template of the path: few values, whatever is asked for. */
+/** The path template, which has few distinct values. */
 export const routeOf = ({ routeOptions }: FastifyRequest): string =>
   routeOptions.config.operation?.path ?? routeOptions.url ?? 'none'
 
-/**
- * Writes one line for each request, when it has been answered: who, what and how it went. Neither queries nor headers nor
- * bodies are in it, which may hold what nobody else should read.
- */
+/** Logs one line per response. Queries, headers and bodies are left out because they may hold personal data or secrets. */
 export const logRequests = (app: FastifyInstance): void => {
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)

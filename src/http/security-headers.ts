@@ -3,31 +3,31 @@ import type { FastifyInstance } from 'fastify'
 type Headers = Readonly<Record<string, string>>
 
 /**
- * What every answer tells a browser, unless it knows better: to run, frame and keep nothing of it. Plain values, since
- * answers to requests that reach no hook have them too.
+ * Default headers of every response: not to be cached, framed or executed. Written out rather than set by helmet, since
+ * responses to requests that reach no hook need them too.
  */
-const always: Headers = {
+const defaults: Headers = {
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
-  // About embedding alone: what CORS_ORIGINS opens is fetched all the same.
+  // Restricts embedding only; requests that CORS_ORIGINS allows still work.
   'cross-origin-resource-policy': 'same-origin',
   'referrer-policy': 'no-referrer',
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
 }
 
-/** Without TLS browsers ignore the one (RFC 6797 §8.1) and complain of the other on the console. */
-const overTls: Headers = {
-  ...always,
+/** Without TLS, browsers ignore HSTS (RFC 6797 §8.1) and warn about COOP on the console. */
+const tlsDefaults: Headers = {
+  ...defaults,
   'strict-transport-security': 'max-age=31536000',
   'cross-origin-opener-policy': 'same-origin',
 }
 
-/** The headers of an answer, by how its request came or how PUBLIC_URL says that requests come. */
+/** The request or PUBLIC_URL tells whether clients use TLS. */
 export const securityHeaders = (protocol: string, publicUrl: string): Headers =>
-  protocol === 'https' || publicUrl.startsWith('https:') ? overTls : always
+  protocol === 'https' || publicUrl.startsWith('https:') ? tlsDefaults : defaults
 
-/** Sets the headers of every answer; whoever answers may set others in their place. */
+/** Sets the default headers, which handlers can override. */
 export const setSecurityHeaders = (app: FastifyInstance, publicUrl: string): void => {
   app.addHook('onRequest', ({ protocol }, reply, done) => {
     reply.headers(securityHeaders(protocol, publicUrl))

@@ -2,21 +2,21 @@ import type { FastifyInstance } from 'fastify'
 import { problems } from '../problems/problems.ts'
 import { bringsFile, hasBody } from './body.ts'
 
-/** How long a client may take, and we, in milliseconds. */
+/** In milliseconds. */
 export interface TimeLimits {
-  /** From the first byte of a request, or from connecting, to the end of its head. */
+  /** From connecting, or from the first byte of a request, to the end of its head. */
   readonly head: number
   /** From the head to the end of a body that is not a file. */
   readonly body: number
-  /** From there to the answer, unless the body is a file. */
+  /** From the end of the body to the response, unless the body is a file. */
   readonly answer: number
-  /** While a request runs, without a byte in either direction. */
+  /** Without a byte in either direction while a request runs. */
   readonly stall: number
   /** Between two requests of a connection. */
   readonly keepAlive: number
-  /** For which the result of a readiness check is given to all who ask. */
+  /** For which the result of a readiness check is cached. */
   readonly readiness: number
-  /** How often heads are looked at: one may take so much longer. */
+  /** Between two checks for late heads; a head may be late by that much. */
   readonly checkEvery: number
 }
 
@@ -30,14 +30,14 @@ export const timeLimits: TimeLimits = {
   checkEvery: 5_000,
 }
 
-/** Refuses a body that does not arrive in time; one that brings a file has the time of a whole request. */
+/** Refuses a body that does not arrive in time. Files are exempt. */
 export const limitBodyTime = (app: FastifyInstance, limit: number): void => {
   app.addHook('onRequest', (request, reply, done) => {
     const { raw } = request
     if (!hasBody(request.headers) || bringsFile(request)) return done()
     const refuse = (): void => {
       if (raw.complete) return
-      // Whoever reads the body must not go on with what still comes of it.
+      // The body's reader must not see the rest of it.
       raw.removeAllListeners()
       if (reply.raw.headersSent) raw.destroy()
       else reply.header('connection', 'close').send(problems.requestTimeout())

@@ -11,22 +11,22 @@ import { Problem, problems } from '../problems/problems.ts'
 import { FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import { continueBody, hasBody } from './body.ts'
 
-/** Bytes that a form may have beside the file: boundaries and part headers. */
-export const largestFormOverhead = 16_384
+/** Bytes of a form besides the file: boundaries and part headers. */
+export const maxFormOverhead = 16_384
 
-/** How long the rest of a refused form is read, in milliseconds, so that its sender gets to read the answer. */
+/** Milliseconds for which the rest of a refused body is read: most clients read the response only after sending the body. */
 const drainTime = 5_000
 
 /**
  * The form of a multipart request (RFC 7578).
  *
- * @throws Problem when its Content-Digest cannot be read
+ * @throws Problem when its Content-Digest is malformed
  */
 export const readFileForm = (request: FastifyRequest, maxBytes: number): FileForm => {
   const digests = readContentDigest(request)
   const { 'content-length': length } = request.headers
   return {
-    leastSize: Math.max(0, Number(length ?? 0) - largestFormOverhead),
+    leastSize: Math.max(0, Number(length ?? 0) - maxFormOverhead),
     mostSize: Number(length ?? Infinity),
     receive: (store, discard) => receiveFile(request, { maxBytes, digests, store, discard }),
   }
@@ -49,9 +49,9 @@ const receiveFile = async <Stored extends Digested>(
   try {
     continueBody(request.raw)
     const checkContent = hashContent(request, digests)
-    // One byte more than is taken, so that the storage sees it and refuses, instead of a file cut short.
+    // One byte more than allowed, so that the storage refuses the file. The parser would truncate it.
     const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
-    for await (const part of untilCut(request.raw, request.parts({ limits }))) {
+    for await (const part of failOnAbort(request.raw, request.parts({ limits }))) {
       if (part.fieldname === 'sha256') {
         if (isEmptyField(part)) continue
         if (sha256 !== null) throw problems.invalidField('/sha256', 'must appear only once')
@@ -69,7 +69,7 @@ const receiveFile = async <Stored extends Digested>(
   } catch (error) {
     drainBriefly(request)
     if (received !== null) await discard(received.stored)
-    throw isForeseen(error)
+    throw isExpected(error)
       ? error
       : problems.invalidRequest('The form is incomplete or is not multipart/form-data.')
   }
@@ -88,7 +88,7 @@ const readContentDigest = ({ headers }: FastifyRequest): readonly Digest[] => {
   return digests
 }
 
-/** Hashes the request's content from its first byte on; what is returned waits for the last one and checks it. */
+/** Starts hashing the request's content. Returns a function that awaits the last byte and compares the digests. */
 const hashContent = ({ raw }: FastifyRequest, digests: readonly Digest[]): (() => Promise<void>) => {
   const hashes = digests.map(({ algorithm, hex }) => ({ hash: createHash(algorithm), hex }))
   if (hashes.length === 0) return async () => undefined
@@ -96,7 +96,7 @@ const hashContent = ({ raw }: FastifyRequest, digests: readonly Digest[]): (() =
     for (const { hash } of hashes) hash.update(chunk)
   })
   return async () => {
-    // Content may go on behind the form's last boundary (RFC 2046 §5.1.1), where the parser need not read it.
+    // Content may follow the form's last boundary (RFC 2046 §5.1.1); the parser does not read it.
     raw.resume()
     await finished(raw, { writable: false })
     if (hashes.some(({ hash, hex }) => hash.digest('hex') !== hex)) {
@@ -107,21 +107,24 @@ const hashContent = ({ raw }: FastifyRequest, digests: readonly Digest[]): (() =
 
 type FormPart = MultipartFile | MultipartValue
 
-/** The parts of a form, which fail when its connection is lost between two of them: the parser would wait for ever. */
-async function* untilCut(body: Readable, parts: AsyncIterableIterator<FormPart>): AsyncGenerator<FormPart> {
-  const { promise: cut, reject } = Promise.withResolvers<never>()
-  cut.catch(() => undefined)
+/** Fails when the connection is lost between two parts of a form, where the parser would wait forever. */
+async function* failOnAbort(
+  body: Readable,
+  parts: AsyncIterableIterator<FormPart>,
+): AsyncGenerator<FormPart> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>()
+  aborted.catch(() => undefined)
   eos(body, { writable: false }, (error) => {
     if (error) reject(error)
   })
   for (;;) {
-    const next = await Promise.race([parts.next(), cut])
+    const next = await Promise.race([parts.next(), aborted])
     if (next.done === true) return
     yield next.value
   }
 }
 
-/** What a page sends of a field that nobody has filled in. */
+/** HTML forms send empty fields too. */
 const isEmptyField = (part: FormPart): boolean => part.type === 'field' && part.value === ''
 
 const readSha256 = (part: FormPart): string => {
@@ -149,7 +152,7 @@ const describePart = ({ filename, mimetype }: MultipartFile): FileDescription =>
   return describeFile(filename, mimetype)
 }
 
-/** The body of a request as it is. When `store` fails it is not destroyed, since the answer needs its connection. */
+/** The raw body of a request. It is not destroyed when `store` fails, since the response needs the connection. */
 export const readFilePiece = (request: FastifyRequest): FilePiece => ({
   isThere: hasBody(request.headers),
 
@@ -165,19 +168,19 @@ export const readFilePiece = (request: FastifyRequest): FilePiece => ({
   },
 })
 
-/** The chunks of a body, which is not destroyed when they are not all asked for. */
+/** The chunks of a body, which stays open when the iteration ends early. */
 async function* chunksOf(body: IncomingMessage): AsyncGenerator<Buffer> {
   continueBody(body)
   yield* body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>
 }
 
-const isForeseen = (error: unknown): boolean =>
+const isExpected = (error: unknown): boolean =>
   error instanceof Problem ||
   error instanceof FileTooLarge ||
   error instanceof StorageFull ||
   error instanceof StorageUnavailable
 
-/** Reads on for a while without keeping anything; a sender that has still not ended is cut off. */
+/** Discards the rest of a body for `drainTime`, then closes the connection. */
 const drainBriefly = ({ raw }: FastifyRequest): void => {
   raw.unpipe()
   raw.resume()

@@ -5,16 +5,16 @@ import { type Problem, type ProblemError, problems } from '../problems/problems.
 import { escapePointer, validateText } from './json-body.ts'
 
 /**
- * Validation of requests by the schemas of the contract. Bodies are never coerced, since that would turn a null of a
- * merge patch into something else; parameters arrive as text and are read as their schema says.
+ * Validates requests against the schemas of the contract. Bodies are never coerced, since that would replace the nulls of a
+ * merge patch; parameters are text and are converted to their schema's type.
  */
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
-/** One @, something on both sides, no white space, no control, no invisible character. */
+/** One @ with text on both sides, and no white space, control or invisible characters. */
 const email =
   /^[^\s@\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]+@[^\s@\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]+$/u
 
-/** What `x-normalize` does to a string before it is measured and matched. */
+/** The values of `x-normalize`, applied before length and pattern are checked. */
 const normalizers: Readonly<Record<string, (text: string) => string>> = {
   line: (text) => toNfc(text).trim(),
   nfc: toNfc,
@@ -23,7 +23,7 @@ const normalizers: Readonly<Record<string, (text: string) => string>> = {
   instant: (text) => (isInstant(text) ? new Date(text.toUpperCase()).toISOString() : text),
 }
 
-/** Normalization makes at most one character of four code units: a letter and three marks. */
+/** Normalization replaces at most four code units, a letter and three marks, by one. */
 const maxShrinkage = 4
 
 const normalize: SchemaValidateFunction = (
@@ -34,7 +34,7 @@ const normalize: SchemaValidateFunction = (
 ) => {
   const normalizer = normalizers[name]
   if (normalizer === undefined) throw new Error(`There is no x-normalize ${name}`)
-  // It stays too long for maxLength, which comes next.
+  // Too long for maxLength even after normalization; the next keyword reports it.
   if (text.length > maxShrinkage * Number(schema?.maxLength ?? Infinity)) return true
   const normalized = normalizer(text)
   const parent = at?.parentData as Record<string | number, unknown> | undefined
@@ -46,10 +46,9 @@ const normalize: SchemaValidateFunction = (
   return false
 }
 
-/** Compiles schemas; with `allErrors`, for validators that do not stop at the first error. */
 const createAjv = (options: { readonly useDefaults: boolean; readonly allErrors: boolean }): Ajv => {
-  // Extensions and examples in the contract's schemas are not keywords of a stricter Ajv.
-  // An error with the schema that it broke tells what would be right there.
+  // Not strict: the contract's schemas have extensions and examples, which Ajv does not know.
+  // Verbose: errors then hold the schema, from which the expected names are listed.
   const ajv = new Ajv({
     ...options,
     strict: false,
@@ -72,7 +71,7 @@ const createAjv = (options: { readonly useDefaults: boolean; readonly allErrors:
   return ajv
 }
 
-/** Two for each kind of input: most requests are valid, and for the others the first error is cheap to find. */
+/** Collecting all errors is expensive, so it is done only after a first, fast validation has failed. */
 const compilers = (useDefaults: boolean) => ({
   first: createAjv({ useDefaults, allErrors: false }),
   all: createAjv({ useDefaults, allErrors: true }),
@@ -83,11 +82,11 @@ const parameters = compilers(false)
 interface PropertySchema {
   readonly type?: string
   readonly 'x-name'?: string
-  /** Between the values of a list that is one text. */
+  /** Separates the items of a list that is sent as one string. */
   readonly 'x-separator'?: string
 }
 
-/** The schema of a part as the glue hands it on: references are resolved. */
+/** The schema of a part of a request, with references resolved. */
 export interface ObjectSchema {
   readonly [keyword: string]: unknown
   readonly required?: readonly string[]
@@ -98,10 +97,10 @@ export interface ObjectSchema {
 const parts = ['params', 'body', 'querystring', 'headers'] as const
 type Part = (typeof parts)[number]
 
-/** The schemas of an operation's request; absent for a part that it does not have. */
+/** The schemas of an operation's request, by part. */
 export type RequestSchemas = { readonly [part in Part]?: ObjectSchema | undefined }
 
-/** The parts of a request; those that are valid are replaced by what their schemas make of them. */
+/** The parts of a request. Valid ones are replaced by their converted and normalized values. */
 export interface RequestParts {
   params: unknown
   body: unknown
@@ -110,8 +109,8 @@ export interface RequestParts {
 }
 
 /**
- * The validation of an operation's requests, which reports the errors of all parts together. It is compiled by the first
- * request, which takes some milliseconds: all of them together would take as long as the rest of the start.
+ * Returns the validator of an operation's requests, which reports the errors of all parts together. Schemas are compiled on
+ * the first request, a few milliseconds each: compiling all of them would double the time of a start.
  */
 export const compileValidation = (schemas: RequestSchemas): ((request: RequestParts) => void) => {
   const compiled = parts.flatMap((part) => {
@@ -123,7 +122,7 @@ export const compileValidation = (schemas: RequestSchemas): ((request: RequestPa
     const errors = compiled.flatMap(({ part, validate }) => {
       const name = part === 'querystring' ? 'query' : part
       const result = validate(request[name])
-      // Headers stay as they came, which is what everybody else takes them for.
+      // Headers stay text: Fastify and the hooks expect strings.
       if (result.errors === null && name !== 'headers') request[name] = result.value
       return result.errors ?? []
     })
@@ -164,7 +163,7 @@ const compilePart = (part: Part, schema: ObjectSchema): ((input: unknown) => Val
   }
 }
 
-/** UUIDs are the same in either case (RFC 9562, section 4), and are stored and compared in lower case. */
+/** UUIDs are case-insensitive (RFC 9562, section 4); the service stores and compares them in lower case. */
 const withLowerCaseIds = (schema: unknown): unknown => {
   if (Array.isArray(schema)) return schema.map(withLowerCaseIds)
   if (typeof schema !== 'object' || schema === null) return schema
@@ -174,7 +173,7 @@ const withLowerCaseIds = (schema: unknown): unknown => {
   return copy.format === 'uuid' ? { ...copy, 'x-normalize': 'lower' } : copy
 }
 
-/** Before anything is normalized. A body is checked while it is parsed, and headers are ASCII or refused by their patterns. */
+/** Runs before normalization. Bodies are checked by the parser, and patterns restrict headers to ASCII. */
 const validateTexts = (query: unknown): readonly ProblemError[] =>
   Object.entries(query ?? {}).flatMap(([name, value]) => {
     const fault = [value].flat().map((one) => (typeof one === 'string' ? validateText(one) : null))
@@ -182,13 +181,13 @@ const validateTexts = (query: unknown): readonly ProblemError[] =>
     return detail == null ? [] : [{ pointer: `/${escapePointer(name)}`, detail }]
   })
 
-/** Several times as many as any operation has. */
+/** Several times as many as any operation defines. */
 const maxParameters = 100
 
-/** The values in a body of which all errors are searched for; of a larger one only the first is reported. */
+/** In a body with more values, only the first error is reported. */
 const maxValues = 10_000
 
-/** Whether a value holds few values. A list instead of the call stack, so that depth cannot exhaust it. */
+/** Whether a body has at most `maxValues` values. Iterative, so that deep nesting cannot exhaust the call stack. */
 const isSmall = (root: unknown): boolean => {
   const open = [root]
   let count = 0
@@ -202,7 +201,7 @@ const isSmall = (root: unknown): boolean => {
   return true
 }
 
-/** One error for each place, the first. */
+/** The first error of each location. */
 const describeAll = (
   part: Part,
   schema: ObjectSchema,
@@ -217,11 +216,11 @@ const describeAll = (
   return [...byPointer.values()]
 }
 
-/** Node gives header names in lower case; the contract has them as people write them. */
+/** Node lower-cases header names; `x-name` has the canonical spelling. */
 const headerPointer = (pointer: string, { properties = {} }: ObjectSchema): string =>
   `/${properties[pointer.slice(1)]?.['x-name'] ?? pointer.slice(1)}`
 
-/** Where an error of Ajv is, and what would be right there. */
+/** Translates an error of Ajv into a location and a rule. */
 const describe = (part: Part, error: ErrorObject): ProblemError => {
   const params: Readonly<Record<string, unknown>> = error.params
   const inside = (name: unknown) => `${error.instancePath}/${escapePointer(String(name))}`
@@ -248,7 +247,7 @@ const describe = (part: Part, error: ErrorObject): ProblemError => {
   }
 }
 
-/** The rules whose text by Ajv is made for the authors of schemas. */
+/** Replaces Ajv's messages that are written for authors of schemas. */
 const describeRule = (
   keyword: string,
   { type, limit }: Readonly<Record<string, unknown>>,
@@ -286,7 +285,7 @@ const typeNames: Readonly<Record<string, string>> = {
 
 const nameType = (type: unknown): string => typeNames[String(type)] ?? String(type)
 
-/** What would be right, by the rule that was broken and where. */
+/** Appended to a message, by keyword and location. */
 const hints: Readonly<Record<string, string>> = {
   'maximum /offset': '; use cursor instead',
   'pattern /username':
@@ -313,8 +312,8 @@ const asList = (values: unknown): string =>
   Array.isArray(values) ? values.map(String).join(', ') : String(values)
 
 /**
- * Reads a query or headers by their schema: integers from decimal digits, booleans from true and false, and a list from one value
- * as well as from several, or from one text with separators. What does not read so stays text and fails its type.
+ * Converts a query or headers to the types of their schema: integers, booleans, and lists from one value, several values or
+ * a separated string. Other text is left as it is, and fails the type check.
  */
 const textReader = ({ properties = {} }: ObjectSchema): ((texts: unknown) => unknown) => {
   const read = ({ type, 'x-separator': separator }: PropertySchema, value: unknown): unknown => {
