@@ -3,8 +3,8 @@ import sharp from 'sharp'
 import { type DecoderMessage, type DecodeRequest, type DecodeResult, parseDecodeRequest } from './protocol.ts'
 
 /**
- * The decoder process: decodes one image at a time for the service that has started it (decoder.ts). Whatever an image
- * does to its decoder happens here, and is over when this process is killed.
+ * The decoder process: decodes one image at a time for decoder.ts. It isolates the service from images that crash the
+ * decoder or exhaust memory or time.
  */
 
 /** libvips names of the loaders for PNG, JPEG, GIF, WebP and AVIF. */
@@ -16,22 +16,22 @@ const allowedLoaders = [
   'VipsForeignLoadHeifBuffer',
 ]
 
-/** Pixels. A strip this narrow and longer takes seconds per million pixels. */
+/** Pixels. Longer one-pixel strips take seconds per million pixels. */
 const maxSide = 32_768
 
-/** What phone cameras take. */
+/** The resolution of current phone cameras. */
 const maxPixels = 50_000_000
 
-/** AVIF takes about 20 bytes of memory per pixel, many times what the other formats take. */
+/** AVIF needs about 20 bytes of memory per pixel, many times more than the other formats. */
 const maxAvifPixels = 8_000_000
 
-/** Bytes of resident memory, about 70 MiB of which are taken before any image. */
+/** Bytes of resident memory, of which the idle process takes about 70 MiB. */
 const maxMemory = 256 * 1024 * 1024
 
-/** Microseconds of processor time, which a busy machine does not shorten. The slowest image within these limits takes 1.5 s. */
+/** Microseconds of CPU time, which does not depend on other load. The slowest image within the other limits takes 1.5 s. */
 const maxTime = 4_000_000
 
-/** Milliseconds between two looks at what an image has used. */
+/** Milliseconds between two checks of memory and CPU time. */
 const watchInterval = 20
 
 sharp.cache(false)
@@ -42,12 +42,12 @@ sharp.unblock({ operation: allowedLoaders })
 const answer = (message: DecoderMessage, sent?: () => void): void =>
   void process.send?.(message, undefined, {}, sent)
 
-/** At once: process.exit would wait for the decoding thread. */
+/** SIGKILL, since process.exit would wait for the decoding thread. */
 const die = (): void => void process.kill(process.pid, 'SIGKILL')
 
 const onRequest = async (request: DecodeRequest): Promise<void> => {
   const image = await readImage(request.size)
-  const watch = watchUse()
+  const watch = enforceLimits()
   const result = await decode(image, request)
   clearInterval(watch)
   answer({ ...result, memory: process.memoryUsage.rss() })
@@ -91,8 +91,8 @@ const limitPassed = (size: { readonly width: number; readonly height: number }, 
   return size.width * size.height > limit ? `The image has more than ${limit} pixels.` : null
 }
 
-/** Ends the process when an image uses too much. Decoding runs in another thread, so this one has time to look. */
-const watchUse = (): NodeJS.Timeout => {
+/** Ends the process when an image exceeds the limits. Decoding runs in another thread, so timers still fire. */
+const enforceLimits = (): NodeJS.Timeout => {
   const before = process.cpuUsage()
   return setInterval(() => {
     const { user, system } = process.cpuUsage(before)
@@ -104,10 +104,10 @@ const watchUse = (): NodeJS.Timeout => {
 }
 
 process.on('message', (message) => void onRequest(parseDecodeRequest(message)))
-// The service has ended, or has no more use for this process.
+// The service has ended.
 process.once('disconnect', die)
 process.stdin.on('error', die)
 
-// The service kills this process, so the cache is not written at its end.
+// Node writes the cache at exit, but this process ends by SIGKILL.
 flushCompileCache()
 answer({ kind: 'ready' })

@@ -10,21 +10,20 @@ import { DecoderCrashed, DecoderUnavailable, ImageTooLarge, UnsupportedImage } f
 import { type DecoderMessage, type DecodeRequest, parseDecoderMessage } from './protocol.ts'
 
 /**
- * Decodes images in a process of its own (decoder-process.ts), which is killed when an image takes too much time or
- * memory. It is started for the first image and ends when there has been none for a while.
+ * Decodes images in a child process (decoder-process.ts), which is killed when an image exceeds its limits of time or
+ * memory. The process is started on demand and ends when idle.
  */
 export interface Decoder {
   /**
-   * Makes a thumbnail of the file that `open` opens. One image at a time.
+   * Makes a thumbnail of the file that `open` opens. Callers wait for one image before they pass the next.
    *
    * @throws UnsupportedImage, ImageTooLarge
    * @throws DecoderCrashed, DecoderUnavailable
-   * @throws StorageUnavailable when reading the file fails, and what `open` throws
+   * @throws StorageUnavailable when reading the file fails, and the errors of `open`
    */
   decode(request: DecodeRequest, open: () => Promise<Readable>): Promise<Buffer>
-  /** The id of the running process, if there is one. */
+  /** The process id; null if no process runs. */
   readonly pid: number | null
-  /** For good. */
   close(): void
 }
 
@@ -32,22 +31,22 @@ export interface Decoder {
 export interface DecoderTimes {
   /** From the last byte of an image to its thumbnail. */
   readonly decode: number
-  /** After which a decoder without work ends. */
+  /** Until an idle decoder ends. */
   readonly idle: number
 }
 
-/** The process itself looks at its processor time; this is for when it does not get to it. */
+/** The process limits its own CPU time; this timeout is the fallback. */
 const defaultTimes: DecoderTimes = { decode: 15_000, idle: 60_000 }
 
-/** Milliseconds until a process that was started can take an image; usually 0.2 s. */
+/** Milliseconds until a new process accepts an image; usually 200. */
 const startTimeout = 15_000
 
 const script = fileURLToPath(new URL('decoder-process.ts', import.meta.url))
 
-/** Bytes. A decoder that is left with more is ended, since the next image would have less. It starts with 70 MiB. */
+/** Bytes. A decoder that keeps more is replaced, since the next image would have less. It starts with 70 MiB. */
 const maxIdleMemory = 96 * 1024 * 1024
 
-/** For strings of metadata. Images are outside of V8's heap. */
+/** The heap holds metadata only; images are outside it. */
 const heapLimit = '--max-old-space-size=64'
 
 export const createDecoder = (times: DecoderTimes = defaultTimes): Decoder => {
@@ -89,7 +88,6 @@ export const createDecoder = (times: DecoderTimes = defaultTimes): Decoder => {
   }
 }
 
-/** Sends an image and resolves to the answer. */
 const exchange = async (
   decoder: DecoderProcess,
   request: DecodeRequest,
@@ -99,7 +97,7 @@ const exchange = async (
   await withTimeout(startTimeout, decoder.ready, () => new DecoderUnavailable('The decoder does not start'))
   const content = await open()
   const answered = decoder.next()
-  // It may end before the last byte is sent.
+  // The process may end before the last byte is sent, when nobody awaits this yet.
   answered.catch(() => undefined)
   decoder.request(request)
   await Promise.race([answered, sendContent(decoder, content, request.size)])
@@ -141,14 +139,15 @@ interface DecoderProcess {
   readonly ready: Promise<void>
   request(request: DecodeRequest): void
   write(chunk: Buffer): Promise<void>
-  /** The next message; rejects when the process ends before it. */
+  /** The next message; rejects if the process ends first. */
   next(): Promise<DecoderMessage>
   kill(): void
 }
 
 const startProcess = (): DecoderProcess => {
   const child: ChildProcess = fork(script, {
-    // It needs no secrets. One arena, and large blocks given back at once: freed memory would count against the next image.
+    // Without the service's secrets. glibc: one arena, and large blocks returned at once, so that freed memory does not
+    // count against the next image (mallopt(3)).
     env: { MALLOC_ARENA_MAX: '1', MALLOC_MMAP_THRESHOLD_: '65536', ...compileCache() },
     execArgv: [heapLimit],
     serialization: 'advanced',
@@ -167,12 +166,12 @@ const startProcess = (): DecoderProcess => {
     ready.reject(new DecoderUnavailable(`The decoder did not start: ${how}`))
     ended.reject(new DecoderCrashed(`The decoder has ended: ${how}`))
   }
-  // Each is awaited only while there is an image.
+  // Nobody awaits them between two images.
   ready.promise.catch(() => undefined)
   ended.promise.catch(() => undefined)
   child.once('error', ({ message }) => onEnd(message))
   child.once('exit', (code, signal) => onEnd(signal ?? `exit code ${code}`))
-  // Its end says the same.
+  // The exit event reports it too.
   stdin.on('error', () => undefined)
   child.on('message', (received) => {
     const message = parseDecoderMessage(received)
@@ -184,7 +183,7 @@ const startProcess = (): DecoderProcess => {
       waiting?.(message)
     }
   })
-  // An idle decoder does not keep the service from ending.
+  // An idle decoder must not keep the service running.
   child.unref()
   child.channel?.unref()
   if (stdin instanceof Socket) stdin.unref()
@@ -211,9 +210,9 @@ const startProcess = (): DecoderProcess => {
   }
 }
 
-/** The service's cache of compiled modules, so that the decoder needs no TypeScript compiler: 15 MiB less. */
+/** Shares the service's compile cache: without a TypeScript compiler the decoder takes 15 MiB less. */
 const compileCache = (): { readonly NODE_COMPILE_CACHE?: string } => {
   const folder = getCompileCacheDir()
-  // Node's own folder for this version, inside the one that it was given.
+  // Node reports the folder of this version, inside the configured one.
   return folder === undefined ? {} : { NODE_COMPILE_CACHE: dirname(folder) }
 }

@@ -1,4 +1,4 @@
-/** The file is not an image of a supported format, or it is damaged. */
+/** The file is not an image of a supported format, or is damaged. */
 export class UnsupportedImage extends Error {
   override readonly name = 'UnsupportedImage'
 
@@ -7,27 +7,26 @@ export class UnsupportedImage extends Error {
   }
 }
 
-/** Decoding the image would take more than one image may. The message says more than what, in a sentence for the client. */
+/** The image exceeds a limit of size, memory or time. The message is for the client. */
 export class ImageTooLarge extends Error {
   override readonly name = 'ImageTooLarge'
 }
 
-/** The decoder ended in the middle of an image, for a reason that may not lie in the image. */
+/** The decoder ended while decoding, not necessarily because of the image. */
 export class DecoderCrashed extends Error {
   override readonly name = 'DecoderCrashed'
 }
 
-/** No decoder could be started. */
 export class DecoderUnavailable extends Error {
   override readonly name = 'DecoderUnavailable'
 }
 
-/** The caller has too many thumbnails in the queue. */
+/** The caller has too many waiting thumbnails. */
 export class TooManyThumbnails extends Error {
   override readonly name = 'TooManyThumbnails'
 }
 
-/** The queue is full of other callers' thumbnails. */
+/** The queue is full, or the wait too long. */
 export class ThumbnailQueueFull extends Error {
   override readonly name = 'ThumbnailQueueFull'
 }

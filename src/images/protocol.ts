@@ -1,13 +1,10 @@
-/**
- * What the service and its decoder process tell each other over the IPC channel. The image itself goes to the decoder's
- * standard input.
- */
+/** The messages between the service and the decoder process. The image itself is sent to the process's standard input. */
 
-/** Asks for a thumbnail of the next `size` bytes of the standard input. */
+/** Requests a thumbnail of the next `size` bytes of the standard input. */
 export interface DecodeRequest {
   readonly size: number
   readonly width: number
-  /** The thumbnail's largest height in pixels. */
+  /** Maximum height of the thumbnail in pixels. */
   readonly height: number
 }
 
@@ -15,18 +12,18 @@ export type DecodeResult =
   /** The thumbnail, as WebP. */
   | { readonly kind: 'thumbnail'; readonly image: Uint8Array }
   | { readonly kind: 'unsupported'; readonly reason: string }
-  /** `reason` is a sentence for the client. */
+  /** `reason` is for the client. */
   | { readonly kind: 'too-large'; readonly reason: string }
 
 export type DecoderMessage =
-  /** The decoder has started and can take an image. */
+  /** The decoder accepts an image. */
   | { readonly kind: 'ready' }
-  /** A result, and how many bytes of resident memory the decoder is left with. */
+  /** A result, and the decoder's resident memory after it in bytes. */
   | (DecodeResult & { readonly memory: number })
-  /** The image uses too much memory or time; `reason` is a sentence for the client. The decoder ends. */
+  /** The image exceeds the limits of memory or time; `reason` is for the client. The decoder ends. */
   | { readonly kind: 'exhausted'; readonly reason: string }
 
-/** Reads a message of the decoder; null when it is none. */
+/** Parses a message of the decoder; null if it is malformed. */
 export const parseDecoderMessage = (message: unknown): DecoderMessage | null => {
   if (typeof message !== 'object' || message === null || !('kind' in message)) return null
   const { kind } = message
@@ -40,7 +37,6 @@ export const parseDecoderMessage = (message: unknown): DecoderMessage | null => 
   return null
 }
 
-/** Reads a request of the service. */
 export const parseDecodeRequest = (message: unknown): DecodeRequest => {
   if (typeof message === 'object' && message !== null)
     if ('size' in message && 'width' in message && 'height' in message)

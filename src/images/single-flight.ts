@@ -1,6 +1,6 @@
-/** Shares one run of a task among all who ask for the same at the same time. */
+/** Shares one run of a task among concurrent callers with the same key. */
 export interface SingleFlight<T> {
-  /** @param signal Aborted when the caller has left. The task's signal is aborted when all have. */
+  /** @param signal Aborted when the caller leaves. The task's signal is aborted when all callers have left. */
   run(key: string, task: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T>
 }
 
@@ -20,7 +20,7 @@ export const createSingleFlight = <T>(): SingleFlight<T> => {
     const forget = (): void => {
       if (flights.get(key) === flight) flights.delete(key)
     }
-    // Also keeps a failure that nobody waits for from ending the process.
+    // Also handles a rejection that nobody awaits.
     flight.result.then(forget, forget)
     return flight
   }
@@ -39,7 +39,7 @@ export const createSingleFlight = <T>(): SingleFlight<T> => {
         signal.removeEventListener('abort', leave)
         flight.callers -= 1
         if (flight.callers === 0) {
-          // Whoever comes now begins anew.
+          // Later callers start a new run.
           if (flights.get(key) === flight) flights.delete(key)
           flight.abandoned.abort(signal.reason)
         }

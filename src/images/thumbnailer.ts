@@ -14,7 +14,7 @@ import {
 
 /** A stored file that may be an image. */
 export interface ImageFile {
-  /** Identifies the content. */
+  /** Unique per content. */
   readonly key: string
   /** Bytes. */
   readonly size: number
@@ -25,19 +25,17 @@ export interface ThumbnailRequest {
   readonly file: ImageFile
   /** One of the widths that `thumbnailWidth` returns. */
   readonly width: number
-  /** Whose turn it takes. */
   readonly principalId: string
-  /** Aborted when nobody waits for the thumbnail any more. */
+  /** Aborted when nobody waits for the thumbnail. A decoding that has begun is finished all the same. */
   readonly signal: AbortSignal
 }
 
-/** Makes small images of large ones. */
 export interface Thumbnailer {
   /**
-   * The image as WebP, at most `width` pixels wide and never larger than the original: upright, in sRGB and without
-   * metadata. An animation's first frame.
+   * Renders the image as WebP, at most `width` pixels wide and never enlarged: upright, in sRGB, without metadata, and the
+   * first frame of an animation.
    *
-   * @throws UnsupportedImage, ImageTooLarge; both are remembered
+   * @throws UnsupportedImage, ImageTooLarge; both are cached
    * @throws TooManyThumbnails, ThumbnailQueueFull
    * @throws DecoderUnavailable
    * @throws FileMissing, StorageUnavailable when the file cannot be read
@@ -47,31 +45,31 @@ export interface Thumbnailer {
   close(): void
 }
 
-/** Bytes. The decoders need the whole file in memory. */
+/** Bytes. Decoding needs the whole file in memory. */
 const maxFileSize = 32 * 1024 * 1024
 
-/** In proportion to the width. Otherwise a strip of one pixel's width could have any height. */
-const maxHeight = 4
+/** Otherwise a one-pixel strip could have any height. */
+const maxHeightToWidth = 4
 
-/** Widths are rounded up to one of these, so that clients cannot fill the storage with one of each. */
+/** Widths are rounded up to one of these, which bounds the thumbnails stored per image. */
 const widths = [16, 32, 64, 128, 256, 512, 1_024]
 
-/** The width of the thumbnail for a client that asks for `requested` pixels. */
+/** Rounds a requested width up. */
 export const thumbnailWidth = (requested: number): number => {
   const width = widths.find((width) => width >= requested)
   if (width === undefined) throw new RangeError(`No thumbnail is ${requested} pixels wide`)
   return width
 }
 
-/** The first bytes of a PNG, JPEG, GIF, WebP and AVIF file. */
+/** The first bytes of PNG, JPEG, GIF, WebP and AVIF files. */
 const signatures = /^(?:\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|RIFF[^]{4}WEBP|[^]{4}ftyp(?:avif|avis|mif1))/
 const maxSignatureLength = 12
 
 /** Per principal: a browser asks for six images at a time, a proxy with HTTP/2 for some more. `maxWait` is in milliseconds. */
 const queueLimits = { maxWaiting: 16, maxWaitingInAll: 128, maxWait: 20_000 }
 
-/** Files whose failure is remembered, and for how many milliseconds: a busy machine may be to blame. */
-const failureMemory = { max: 1_000, ttl: 3_600_000 }
+/** Failures expire, since a busy machine may have caused them. `ttl` is in milliseconds. */
+const failureCache = { max: 1_000, ttl: 3_600_000 }
 
 export const createThumbnailer = ({
   decoder = createDecoder(),
@@ -86,17 +84,17 @@ export const createThumbnailer = ({
     share: 1,
     refuse: (reason) => (reason === 'principal_busy' ? new TooManyThumbnails() : new ThumbnailQueueFull()),
   })
-  const failures = new LRUCache<string, UnsupportedImage | ImageTooLarge>(failureMemory)
+  const failures = new LRUCache<string, UnsupportedImage | ImageTooLarge>(failureCache)
 
   const decode = async (file: ImageFile, width: number): Promise<Buffer> => {
-    const request = { size: file.size, width, height: maxHeight * width }
+    const request = { size: file.size, width, height: maxHeightToWidth * width }
     const open = () => file.open()
     try {
       return await decoder.decode(request, open)
     } catch (error) {
       if (!(error instanceof DecoderCrashed)) throw error
     }
-    // Once more, since it may have been killed by somebody else.
+    // Retried once: the image may not be the cause of the crash.
     try {
       return await decoder.decode(request, open)
     } catch (error) {
@@ -121,7 +119,7 @@ export const createThumbnailer = ({
   }
 }
 
-/** Refuses what is no image, of which only the first bytes are read, before it takes a place in the queue. */
+/** Refuses non-images by their first bytes, before they enter the queue. */
 const checkFile = async (file: ImageFile): Promise<void> => {
   if (file.size < maxSignatureLength) throw new UnsupportedImage()
   const start = await readBytes(file, { start: 0, end: maxSignatureLength - 1 })

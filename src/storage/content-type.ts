@@ -3,12 +3,12 @@ import { createHash } from 'node:crypto'
 import { pipeline, type Readable, Transform } from 'node:stream'
 import { type Storage, StorageUnavailable, type StoredFile } from './storage.ts'
 
-/** As many of a file's first bytes as its type is told by. */
+/** Bytes of a file's start that the type is detected from. */
 const sampleSize = 4_100
 
-/** The media type that a file's first bytes look like, without parameters; null when they look like nothing known. */
+/** The media type detected from a file's first bytes, without parameters; null if unknown. */
 const detectContentType = async (start: Uint8Array): Promise<string | null> => {
-  // Bytes that the detector cannot cope with are of no known type either.
+  // The detector throws on some malformed input.
   const found = await fileTypeFromBuffer(start).catch(() => undefined)
   return found?.mime.split(';')[0] ?? null
 }
@@ -16,7 +16,7 @@ const detectContentType = async (start: Uint8Array): Promise<string | null> => {
 const extendSample = (start: Uint8Array, chunk: Uint8Array): Uint8Array =>
   start.length < sampleSize ? Buffer.concat([start, chunk.subarray(0, sampleSize - start.length)]) : start
 
-/** Stores a file as `storage` does, and tells its type by the first bytes on the way. */
+/** Stores a file, and detects its type from the first bytes on the way. */
 export const putDetecting = async (
   storage: Storage,
   source: Readable,
@@ -29,15 +29,15 @@ export const putDetecting = async (
       done(null, chunk)
     },
   })
-  // Whoever reads `content` is told of its errors.
+  // Errors reach the storage, which reads `content`.
   pipeline(source, content, () => {})
   const stored = await storage.put(content, options)
   return { ...stored, detectedContentType: await detectContentType(start) }
 }
 
 /**
- * Reads a stored file to tell of it what `putDetecting` tells. `onProgress` is awaited at each chunk; what it throws ends
- * this.
+ * Reads a stored file to compute what `putDetecting` computes on the way. `onProgress` is awaited for each chunk, and
+ * aborts by throwing.
  *
  * @throws FileMissing, StorageUnavailable when the file cannot be read
  */

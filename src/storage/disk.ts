@@ -4,7 +4,7 @@ import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
-import { destroy, endQuietly, holdErrors } from './source.ts'
+import { destroy, deferFailure, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
@@ -13,19 +13,18 @@ const fileMode = 0o600
 const shards = Array.from({ length: 256 }, (_, index) => index.toString(16).padStart(2, '0'))
 const incomingFolder = 'incoming'
 
-/** Bytes of a piece after which it is synced and told, so that a crash costs no more of it. */
+/** Bytes of an upload between two syncs; a crash loses no more than this. */
 const syncEvery = 8 * 1024 * 1024
 
-/** Bytes of a file after which the free space is looked at again: other files may be arriving at the same time. */
+/** Bytes between two checks of the free space, since other files may arrive at the same time. */
 const reserveCheckEvery = 8 * 1024 * 1024
 
 /**
- * Files in a folder of the local file system, which is made if need be, in one that is there. A file is written to
- * `incoming/` and moved to `<shard>/<key>` when it is complete and synced. The shard is the last two characters of the
- * key, which are random. No file is taken that would leave less than `reserveBytes` free: what else is on the disk, such as a
- * database, fails when there is nothing left.
+ * Stores files in a local folder, which is created if its parent exists. A file is written to `incoming/` and moved to
+ * `<shard>/<key>` once it is complete and synced. The shard is the last two characters of the key, which are random. Files
+ * that would leave less than `reserveBytes` free are refused: a database on the same disk fails when it is full.
  *
- * @throws StorageFull, StorageUnavailable when the folders cannot be made
+ * @throws StorageFull, StorageUnavailable when the folders cannot be created
  */
 export async function diskStorage(
   folder: string,
@@ -145,7 +144,7 @@ export async function diskStorage(
 }
 
 /**
- * Resolves when so many more bytes can be written.
+ * Resolves if this many more bytes fit.
  *
  * @throws StorageFull
  */
@@ -169,8 +168,8 @@ function pathOf(root: string, key: string): string {
 }
 
 /**
- * All shards are made and synced at the start: made on demand, an upload could be acknowledged while the new folder
- * that another one had just made for it was not durable yet.
+ * Creates and syncs all shards at the start. If they were created on demand, an upload could be acknowledged before the
+ * shard that a concurrent one had just created was durable.
  */
 async function makeFolders(root: string): Promise<void> {
   const isNew = await makeFolder(root)
@@ -179,7 +178,7 @@ async function makeFolders(root: string): Promise<void> {
   if (isNew) await syncFolder(dirname(root))
 }
 
-/** Whether it was not there yet. */
+/** Returns whether the folder is new. */
 async function makeFolder(path: string): Promise<boolean> {
   try {
     await mkdir(path, { mode: folderMode })
@@ -248,14 +247,14 @@ async function openExisting(key: string, path: string, flags: number): Promise<F
       return await open(path, flags, fileMode)
     } catch (error) {
       if (codeOf(error) !== 'ENOENT') throw error
-      // Without its folder it is the disk that is missing, as one that is not mounted.
+      // A missing shard means that the disk is missing, for example not mounted.
       await lstat(dirname(path))
       throw new FileMissing(key, { cause: error })
     }
   })
 }
 
-/** Opens an unfinished file, which the first piece makes, cut to `offset` bytes. */
+/** Opens an unfinished file, truncated to `offset` bytes. The first write creates it. */
 async function openAt(path: string, { key }: UnfinishedFile, offset: number): Promise<FileHandle> {
   const flags = offset === 0 ? constants.O_RDWR | constants.O_CREAT : constants.O_RDWR
   const handle = await openExisting(key, path, flags)
@@ -270,7 +269,7 @@ async function openAt(path: string, { key }: UnfinishedFile, offset: number): Pr
   }
 }
 
-/** Writes at its own place only, and not at the end of the file, so that a writer who was late disturbs no other. */
+/** Writes at explicit positions rather than at the end, so that a delayed writer cannot corrupt a later one's bytes. */
 async function* appendTo(
   handle: FileHandle,
   { size }: UnfinishedFile,
@@ -278,7 +277,7 @@ async function* appendTo(
   source: AsyncIterable<Uint8Array>,
   { whole, hold, expectRoom }: Parameters<Storage['append']>[3] & { readonly expectRoom: ExpectRoom },
 ): AsyncGenerator<number> {
-  const input = endQuietly(source)
+  const input = deferFailure(source)
   let written = offset
   let synced = offset
   let checked = offset
@@ -309,7 +308,7 @@ async function writeAt(handle: FileHandle, bytes: Uint8Array, position: number):
   }
 }
 
-/** Null when there is no such file. */
+/** Null if there is no such file. */
 async function sizeOf(path: string): Promise<number | null> {
   return onDisk(async () => {
     try {
@@ -321,7 +320,7 @@ async function sizeOf(path: string): Promise<number | null> {
   })
 }
 
-/** One byte, since an empty file can be made on a disk that is full. */
+/** One byte, since an empty file can be created on a full disk. */
 async function writeProbe(path: string): Promise<void> {
   const handle = await open(path, 'wx', fileMode)
   try {
@@ -344,14 +343,14 @@ async function* filesIn(folder: string): AsyncGenerator<{ name: string; modified
   }
 }
 
-/** Fails when there is no folder for it, which says nothing about the file. */
+/** Throws if the folder is missing too, which says nothing about the file. */
 async function isStored(path: string): Promise<boolean> {
   if ((await modificationTime(path)) !== null) return true
   await lstat(dirname(path))
   return false
 }
 
-/** Null for what is not a file, or was removed after its folder was read. */
+/** Null if the path is not a file, or was removed since the folder was read. */
 async function modificationTime(path: string): Promise<Date | null> {
   try {
     const found = await lstat(path)
@@ -362,7 +361,7 @@ async function modificationTime(path: string): Promise<Date | null> {
   }
 }
 
-/** Without this a crash can undo a rename or a mkdir although the file itself was synced. */
+/** Makes a rename or mkdir durable; syncing the file does not. */
 async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r')
   try {
@@ -374,18 +373,18 @@ async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** Windows answers EPERM and some network file systems EINVAL: they cannot sync a folder at all. */
+/** Windows (EPERM) and some network file systems (EINVAL) cannot sync folders. */
 function isUnsupportedSync(error: unknown): boolean {
   const code = codeOf(error)
   return code === 'EPERM' || code === 'EINVAL'
 }
 
-/** The failure that led here is the one to report; what cannot be removed now is left to the sweeper. */
+/** Ignores errors: the caller reports the original one, and the sweeper removes what is left. */
 async function discard(...paths: string[]): Promise<void> {
   await Promise.allSettled(paths.map((path) => rm(path, { force: true })))
 }
 
-/** Every file operation goes through here, so that its errors are never taken for those of the source. */
+/** Wraps every file operation, to tell its errors from those of the source. */
 async function onDisk<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()

@@ -3,13 +3,12 @@ import type { Config } from '../config/config.ts'
 import { diskStorage } from './disk.ts'
 import type { Storage } from './storage.ts'
 
-/** Where the files are when they are not in a bucket. */
+/** The folder of files that are stored on disk. */
 export const filesFolder = ({ dataDir }: Pick<Config, 'dataDir'>): string => join(dataDir, 'attachments')
 
-/** What decides where files are kept. */
 export type StorageConfig = Pick<Config, 'storageUrl' | 'dataDir' | 'diskReserveBytes'>
 
-/** The configured bucket, or a folder when there is none. The SDK is loaded for whoever uses it. */
+/** Opens the configured bucket, or the folder on disk. The AWS SDK is loaded only for a bucket. */
 export const openStorage = async (config: StorageConfig): Promise<Storage> => {
   if (config.storageUrl === null)
     return diskStorage(filesFolder(config), { reserveBytes: config.diskReserveBytes })

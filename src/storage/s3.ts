@@ -26,23 +26,23 @@ import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config/values.ts'
 import { withTimeout } from '../concurrency/deadline.ts'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
-import { destroy, endQuietly, holdErrors } from './source.ts'
+import { destroy, deferFailure, holdErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { ByteRange, ListedFile, Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
-/** How long the server may take, in milliseconds. What is not said to be of one attempt includes all of them. */
+/** Timeouts in milliseconds. They include retries unless they are per attempt. */
 export interface S3Limits {
-  /** To accept a connection, in one attempt. */
+  /** To connect, per attempt. */
   readonly connect: number
-  /** To take or send another byte, in one attempt; what a slow reader of a file takes is not counted. */
+  /** Without a byte in either direction, per attempt. Time that a slow reader takes does not count. */
   readonly silence: number
-  /** To do what has little to send. */
+  /** For a request without a file. */
   readonly answer: number
-  /** To take a part of a file. */
+  /** To upload a part. */
   readonly part: number
-  /** To make one object of the parts, which some servers copy, in silence. */
+  /** To complete an upload. Some servers copy the parts, without sending a byte meanwhile. */
   readonly completion: number
-  /** To tell that it is there. */
+  /** For a readiness check. */
   readonly check: number
 }
 
@@ -55,17 +55,17 @@ const defaultLimits: S3Limits = {
   check: 5_000,
 }
 
-/** The first attempt, and what follows a 5xx, a lost connection or silence. */
+/** Includes the first attempt. Requests are retried after a 5xx, a lost connection or silence. */
 const maxAttempts = 3
 
-/** What S3 takes for a part unless it is the last one, and of how many it makes an object. */
-const smallestPart = 5 * 1024 * 1024
-const mostParts = 10_000
+/** Limits of S3. The last part may be smaller. */
+const minPartSize = 5 * 1024 * 1024
+const maxParts = 10_000
 
-/** Where the last bytes of unfinished files are that do not fill a part: `<prefix>incoming/<key>/<bytes up to there>`. */
+/** Tails of unfinished files that do not fill a part: `<prefix>incoming/<key>/<end of the tail in the file>`. */
 const incomingFolder = 'incoming/'
 
-/** What Ceph and Versity, and MinIO, call a quota that is used up. They and others answer 507 when a disk is full. */
+/** Error codes of an exceeded quota: Ceph and Versity, MinIO. A full disk is status 507. */
 const quotaErrors: ReadonlySet<string> = new Set(['QuotaExceeded', 'XMinioAdminBucketQuotaExceeded'])
 
 interface ObjectName {
@@ -74,17 +74,17 @@ interface ObjectName {
 }
 
 /**
- * Files as objects of a bucket, named `<prefix><key>`. One that fits into a part is put at once, a larger one part by
- * part; either way it is there when it is complete. Credentials come from where the AWS SDK finds them.
+ * Stores files as objects named `<prefix><key>`, by one PUT if they fit into a part, otherwise by a multipart upload. Either
+ * way an object exists only when it is complete. The AWS SDK finds the credentials.
  *
- * A file that arrives in pieces has parts of one size, so its length tells how many there are; the rest, which does not
- * fill one, is an object of its own. Parts and rests behind the recorded length are written again, and so change nothing.
+ * The parts of a resumable upload have one size, so its offset determines their number. The tail that does not fill a part
+ * is an object of its own. Parts and tails beyond the recorded offset are overwritten, so they do no harm.
  */
 export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits): Storage => {
   const { bucket: Bucket, prefix } = location
   const client = openClient(location, limits, limits.silence)
-  // For what may be silent rightly: a download whose reader takes its time, and an upload that is being completed.
-  const patientClient = openClient(location, limits, 0)
+  // For requests that may be silent for long: downloads with a slow reader, and completions of uploads.
+  const longRunningClient = openClient(location, limits, 0)
 
   const objectOf = (key: string): ObjectName => ({ Bucket, Key: `${prefix}${expectKey(key)}` })
 
@@ -125,10 +125,12 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
   ): Promise<void> => {
     const complete = new CompleteMultipartUploadCommand({ ...object, UploadId, MultipartUpload: { Parts } })
     const requestTimeout = limits.completion
-    await ask(limits.completion, (options) => patientClient.send(complete, { ...options, requestTimeout }))
+    await ask(limits.completion, (options) =>
+      longRunningClient.send(complete, { ...options, requestTimeout }),
+    )
   }
 
-  /** An upload that begins with its first part. */
+  /** A multipart upload, created with its first part. */
   const uploadOf = (object: ObjectName) => {
     let id: string | undefined
     const parts: CompletedPart[] = []
@@ -182,14 +184,14 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       return { size, sha256: digest.toString('hex') }
     } catch (error) {
       destroy(source)
-      // An object as well: the server may have made it although its answer was lost. What cannot be removed now, and
-      // an upload whose begin nobody was told of, is left to the sweeper.
+      // The object too: the server may have created it although its response was lost. The sweeper removes what remains,
+      // and uploads whose creation was not acknowledged.
       await Promise.allSettled([upload.abort(), removeObject(object)])
       throw error
     }
   }
 
-  /** The objects below a prefix, or those of them that come after a name, in the order of their names. */
+  /** The objects with a prefix, after a name if one is given, ordered by name. */
   async function* objectsBelow(Prefix: string, StartAfter?: string) {
     let ContinuationToken: string | undefined
     do {
@@ -217,11 +219,11 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     return found.flatMap((upload) => (upload.Key === Key ? (upload.UploadId ?? []) : []))
   }
 
-  /** The upload that holds a file's parts; undefined when none was begun. There are two when an answer was lost. */
+  /** The upload that holds a file's parts; undefined if there is none. A lost response can leave two: the first is used. */
   const findUpload = async (object: ObjectName): Promise<string | undefined> =>
     (await uploadsOf(object)).toSorted()[0]
 
-  /** Looked for again after it was made, so that every piece agrees on which of two it is. */
+  /** Searches again after creating an upload, so that concurrent creators agree on the same one. */
   const findOrCreateUpload = async (object: ObjectName): Promise<string | undefined> => {
     const found = await findUpload(object)
     if (found !== undefined) return found
@@ -241,12 +243,12 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     return parts
   }
 
-  const restsOf = (key: string): string => `${prefix}${incomingFolder}${expectKey(key)}/`
+  const tailsOf = (key: string): string => `${prefix}${incomingFolder}${expectKey(key)}/`
 
-  const restOf = (key: string, end: number): ObjectName => ({ Bucket, Key: `${restsOf(key)}${end}` })
+  const tailOf = (key: string, end: number): ObjectName => ({ Bucket, Key: `${tailsOf(key)}${end}` })
 
-  const removeRests = async (key: string): Promise<void> => {
-    for await (const { Key } of objectsBelow(restsOf(key))) await removeObject({ Bucket, Key })
+  const removeTails = async (key: string): Promise<void> => {
+    for await (const { Key } of objectsBelow(tailsOf(key))) await removeObject({ Bucket, Key })
   }
 
   async function* filesWithParts(): AsyncGenerator<ListedFile, void> {
@@ -256,7 +258,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     }
   }
 
-  async function* filesWithRests(): AsyncGenerator<ListedFile, void> {
+  async function* filesWithTails(): AsyncGenerator<ListedFile, void> {
     const incoming = `${prefix}${incomingFolder}`
     for await (const { Key, LastModified } of objectsBelow(incoming)) {
       const key = Key.slice(incoming.length).replace(/\/\d+$/, '')
@@ -269,21 +271,20 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     const get = new GetObjectCommand({ ...object, Range })
     const requestTimeout = limits.silence
     const { Body } = await ask(limits.answer, (options) =>
-      patientClient.send(get, { ...options, requestTimeout }),
+      longRunningClient.send(get, { ...options, requestTimeout }),
     ).catch((error: unknown) => {
       throw isMissing(error) ? new FileMissing(key, { cause: error }) : error
     })
-    if (!(Body instanceof Readable))
-      throw new StorageUnavailable({ cause: new Error('The response has no body') })
-    return endWhenSilent(Body, limits.silence)
+    if (!(Body instanceof Readable)) throw new StorageUnavailable({ cause: new Error('There is no body') })
+    return failWhenSilent(Body, limits.silence)
   }
 
-  const readRest = async (key: string, end: number): Promise<Buffer> =>
-    buffer(await readObject(restOf(key, end), key)).catch((cause: unknown) => {
+  const readTail = async (key: string, end: number): Promise<Buffer> =>
+    buffer(await readObject(tailOf(key, end), key)).catch((cause: unknown) => {
       throw new StorageUnavailable({ cause })
     })
 
-  /** Null when there is no such object. */
+  /** Null if there is no such object. */
   const sizeOf = async (object: ObjectName): Promise<number | null> => {
     try {
       const head = new HeadObjectCommand(object)
@@ -305,7 +306,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     const memory = Buffer.allocUnsafeSlow(Math.min(partSize, size))
     let start = offset - (offset % partSize)
     let filled = offset - start
-    if (filled > 0) memory.set(await readRest(key, offset))
+    if (filled > 0) memory.set(await readTail(key, offset))
     let upload: string | undefined
 
     const addPart = async (): Promise<void> => {
@@ -317,7 +318,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       filled = 0
     }
 
-    const input = endQuietly(source)
+    const input = deferFailure(source)
     for await (const chunk of input.chunks) {
       if (start + filled + chunk.byteLength > size) throw new FileTooLarge(size)
       for (let taken = 0; taken < chunk.byteLength;) {
@@ -336,10 +337,10 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       if (filled > 0) await addPart()
     } else if ((filled > 0 && end > offset) || size === 0) {
       await hold()
-      await putWhole(end === size ? object : restOf(key, end), memory.subarray(0, filled))
+      await putWhole(end === size ? object : tailOf(key, end), memory.subarray(0, filled))
     }
     yield end
-    if (end > offset && offset % partSize > 0) await removeObject(restOf(key, offset))
+    if (end > offset && offset % partSize > 0) await removeObject(tailOf(key, offset))
     input.rethrow()
   }
 
@@ -363,14 +364,14 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       const object = objectOf(key)
       const upload = await findUpload(object)
       if (upload !== undefined) {
-        await ifThere(async () => {
+        await ignoreMissingUpload(async () => {
           const parts = await partsOfUpload(object, upload)
           if (parts.reduce((sum, { Size = 0 }) => sum + Size, 0) !== size) throw new FileMissing(key)
           await completeUpload(object, upload, parts.map(asCompleted))
         })
       }
       if ((await sizeOf(object)) !== size) throw new FileMissing(key)
-      await removeRests(key)
+      await removeTails(key)
     },
 
     async open(key, range) {
@@ -383,8 +384,9 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
 
     async removeUnfinished(key) {
       const object = objectOf(key)
-      for (const upload of await uploadsOf(object)) await ifThere(() => abortUpload(object, upload))
-      await removeRests(key)
+      for (const upload of await uploadsOf(object))
+        await ignoreMissingUpload(() => abortUpload(object, upload))
+      await removeTails(key)
       await removeObject(object)
     },
 
@@ -395,7 +397,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       }
     },
 
-    // Lists are in the order of their names: for keys that are neighbours this asks for little more than them.
+    // Listings are ordered by name, so adjacent keys need few pages.
     async missing(keys) {
       const [first, ...others] = keys.map(expectKey).toSorted()
       if (first === undefined) return []
@@ -409,8 +411,8 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       return [...missing]
     },
 
-    // A file may have parts and a rest, and both lists are in the order of their names.
-    listUnfinished: () => mergeByKey(filesWithParts(), filesWithRests()),
+    // A file may have both parts and a tail. Both lists are ordered by name.
+    listUnfinished: () => mergeByKey(filesWithParts(), filesWithTails()),
 
     async readOwner() {
       try {
@@ -432,12 +434,12 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
 
     async close() {
       client.destroy()
-      patientClient.destroy()
+      longRunningClient.destroy()
     },
   }
 }
 
-/** What two lists in the order of their keys tell of each key, with the latest time. */
+/** Merges two lists that are ordered by key. A key in both gets the later time. */
 async function* mergeByKey(
   one: AsyncIterator<ListedFile, void>,
   other: AsyncIterator<ListedFile, void>,
@@ -465,30 +467,29 @@ const openClient = (
   { endpoint, region, pathStyle }: S3Location,
   limits: S3Limits,
   socketTimeout: number,
-): S3Client => {
-  return new S3Client({
+): S3Client =>
+  new S3Client({
     region,
     ...(endpoint === null ? {} : { endpoint }),
     forcePathStyle: pathStyle,
     maxAttempts,
-    // It would open a connection of its own for each part.
+    // The SDK would open a new connection per part.
     expectContinueHeader: false,
     requestHandler: {
       connectionTimeout: limits.connect,
       socketTimeout,
       throwOnRequestTimeout: true,
-      // There is one for each request of a client at most. With a bound, slow readers would keep others waiting.
+      // Concurrent requests are bounded elsewhere. A bound here would let slow readers block others.
       httpAgent: { maxSockets: Infinity },
       httpsAgent: { maxSockets: Infinity },
     },
   })
-}
 
-/** Small, since each upload holds one in memory, and large enough for a file of `maxBytes`. */
-const partSizeFor = (maxBytes: number): number => Math.max(smallestPart, Math.ceil(maxBytes / mostParts))
+/** As small as a file of `maxBytes` allows, since each upload buffers one part. */
+const partSizeFor = (maxBytes: number): number => Math.max(minPartSize, Math.ceil(maxBytes / maxParts))
 
-/** A body that fails when its reader has waited for the next bytes for `limit` milliseconds. */
-const endWhenSilent = (body: Readable, limit: number): Readable => {
+/** Fails when the server sends nothing for `limit` milliseconds while the reader waits. */
+const failWhenSilent = (body: Readable, limit: number): Readable => {
   const output = new PassThrough()
   const timer = setTimeout(() => {
     if (output.writableNeedDrain) timer.refresh()
@@ -500,7 +501,7 @@ const endWhenSilent = (body: Readable, limit: number): Readable => {
   return output
 }
 
-/** Asks the server. Gives up after `limit` milliseconds, be it in the middle of an attempt or between two. */
+/** Sends a request, and aborts it after `limit` milliseconds, retries included. */
 async function ask<T>(
   limit: number,
   send: (options: { readonly abortSignal: AbortSignal }) => Promise<T>,
@@ -525,8 +526,8 @@ const isFull = (error: unknown): boolean =>
 const isMissing = (error: unknown): boolean =>
   error instanceof StorageUnavailable && (error.cause instanceof NoSuchKey || error.cause instanceof NotFound)
 
-/** Passes over an upload that was completed or aborted since it was listed. */
-const ifThere = async (work: () => Promise<unknown>): Promise<void> => {
+/** Ignores an upload that was completed or aborted since it was listed. */
+const ignoreMissingUpload = async (work: () => Promise<unknown>): Promise<void> => {
   try {
     await work()
   } catch (error) {

@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream'
 
 /**
- * A stream may fail before anyone reads it. Unheard, its error would end the process; merely emitted, without the stream
- * being destroyed, it would be lost and the reader wait for ever.
+ * Handles errors that a stream emits before it is read. Without a listener they would end the process; without destroying
+ * the stream, its later reader would wait forever.
  */
 export function holdErrors(source: AsyncIterable<Uint8Array>): void {
   if (source instanceof Readable) source.on('error', (error) => source.destroy(error))
@@ -12,8 +12,8 @@ export function destroy(source: AsyncIterable<Uint8Array>): void {
   if (source instanceof Readable) source.destroy()
 }
 
-/** A source whose failure looks like its end, until `rethrow` is called: first what came of it is to be kept. */
-export const endQuietly = (source: AsyncIterable<Uint8Array>) => {
+/** Ends the iteration when `source` fails, so that what was received can be saved before `rethrow` reports the failure. */
+export const deferFailure = (source: AsyncIterable<Uint8Array>) => {
   let failure: { readonly error: unknown } | null = null
   async function* chunks(): AsyncGenerator<Uint8Array> {
     try {
