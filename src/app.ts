@@ -65,7 +65,7 @@ import { answerUnknownRoutes, collectPaths, readBodies, registerOperations } fro
 import { setSecurityHeaders } from './http/security-headers.ts'
 import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './http/slow-clients.ts'
 import { withoutBase } from './http/url.ts'
-import { databaseAround, storageAround } from './observe/around.ts'
+import { instrumentDatabase, instrumentStorage } from './observe/instrument.ts'
 import { reportOutages } from './observe/outages.ts'
 import { maxBodyBytes, problemOf } from './problems/problems.ts'
 import type { Storage } from './storage/storage.ts'
@@ -193,10 +193,10 @@ export const buildApp = async ({
     sendProblem(problemOf(error, request.routeOptions.bodyLimit), publicUrl, request, reply),
   )
   const outages = reportOutages(app.log)
-  const storage = storageAround(silentStorage, outages.aroundStorage)
-  const background = databaseAround(backgroundDb, outages.aroundStatements)
+  const storage = instrumentStorage(silentStorage, outages.forStorage)
+  const background = instrumentDatabase(backgroundDb, outages.forStatements)
   const db: Database = {
-    ...databaseAround(silentDb, outages.aroundStatements),
+    ...instrumentDatabase(silentDb, outages.forStatements),
     audited: (events) => logAudit(app.log, events),
   }
 

@@ -1,23 +1,23 @@
 import { background, type Work } from './work.ts'
 
 interface FairQueueOptions {
-  /** How many tasks run at a time. */
+  /** Tasks that run at a time. */
   readonly concurrency: number
-  /** How many of them may be of one principal. Background jobs are not limited. */
+  /** Of these, tasks per principal. Background jobs are exempt. */
   readonly share: number
-  /** How many tasks of one principal may wait. */
+  /** Waiting tasks per principal. */
   readonly maxWaiting: number
-  /** How many tasks may wait in all. */
+  /** Waiting tasks in total. */
   readonly maxWaitingInAll: number
-  /** Milliseconds that a task may wait. */
+  /** Milliseconds. */
   readonly maxWait: number
-  /** What a task is refused with. It was not begun. */
+  /** Creates the error of a task that was not started. */
   readonly refuse: (reason: 'principal_busy' | 'busy' | 'late' | 'abandoned') => Error
 }
 
 export interface FairQueue {
   readonly run: <T>(work: Work, task: () => Promise<T>) => Promise<T>
-  /** How many tasks run or wait. */
+  /** Number of running and waiting tasks. */
   readonly pending: () => number
 }
 
@@ -34,8 +34,8 @@ interface Lane {
 }
 
 /**
- * Runs tasks with bounded concurrency, taking turns between principals, so that nobody waits for more than the tasks
- * that run when they come. A task whose work has been abandoned is dropped when its turn comes.
+ * Runs tasks with bounded concurrency, round robin between principals, so that one principal's backlog does not delay
+ * another's first task. Abandoned tasks are dropped when their turn comes.
  */
 export const fairQueue = ({
   concurrency,
@@ -45,7 +45,7 @@ export const fairQueue = ({
   maxWait,
   refuse,
 }: FairQueueOptions): FairQueue => {
-  // In the order of their turns. A principal goes to the end when a task of theirs begins, and again when it ends.
+  // In round-robin order. A principal moves to the end when a task of theirs starts, and again when it ends.
   const lanes = new Map<string, Lane>()
   let running = 0
   let waiting = 0
@@ -118,7 +118,7 @@ export const fairQueue = ({
     lane.waiting = wanted
   }
 
-  /** A request that has already written goes on even when its principal has no more room, as it could not be undone. */
+  /** The limit per principal does not apply to work that has already written, since it could not be undone. */
   const admit = (work: Work, lane: Lane): void => {
     if (waiting >= maxWaitingInAll) throw refuse('busy')
     if (work.principal === background || work.sent.length > 0 || lane.waiting.length < maxWaiting) return

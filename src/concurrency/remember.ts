@@ -1,7 +1,4 @@
-/**
- * Answers with the result of `check`, a failure too, for some milliseconds after it has come. Whoever asks while it runs gets
- * the result of that run.
- */
+/** Caches the result of `check`, failures too, for some milliseconds after it settles. Concurrent callers share one run. */
 export const rememberFor = <T>(milliseconds: number, check: () => Promise<T>): (() => Promise<T>) => {
   let result: Promise<T> | null = null
   let end = Infinity

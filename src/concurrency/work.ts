@@ -1,23 +1,23 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
-/** The request, or the background job, on whose behalf statements run. */
+/** The request or background job that statements run for. */
 export interface Work {
-  /** Whose share of the connections it takes. */
+  /** Whose share of a fair queue it uses. */
   readonly principal: string
-  /** Whether it is not to go on: its client was told that nothing was done, or has gone and only wanted to read. */
+  /** Whether to stop: the client was told that nothing was done, or has disconnected from a read. */
   readonly isAbandoned: () => boolean
-  /** The texts of statements that were sent, except those that were certainly rolled back. */
+  /** Texts of the statements that were sent, without those that were certainly rolled back. */
   readonly sent: string[]
 }
 
 const storage = new AsyncLocalStorage<Work>()
 
-/** The principal of background jobs. */
+/** Principal of background jobs. */
 export const background = ''
 
 /**
- * The work that the caller runs in; a background job of its own outside of any. It is carried implicitly because every
- * statement belongs to some work, while no query has a use for it.
+ * The current work; outside of any, a background job. It is passed by AsyncLocalStorage because every statement belongs to
+ * a work, but no query uses it.
  */
 export const currentWork = (): Work =>
   storage.getStore() ?? { principal: background, isAbandoned: () => false, sent: [] }
@@ -25,7 +25,7 @@ export const currentWork = (): Work =>
 /** Runs `task`, and everything that it awaits, as part of `work`. */
 export const runAs = <T>(work: Work, task: () => T): T => storage.run(work, task)
 
-/** Whether a statement writes, as far as its text tells. Its name is a comment in front. */
+/** Whether a statement writes, judged by its text. Its name is a comment in front. */
 export const writes = (text: string): boolean =>
   !/^(?:\s*\/\*[^*]*\*\/)?\s*(?:select|with|show)\b/i.test(text) ||
   /\b(?:insert into|delete from|set)\s/i.test(text)

@@ -1,42 +1,38 @@
 import type { FastifyBaseLogger } from 'fastify'
 
-/** A new password that somebody asked for. */
 export interface PasswordResetMessage {
   /** The address of the account. */
   readonly to: string
   readonly token: string
 }
 
-/** A change of a user's email address. */
 export interface EmailChangedMessage {
-  /** The address before the change. */
+  /** The previous address. */
   readonly to: string
-  /** Undoes the change; null when an administrator made it. */
+  /** Allows undoing the change; null if an administrator made it. */
   readonly undoToken: string | null
 }
 
-/** Sends mail in the background, so that a request takes equally long whether there is a mail to send or not. */
+/** Sends mail in the background, so that response times do not reveal whether an account exists. */
 export interface Mailer {
-  /** Takes the mail on and returns at once; what goes wrong is logged, without the address and the token. */
+  /** Returns at once. Failures are logged, without the address and the token. */
   sendPasswordReset(message: PasswordResetMessage): void
-  /** Likewise. */
   sendEmailChanged(message: EmailChangedMessage): void
-  /** Takes on no more, and gives the mails under way a few seconds. */
+  /** Refuses new mails, and waits a few seconds for those being sent. */
   close(): Promise<void>
 }
 
-/** Makes a mailer that tells `log` what happens. */
+/** Creates a mailer that logs to `log`. */
 export type OpenMailer = (log: FastifyBaseLogger) => Mailer
 
-/** The token is in the fragment, which a browser keeps to itself: it gets into no log and no Referer. */
+/** The token is in the fragment, which browsers do not send: it reaches no log and no Referer. */
 export const passwordResetLink = (base: string, token: string): string =>
   `${base}/password-reset#token=${token}`
 
-/** The link of a mail about a changed address. */
 export const emailChangeUndoLink = (base: string, token: string): string =>
   `${base}/email-change-undo#token=${token}`
 
-/** For development: the developer finds the link in the log. `base` tells where the service listens by then. */
+/** Development: logs the links. `base` is a function because the address is known only once the service listens. */
 export const loggingMailer =
   (base: () => string): OpenMailer =>
   (log) => ({
@@ -50,7 +46,7 @@ export const loggingMailer =
     close: async () => undefined,
   })
 
-/** For a service without a mail server. */
+/** Mail is disabled. */
 export const noMailer: OpenMailer = (log) => {
   log.warn('SMTP_URL is not set: users cannot reset forgotten passwords')
   const drop = () => log.info('A mail was not sent because SMTP_URL is not set')

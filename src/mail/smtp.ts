@@ -12,27 +12,27 @@ import {
 interface SmtpMailerOptions {
   readonly server: SmtpServer
   readonly from: MailAddress
-  /** Where the links in mails begin. */
+  /** The base URL of links. */
   readonly publicUrl: string
-  /** How many mails may be under way; what comes on top is dropped. */
-  readonly maxUnderWay?: number
-  /** How long a stop waits for the mails under way, in milliseconds. */
+  /** Mails being sent at a time; more are dropped. */
+  readonly maxPending?: number
+  /** Milliseconds that a shutdown waits for pending mails. */
   readonly closeTime?: number
 }
 
-/** How long one mail may take, in milliseconds, its wait for a connection included. */
+/** Milliseconds that a mail may take, including the wait for a connection. */
 const sendTime = 60_000
 
-/** Sends mail over a few connections to `server`, which are kept open between mails. */
+/** Sends mail over a small pool of connections to `server`. */
 export const smtpMailer =
-  ({ server, from, publicUrl, maxUnderWay = 200, closeTime = 5_000 }: SmtpMailerOptions): OpenMailer =>
+  ({ server, from, publicUrl, maxPending = 200, closeTime = 5_000 }: SmtpMailerOptions): OpenMailer =>
   (log) => {
     const transport = createTransport({ ...transportTo(server), pool: true, maxConnections: 2 })
-    const underWay = new Set<Promise<void>>()
+    const pending = new Set<Promise<void>>()
     let isClosed = false
 
     const deliver = async (mail: SendMailOptions): Promise<void> => {
-      // Composing takes time too, which the answer must not show.
+      // Composing a mail takes time, which the response must not show.
       await setImmediate()
       try {
         await transport.sendMail({ ...mail, from: { ...from }, signal: AbortSignal.timeout(sendTime) })
@@ -42,12 +42,12 @@ export const smtpMailer =
     }
 
     const send = (mail: SendMailOptions): void => {
-      if (isClosed || underWay.size >= maxUnderWay) {
-        log.warn({ underWay: underWay.size, isClosed }, 'A mail was dropped')
+      if (isClosed || pending.size >= maxPending) {
+        log.warn({ underWay: pending.size, isClosed }, 'A mail was dropped')
         return
       }
-      const sending = deliver(mail).finally(() => underWay.delete(sending))
-      underWay.add(sending)
+      const sending = deliver(mail).finally(() => pending.delete(sending))
+      pending.add(sending)
     }
 
     return {
@@ -55,14 +55,14 @@ export const smtpMailer =
       sendEmailChanged: (message) => send(emailChangedMail(message, publicUrl)),
       async close() {
         isClosed = true
-        await Promise.race([Promise.all(underWay), setTimeout(closeTime, null, { ref: false })])
-        if (underWay.size > 0) log.warn({ underWay: underWay.size }, 'Stopped before all mails were sent')
+        await Promise.race([Promise.all(pending), setTimeout(closeTime, null, { ref: false })])
+        if (pending.size > 0) log.warn({ underWay: pending.size }, 'Stopped before all mails were sent')
         transport.close({ force: true })
       },
     }
   }
 
-/** Rejects when the server cannot be reached, or lets nobody in with these credentials. */
+/** Rejects if the server cannot be reached or refuses the credentials. */
 export const verifySmtp = async (server: SmtpServer): Promise<void> => {
   const transport = createTransport(transportTo(server))
   try {
@@ -87,11 +87,11 @@ const transportTo = ({ host, port, tls, auth }: SmtpServer) => ({
   disableUrlAccess: true,
 })
 
-/** The address is an object, for as a text it would be parsed, and could become several. */
+/** Addresses are objects, because nodemailer parses strings, which can yield several recipients. */
 const passwordResetMail = ({ to, token }: PasswordResetMessage, publicUrl: string): SendMailOptions => ({
   to: { name: '', address: to },
   subject: 'Reset your Taskwright password',
-  // RFC 3834 §5: no holiday notice comes back.
+  // RFC 3834 §5: suppresses automatic replies.
   headers: { 'Auto-Submitted': 'auto-generated' },
   text: `Someone, possibly you, requested a password reset for your Taskwright account.
 
@@ -124,7 +124,7 @@ ${link}
 The link also ends all sessions and revokes all API tokens of your account, and lets you choose a new password.
 `
 
-/** What the log may show of a failure. The server's own words are left out: they may repeat the address or the mail. */
+/** The loggable part of an error. The server's text is left out, as it may quote the address or the mail. */
 const describeFailure = (error: unknown) => {
   if (!isMailError(error)) return {}
   const { code, command, response, message } = error

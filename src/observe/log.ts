@@ -2,31 +2,31 @@ import { writeSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import sonicBoom from 'sonic-boom'
 
-/** Where log lines go. */
 export interface LogStream {
   write(line: string): void
 }
 
-/** Milliseconds for which lines are collected: a write for each of them would take longer than the rest of logging. */
-const collectingTime = 50
+/** Milliseconds between two writes: a write per line would take longer than the rest of logging. */
+const flushInterval = 50
 
-/** Characters that wait to be written at most; what comes after is lost. */
-const mostWaiting = 4_194_304
+/** Characters that may wait to be written; further lines are lost. */
+const maxBuffered = 4_194_304
 
-/** Milliseconds for which a slow reader is waited for at the end. */
-const longestWait = 1_000
+/** Milliseconds that a flush waits for a slow reader. */
+const maxFlushTime = 1_000
 
 const standardOutput = 1
 
 /**
- * Bytes that a pipe takes whole or not at all (PIPE_BUF on Linux), so that processes that share one do not tear each
- * other's lines apart.
+ * Bytes that a pipe writes atomically (PIPE_BUF on Linux), so that the lines of processes that share it do not
+ * interleave.
  */
 const atomicWrite = 4_096
 
 /**
- * The standard output, which nobody waits for. `isShared` says that other processes write to it as well. Lines that cannot be written, as to a disk that is full, wait for a while,
- * and keep the service from nothing, not from its end either.
+ * Logs to standard output without ever blocking the service. Lines that cannot be written, for example to a full disk, are
+ * buffered up to `maxBuffered`, and do not delay a shutdown for longer than `maxFlushTime`. `isShared`: other processes
+ * write to the same output.
  */
 export const openLog = ({
   isShared,
@@ -36,9 +36,9 @@ export const openLog = ({
   const stream = new sonicBoom.SonicBoom({
     fd: standardOutput,
     sync: false,
-    maxLength: mostWaiting,
+    maxLength: maxBuffered,
     ...(isShared && { maxWrite: atomicWrite }),
-    // Else a flush does not wait.
+    // Without it, flush calls back before the write.
     minLength: 1,
   })
   stream.on('error', () => undefined)
@@ -48,34 +48,34 @@ export const openLog = ({
     collected = ''
     return lines
   }
-  const passOn = (): void => {
+  const writeCollected = (): void => {
     const lines = take()
     if (lines === '') return
     for (const piece of isShared ? piecesOf(lines) : [lines]) stream.write(piece)
   }
-  // Whatever ends the process, but a kill. Once: what sonic-boom does here, it does for ever while it fails.
+  // Written here once, because sonic-boom's own exit handling retries forever while the output fails.
   process.on('exit', () => {
     try {
       writeSync(standardOutput, take())
     } catch {
-      // There is nobody to tell.
+      // The output is gone; there is nowhere to report it.
     }
   })
   return {
     write(line) {
-      if (collected === '') setTimeout(passOn, collectingTime).unref()
+      if (collected === '') setTimeout(writeCollected, flushInterval).unref()
       collected += line
     },
     async flush() {
-      passOn()
+      writeCollected()
       const { promise: written, resolve } = Promise.withResolvers<void>()
       stream.flush(() => resolve())
-      await Promise.race([written, pause(longestWait, undefined, { ref: false })])
+      await Promise.race([written, pause(maxFlushTime, undefined, { ref: false })])
     },
   }
 }
 
-/** Whole lines, in pieces that a pipe takes at once; a line that is longer is a piece of its own. */
+/** Groups whole lines into pieces that are written atomically; a longer line is a piece of its own. */
 const piecesOf = (lines: string): string[] => {
   const pieces: string[] = []
   let piece = ''

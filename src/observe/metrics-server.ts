@@ -4,7 +4,6 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { listenAddress } from '../http/listen.ts'
 
-/** What the metrics are read from. */
 export interface MetricsSource {
   readonly contentType: string
   metrics(): Promise<string>
@@ -12,9 +11,9 @@ export interface MetricsSource {
 
 interface MetricsServerOptions {
   readonly host: string
-  /** 0 lets the system choose. */
+  /** 0 means any free port. */
   readonly port: number
-  /** Needed to read them; null when whoever reaches the port may. */
+  /** Bearer token; null means no authentication. */
   readonly token: string | null
 }
 
@@ -23,7 +22,7 @@ export interface MetricsServer {
   close(): Promise<void>
 }
 
-/** Answers GET /metrics on a port of its own, which is not part of the API and mostly not public. */
+/** Serves GET /metrics on a separate port, which need not be public. */
 export const serveMetrics = async (
   source: MetricsSource,
   { host, port, token }: MetricsServerOptions,
@@ -63,7 +62,7 @@ const end = (
   body = '',
 ): void => void response.writeHead(status, { 'cache-control': 'no-store', ...headers }).end(body)
 
-/** Digests are compared, since they have one length whatever was sent. */
+/** Compares digests, because timingSafeEqual needs equal lengths. */
 const isBearer = (authorization: string, token: string): boolean =>
   timingSafeEqual(digest(authorization.replace(/^bearer +/i, 'Bearer ')), digest(`Bearer ${token}`))
 

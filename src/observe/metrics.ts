@@ -3,24 +3,23 @@ import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Histogram, R
 import { ConstraintViolation, DatabaseUnavailable } from '../db/engine/errors.ts'
 import { routeOf } from '../http/request-log.ts'
 import { FileMissing, StorageFull, StorageUnavailable } from '../storage/storage.ts'
-import type { Around } from './around.ts'
+import type { Instrument } from './instrument.ts'
 import type { MetricsSource } from './metrics-server.ts'
 
-/** What Prometheus is told. Every label has few values: a route is its template, and no user, file or text is named. */
+/** Prometheus metrics. Labels have low cardinality: routes are templates; users, files and texts are left out. */
 export interface Metrics {
   readonly registry: Registry
-  /** Counts and times the requests of an app. */
   readonly ofRequests: (app: FastifyInstance) => void
-  readonly aroundStatements: Around
-  readonly aroundStorage: Around
-  readonly aroundHashes: Around
+  readonly forStatements: Instrument
+  readonly forStorage: Instrument
+  readonly forHashes: Instrument
 }
 
-/** Seconds; the last is the deadline of a statement. */
+/** Seconds. The last one is the deadline of a statement. */
 const shortBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
 const longBuckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120, 600]
 
-/** `pendingStatements` is asked whenever the metrics are read. */
+/** `pendingStatements` is called at each scrape. */
 export const createMetrics = (pendingStatements: () => number): Metrics => {
   const registry = new Registry()
   const registers = [registry]
@@ -93,14 +92,14 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
       })
     },
 
-    aroundStatements: timed(outcomeOfStatement, (outcome, seconds) =>
+    forStatements: timed(outcomeOfStatement, (outcome, seconds) =>
       statementDuration.observe({ outcome }, seconds),
     ),
-    aroundStorage: timed(outcomeOfStorage, (outcome, seconds, operation) =>
+    forStorage: timed(outcomeOfStorage, (outcome, seconds, operation) =>
       storageDuration.observe({ operation, outcome }, seconds),
     ),
 
-    async aroundHashes(_name, work) {
+    async forHashes(_name, work) {
       hashesPending.inc()
       try {
         return await work()
@@ -128,14 +127,14 @@ export const metricsOfWorkers = (): MetricsSource => {
   return { contentType: workers.contentType, metrics: () => workers.clusterMetrics() }
 }
 
-/** `refused` is what somebody asked for that could not be; the others that are not `done` are ours to look into. */
+/** `refused` is the client's fault; `unavailable` and `failed` are the operator's to investigate. */
 type Outcome = 'done' | 'refused' | 'unavailable' | 'failed'
 
 const timed =
   (
     outcomeOf: (error: unknown) => Outcome,
     observe: (outcome: Outcome, seconds: number, name: string) => void,
-  ): Around =>
+  ): Instrument =>
   async (name, work) => {
     const begun = performance.now()
     const end = (outcome: Outcome): void => observe(outcome, (performance.now() - begun) / 1_000, name)
@@ -154,7 +153,7 @@ const outcomeOfStatement = (error: unknown): Outcome => {
   return error instanceof DatabaseUnavailable ? 'unavailable' : 'failed'
 }
 
-/** What is no failure of the storage is one of the content: too large, not what its digest says, or cut short. */
+/** Other errors are those of the content: too large, a digest mismatch, or an aborted upload. */
 const outcomeOfStorage = (error: unknown): Outcome => {
   if (error instanceof FileMissing) return 'failed'
   return error instanceof StorageFull || error instanceof StorageUnavailable ? 'unavailable' : 'refused'

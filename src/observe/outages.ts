@@ -2,14 +2,14 @@ import type { FastifyBaseLogger } from 'fastify'
 import { DatabaseUnavailable, SchemaPending } from '../db/engine/errors.ts'
 import { watchOutage } from '../domain/outage.ts'
 import { StorageFull, StorageUnavailable } from '../storage/storage.ts'
-import type { Around } from './around.ts'
+import type { Instrument } from './instrument.ts'
 
-/** Tells the log when what the service relies on cannot be used, and when it can be again: once, whatever is asked meanwhile. */
+/** Logs the start and the end of an outage of the database or the storage, once each. */
 export const reportOutages = (
   log: FastifyBaseLogger,
-): { readonly aroundStatements: Around; readonly aroundStorage: Around } => ({
-  aroundStatements: reporting(log, 'The database', isOutageOfDatabase),
-  aroundStorage: reporting(log, 'The file storage', isOutageOfStorage),
+): { readonly forStatements: Instrument; readonly forStorage: Instrument } => ({
+  forStatements: reporting(log, 'The database', isOutageOfDatabase),
+  forStorage: reporting(log, 'The file storage', isOutageOfStorage),
 })
 
 const isOutageOfDatabase = (error: unknown): error is Error =>
@@ -22,7 +22,7 @@ const reporting = (
   log: FastifyBaseLogger,
   what: string,
   isOutage: (error: unknown) => error is Error,
-): Around => {
+): Instrument => {
   const report = watchOutage({
     began: ({ message }) =>
       log.error({ reason: message }, `${what} is unavailable; requests that need it fail`),

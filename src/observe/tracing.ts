@@ -22,19 +22,18 @@ import { BatchSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { routeOf } from '../http/request-log.ts'
 import { shownPathOf } from '../http/url.ts'
-import type { Around } from './around.ts'
+import type { Instrument } from './instrument.ts'
 
 /**
- * Traces by OpenTelemetry, with spans of our own at the three seams where time goes by: requests, statements and files.
- * This module is loaded only when traces are wanted. Where they go is told by the exporter's usual variables
- * (OTEL_EXPORTER_OTLP_ENDPOINT and its like), which it reads itself.
+ * OpenTelemetry traces with manual spans for requests, statements and storage operations. This module is loaded only when
+ * tracing is enabled. The exporter reads its standard variables (OTEL_EXPORTER_OTLP_ENDPOINT, …) itself.
  */
 export interface Tracing {
-  /** Gives each request of an app a span, which continues the trace of its traceparent header. */
+  /** Adds a span per request, which continues the trace of the traceparent header. */
   readonly ofRequests: (app: FastifyInstance) => void
-  readonly aroundStatements: Around
-  readonly aroundStorage: Around
-  /** Sends what has not been sent yet. */
+  readonly forStatements: Instrument
+  readonly forStorage: Instrument
+  /** Exports pending spans. */
   readonly close: () => Promise<void>
 }
 
@@ -52,16 +51,16 @@ export const startTracing = (): Tracing => {
   const child =
     (
       describe: (name: string) => { readonly name: string; readonly attributes: Record<string, string> },
-    ): Around =>
+    ): Instrument =>
     async (name, work) => {
-      // Work that no request waits for, such as the sweeper's, would be traces of one span each.
+      // Background work, such as the sweeper's, would create a trace per operation.
       if (trace.getSpan(context.active()) === undefined) return work()
       const { name: spanName, attributes } = describe(name)
       const span = tracer.startSpan(spanName, { kind: SpanKind.CLIENT, attributes })
       try {
         return await work()
       } catch (error) {
-        fail(span, error)
+        recordError(span, error)
         throw error
       } finally {
         span.end()
@@ -75,10 +74,10 @@ export const startTracing = (): Tracing => {
         const parent = propagation.extract(ROOT_CONTEXT, request.headers)
         const span = tracer.startSpan(`${request.method} ${routeOf(request)}`, attributesOf(request), parent)
         spans.set(request, span)
-        // What is called from here on, the other hooks and the handler too, runs in this context.
+        // Later hooks and the handler run in this context.
         context.with(trace.setSpan(parent, span), done)
       })
-      // The parser of a body goes on where the socket was read, which belongs to no request.
+      // The context is lost while the body is parsed, so it is restored.
       app.addHook('preValidation', (request, _reply, done) =>
         context.with(contextOf(spans.get(request)), done),
       )
@@ -91,11 +90,11 @@ export const startTracing = (): Tracing => {
         span?.end()
       })
     },
-    aroundStatements: child((text) => ({
+    forStatements: child((text) => ({
       name: operationOf(text),
       attributes: { 'db.system.name': 'postgresql', 'db.query.text': text.trim().replaceAll(/\s+/g, ' ') },
     })),
-    aroundStorage: child((operation) => ({
+    forStorage: child((operation) => ({
       name: `storage ${operation}`,
       attributes: { 'taskwright.storage.operation': operation },
     })),
@@ -117,11 +116,11 @@ const attributesOf = (request: FastifyRequest) => ({
   },
 })
 
-/** The kind of an error, and not its message, which may quote what somebody sent. */
-const fail = (span: Span, error: unknown): void => {
+/** Records the name of an error. Its message may quote user input. */
+const recordError = (span: Span, error: unknown): void => {
   span.setAttribute('error.type', error instanceof Error ? error.name : 'unknown')
   span.setStatus({ code: SpanStatusCode.ERROR })
 }
 
-/** The first word of a statement, which is what may be told in a name. */
+/** The first word of a statement: span names need low cardinality. */
 const operationOf = (text: string): string => /\w+/.exec(text)?.[0]?.toUpperCase() ?? 'SQL'

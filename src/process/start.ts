@@ -15,7 +15,7 @@ import { httpUrl } from '../http/url.ts'
 import { createThumbnailer } from '../images/thumbnailer.ts'
 import { openLog } from '../observe/log.ts'
 import { loggingMailer, noMailer, type OpenMailer } from '../mail/mailer.ts'
-import { databaseAround, hasherAround, storageAround } from '../observe/around.ts'
+import { instrumentDatabase, instrumentHasher, instrumentStorage } from '../observe/instrument.ts'
 import type { MetricsSource } from '../observe/metrics-server.ts'
 import { expectOwnHost } from './own-host.ts'
 import { loadSecrets } from './secrets.ts'
@@ -165,17 +165,17 @@ const observe = async (
     const tracing = startTracing()
     onShutdown(() => tracing.close().catch(() => undefined))
     observers.push(tracing.ofRequests)
-    database = databaseAround(database, tracing.aroundStatements)
-    storage = storageAround(storage, tracing.aroundStorage)
+    database = instrumentDatabase(database, tracing.forStatements)
+    storage = instrumentStorage(storage, tracing.forStorage)
     info('sending traces to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT')
   }
   if (metricsPort !== null) {
     const { createMetrics, offerToSupervisor } = await import('../observe/metrics.ts')
     const metrics = createMetrics(() => parts.database.pending())
     observers.push(metrics.ofRequests)
-    database = databaseAround(database, metrics.aroundStatements)
-    storage = storageAround(storage, metrics.aroundStorage)
-    passwords = hasherAround(passwords, metrics.aroundHashes)
+    database = instrumentDatabase(database, metrics.forStatements)
+    storage = instrumentStorage(storage, metrics.forStorage)
+    passwords = instrumentHasher(passwords, metrics.forHashes)
     if (worker === null) await serveMetricsOf(metrics.registry, config, process)
     else offerToSupervisor(metrics.registry, worker)
   }

@@ -34,7 +34,7 @@ const open = (openMailer: OpenMailer) => {
 /** A mailer for the server on that port of loopback. */
 const openSmtp = (
   port: number,
-  { server, ...options }: { server?: Partial<SmtpServer>; maxUnderWay?: number; closeTime?: number } = {},
+  { server, ...options }: { server?: Partial<SmtpServer>; maxPending?: number; closeTime?: number } = {},
 ) =>
   open(
     smtpMailer({
@@ -210,7 +210,7 @@ const startHeldServer = async (t: Test) => {
 
 t.test('no more mails are under way than may be', async (t) => {
   const { port, held } = await startHeldServer(t)
-  const { mailer, written } = openSmtp(port, { maxUnderWay: 2 })
+  const { mailer, written } = openSmtp(port, { maxPending: 2 })
   const send = (): void => mailer.sendPasswordReset({ to: 'ada@example.com', token })
   send()
   send()
