@@ -3,15 +3,17 @@ import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 /**
- * Takes away what the service relies on, while it works: the database server, the network to it, room on the disk, and the
- * process itself.
- * FAULT_ROUNDS is how often the process is killed; 50 unless it is set.
+ * Runs the slow test files, then the fault suite. It takes away what the service relies on, while it works: the database
+ * server, the network to it, room on the disk, and the process itself. FAULT_ROUNDS is how often it kills the process,
+ * 50 by default.
  */
 
 const folder = fileURLToPath(new URL('../test/faults', import.meta.url))
+const tests = fileURLToPath(new URL('test.ts', import.meta.url))
 const { DATABASE_URL: _, ...env } = process.env
 
-let failed = 0
+const slow = spawnSync(process.execPath, [tests, '--slow'], { stdio: 'inherit', env })
+let failed = slow.status === 0 ? 0 : 1
 for (const name of readdirSync(folder).toSorted()) {
   const { status } = spawnSync(process.execPath, [name], {
     cwd: folder,

@@ -46,8 +46,28 @@ const environment = {
   NODE_COMPILE_CACHE: fileURLToPath(new URL('../node_modules/.cache/node', import.meta.url)),
 }
 
+/**
+ * They start, stop and kill services, or keep the machine busy: half of the time of all files. On the embedded database
+ * `npm run test:faults` runs them; on a server they run with the rest.
+ */
+const slowFiles: readonly string[] = [
+  'test/backup.ts',
+  'test/crash.ts',
+  'test/db/outcome.ts',
+  'test/db/shares.ts',
+  'test/db/uneven.ts',
+  'test/overload.ts',
+  'test/rotation.ts',
+  'test/server.ts',
+  'test/stop.ts',
+  'test/storage-check.ts',
+  'test/transfer-memory.ts',
+  'test/workers.ts',
+]
+
 rmSync(coverageFolder, { recursive: true, force: true })
-const named = process.argv.slice(2)
+const named = process.argv.slice(2).flatMap((name) => (name === '--slow' ? slowFiles : [name]))
+const leavesSlowOut = named.length === 0 && process.env.DATABASE_URL === undefined
 const files = named.length > 0 ? [...named] : allFiles()
 const total = files.length
 const failedFiles: string[] = []
@@ -62,13 +82,15 @@ const { pass, fail, skip } = t.counts
 console.log(
   `\n${pass} passed, ${fail} failed, ${skip} skipped in ${total} files (${seconds(performance.now())})`,
 )
+if (leavesSlowOut) console.log(`Left to npm run test:faults: ${slowFiles.join(', ')}`)
 if (failedFiles.length > 0) console.log(`Failed: ${failedFiles.join(', ')}`)
 const isCovered = named.length > 0 || tellCoverage()
 process.exitCode = failedFiles.length === 0 && isCovered ? 0 : 1
 
-/** Every test file but the fault suite, which takes minutes. The largest files start first. */
+/** Every test file, without the fault suite and maybe without the slow ones. The largest files start first. */
 function allFiles(): string[] {
-  return globSync('test/**/*.ts', { cwd: root, exclude: ['test/fixture', 'test/faults'] })
+  const exclude = ['test/fixture', 'test/faults', ...(leavesSlowOut ? slowFiles : [])]
+  return globSync('test/**/*.ts', { cwd: root, exclude })
     .map((file) => ({ file, size: statSync(new URL(`../${file}`, import.meta.url)).size }))
     .toSorted((a, b) => b.size - a.size)
     .map(({ file }) => file)
