@@ -1,5 +1,6 @@
-// The entry point. It has no static imports, so that a Node.js that is too old can still run the check below.
-// It is JavaScript because loading a first TypeScript module that is not yet in the compile cache costs 27 MiB.
+// The entry point. It is JavaScript without static imports, so that a Node.js that is too old can run the check below, and
+// so that the compile cache is enabled before the first TypeScript module: otherwise each start loads Node's TypeScript
+// compiler, which takes 16 MiB.
 
 const requiredMajor = 24
 
@@ -10,29 +11,15 @@ if (Number(process.versions.node.split('.')[0]) < requiredMajor) {
   process.exit(1)
 }
 
-/**
- * V8 lets garbage grow to several times the live heap, and glibc keeps freed blocks per thread (mallopt(3), M_ARENA_MAX and
- * M_MMAP_THRESHOLD); without these settings, half of the memory after a load is never returned. On few processors, V8's four
- * helper threads compete with requests; with one, the slowest of a hundred requests take two thirds of the time. All of it
- * must be set before the process starts, so the process replaces itself, under the same pid, where the system can do that.
- */
-const v8Options = ['--max-semi-space-size=16', '--heap-growing-percent=100', '--v8-pool-size=1']
-const allocatorSettings = { MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: '1048576' }
-const hasOptions = v8Options.every((option) => process.execArgv.includes(option))
-if (process.execve && !hasOptions) {
-  const command = [process.execPath, ...v8Options, ...process.execArgv, ...process.argv.slice(1)]
-  process.execve(process.execPath, command, { ...allocatorSettings, ...process.env })
-}
-
 const fs = await import('node:fs')
 const { enableCompileCache } = await import('node:module')
 const path = await import('node:path')
 
-// Compiling takes half of a start. DATA_DIR is read as in config.ts; unlike in Node's default folder, nobody else can write there.
+// DATA_DIR as in src/config/settings.ts. Other users can write to Node's default folder for the cache, but not to this one.
 const dataDir = path.resolve(process.env.DATA_DIR || 'data')
 const compiled = path.join(dataDir, 'compiled')
 try {
-  // A recursive mkdir never returns where folders cannot be made, as in /proc.
+  // A recursive mkdir never returns where folders cannot be created, as in /proc.
   for (const folder of [dataDir, compiled]) if (!fs.existsSync(folder)) fs.mkdirSync(folder, { mode: 0o700 })
   enableCompileCache(compiled)
 } catch {

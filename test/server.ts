@@ -13,7 +13,6 @@ import { createClient as createSqlClient } from '../src/db/engine/connection.ts'
 import { createEmptyDatabase, environmentFor } from './fixture/database.ts'
 
 const serverUrl = process.env.DATABASE_URL
-const onceOnly = process.execve === undefined && 'nothing here can begin a process anew'
 const oneForAll = serverUrl !== undefined && 'a server has many clients'
 
 /** Each test goes on with the process of the one before it, or with one that starts on what that one left. */
@@ -124,28 +123,6 @@ t.test('a host that is not this machine is named before anything is made', async
     t.notOk(existsSync(join(DATA_DIR, 'postgres')))
   }
 })
-
-t.test(
-  'Node and the C library are told to be sparing, beside what the operator tells them',
-  { skip: onceOnly },
-  async (t) => {
-    // Without a space, at which Node would split them.
-    const told = "['told',process.pid,process.env.MALLOC_ARENA_MAX,process.execArgv].join('|')"
-    const NODE_OPTIONS = `--import data:text/javascript,console.log(${told})`
-    const { output } = await runProcess({
-      PORT: 'eighty',
-      NODE_OPTIONS,
-      MALLOC_ARENA_MAX: '3',
-      MALLOC_MMAP_THRESHOLD_: '65536',
-    })
-    const lines = output.split('\n').filter((line) => line.startsWith('told'))
-    const [[, before, , none] = [], [, after, arenas, options] = []] = lines.map((line) => line.split('|'))
-    t.notMatch(none, /semi-space/)
-    t.match(options, /--max-semi-space-size=16,--heap-growing-percent=100,--v8-pool-size=1/)
-    t.equal(arenas, '3')
-    t.equal(after, before, 'it is the same process')
-  },
-)
 
 t.test('a database that is not there is waited for', async (t) => {
   const url = 'postgres://nobody:hidden@127.0.0.1:1/none'

@@ -2,9 +2,10 @@ import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { open, readFile, writeFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
-import { join } from 'node:path'
+import { delimiter, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import manifest from '../../package.json' with { type: 'json' }
 import { isInstalled } from '../commands.ts'
 import type { Teardown } from '../run-to-end.ts'
 
@@ -18,18 +19,18 @@ export interface Server {
 }
 
 interface Start {
-  /** Relative to this folder. */
+  /** A path relative to this folder, or `service`. */
   readonly program: string
-  /** Of Node. */
-  readonly options?: readonly string[]
   readonly environment: Readonly<Record<string, string>>
   readonly core: number | null
   /** Where its log goes, as in production: to a file. */
   readonly folder: string
 }
 
-/** The program that is the service, relative to this folder. */
-export const service = '../../src/main.js'
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+/** The service, as `npm start` starts it. */
+export const service = 'npm start'
 
 /** The service listens before it is ready; that it is ready is the last line of its start. */
 const ready = /^(?:taskwright: ready and )?listening\b.*(http:\/\/127\.0\.0\.1:\d+)/
@@ -37,15 +38,15 @@ const ready = /^(?:taskwright: ready and )?listening\b.*(http:\/\/127\.0\.0\.1:\
 /** Starts a server of ours or a floor in a process of its own, on one processor. It ends with `t`. */
 export const startServer = async (
   t: Teardown,
-  { program, options = [], environment, core, folder }: Start,
+  { program, environment, core, folder }: Start,
 ): Promise<Server> => {
   const started = performance.now()
   const log = join(folder, `${started}.log`)
   const output = await open(log, 'a')
-  const path = fileURLToPath(new URL(program, import.meta.url))
-  const child = spawn(...onProcessor(core, process.execPath, [...options, path]), {
+  const child = spawn(...onProcessor(core, ...commandOf(program)), {
+    cwd: root,
     env: {
-      PATH: process.env.PATH,
+      PATH: `${dirname(process.execPath)}${delimiter}${process.env.PATH}`,
       NODE_ENV: 'production',
       LOG_FORMAT: 'pretty',
       HOST: '127.0.0.1',
@@ -69,6 +70,12 @@ export const startServer = async (
     throw new Error(`${program} did not start:\n${await readFile(log, 'utf8')}`)
   return { url, pid: child.pid, startTime: performance.now() - started, stop }
 }
+
+/** The shell of the start script replaces itself by Node: the process id is that of the service. */
+const commandOf = (program: string): readonly [command: string, parameters: readonly string[]] =>
+  program === service
+    ? ['sh', ['-c', manifest.scripts.start]]
+    : [process.execPath, [fileURLToPath(new URL(program, import.meta.url))]]
 
 const onProcessor = (
   core: number | null,

@@ -76,8 +76,12 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
   const inspectorPort = await freePort()
   const server = await startServer(t, {
     program: service,
-    options: [`--inspect=127.0.0.1:${inspectorPort}`],
-    environment: { ...environment, ...limits, WORKERS: String(workers) },
+    environment: {
+      ...environment,
+      ...limits,
+      WORKERS: String(workers),
+      NODE_OPTIONS: `--inspect=127.0.0.1:${inspectorPort}`,
+    },
     core: null,
     folder,
   })
