@@ -1,4 +1,5 @@
 import { readFileSync, writeFileSync } from 'node:fs'
+import { type Setting, settings } from '../src/config/settings.ts'
 import { problemCodes, problemTypes } from '../src/problems/catalogue.ts'
 
 /** Writes the tables of docs/ that are made from code, each between `<!-- name -->` and `<!-- /name -->`. */
@@ -13,6 +14,16 @@ const problemTable = (): string => {
   )
 }
 
+const settingsTable = (): string => {
+  const rowOf = ({ name, default: value, shownDefault = `\`${String(value)}\``, doc }: Setting<unknown>) =>
+    `| \`${name}\` | ${shownDefault} | ${doc} |`
+  return [
+    '| variable | default | meaning |',
+    '| --- | --- | --- |',
+    ...Object.values(settings).map(rowOf),
+  ].join('\n')
+}
+
 const replaceSection = (path: string, name: string, content: string): void => {
   const url = new URL(`../${path}`, import.meta.url)
   const text = readFileSync(url, 'utf8')
@@ -24,3 +35,4 @@ const replaceSection = (path: string, name: string, content: string): void => {
 }
 
 replaceSection('docs/guides/errors.md', 'problems', problemTable())
+replaceSection('docs/operations/configuration.md', 'settings', settingsTable())
