@@ -73,7 +73,9 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const isSet = ({ name }: Setting<unknown>): boolean => Boolean(env[name])
   if (smtpUrl !== null && !isSet(settings.publicUrl)) {
     const { name, example } = settings.publicUrl
-    faults.push(`${settings.smtpUrl.name} requires ${name}, the base URL of the links in mails (example: ${example})`)
+    faults.push(
+      `${settings.smtpUrl.name} requires ${name}, the base URL of the links in mails (example: ${example})`,
+    )
   }
   if (workers !== 'auto' && workers > 1 && !isSet(settings.databaseUrl)) {
     const { name, example } = settings.databaseUrl

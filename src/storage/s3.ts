@@ -275,7 +275,8 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     ).catch((error: unknown) => {
       throw isMissing(error) ? new FileMissing(key, { cause: error }) : error
     })
-    if (!(Body instanceof Readable)) throw new StorageUnavailable({ cause: new Error('The response has no body') })
+    if (!(Body instanceof Readable))
+      throw new StorageUnavailable({ cause: new Error('The response has no body') })
     return failWhenSilent(Body, limits.silence)
   }
 
