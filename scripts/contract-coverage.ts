@@ -2,8 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { loadContract } from '../src/contract/contract.ts'
 import { coverageFolder } from '../test/fixture/contract-check.ts'
 
-/** Tells how many of the documented answers the tests have seen, and which not; whether they saw all. */
-export const tellCoverage = (): boolean => {
+/** Reports which documented responses no test has seen. Returns whether all were seen. */
+export const reportCoverage = (): boolean => {
   const seen = new Set(
     readdirSync(coverageFolder).flatMap((file) =>
       readFileSync(new URL(file, coverageFolder), 'utf8').split('\n'),

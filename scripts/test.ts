@@ -5,7 +5,7 @@ import { inspect } from 'node:util'
 import t from 'tap'
 import { coverageFolder } from '../test/fixture/contract-check.ts'
 import { excerpt } from '../test/fixture/excerpt.ts'
-import { tellCoverage } from './contract-coverage.ts'
+import { reportCoverage } from './contract-coverage.ts'
 import type { Ready } from './test-worker.ts'
 
 /**
@@ -84,7 +84,7 @@ console.log(
 )
 if (leavesSlowOut) console.log(`Left to npm run test:faults: ${slowFiles.join(', ')}`)
 if (failedFiles.length > 0) console.log(`Failed: ${failedFiles.join(', ')}`)
-const isCovered = named.length > 0 || tellCoverage()
+const isCovered = named.length > 0 || reportCoverage()
 process.exitCode = failedFiles.length === 0 && isCovered ? 0 : 1
 
 /** Every test file, without the fault suite and maybe without the slow ones. The largest files start first. */
