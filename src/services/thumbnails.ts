@@ -89,12 +89,10 @@ export const createThumbnails = ({ storage, thumbnailer }: Deps): Thumbnails => 
       const find = () => selectThumbnail(ctx, { attachmentId, width })
       const { file, thumbnail, ownerReadByAdmin } = expectDone(await find())
       await auditReadByAdmin(ctx, 'attachment.read_by_admin', ownerReadByAdmin)
-      const makeOnce = () =>
-        flights.run(
-          `${attachmentId} ${width}`,
-          (signal) => make(ctx, { attachmentId, width, file, signal }),
-          ctx.signal,
-        )
+      // A request may have looked before another one stored the thumbnail, and come here after that one's flight has ended.
+      const findOrMake = async (signal: AbortSignal): Promise<Thumbnail> =>
+        expectDone(await find()).thumbnail ?? make(ctx, { attachmentId, width, file, signal })
+      const makeOnce = () => flights.run(`${attachmentId} ${width}`, findOrMake, ctx.signal)
       const { storage_key, size, sha256 } = thumbnail ?? (await openUnlessDeleted(makeOnce, find))
       return { size, sha256, open: () => openStored(ctx, storage_key, find) }
     },
