@@ -188,17 +188,16 @@ t.test('a star opens it to all, in the same words', async (t) => {
 })
 
 t.test('a listed origin may read of faults and outages', async (t) => {
-  const { attachFile, createTask } = taskActions(service)
+  const broken = await startService(t, { config: { corsOrigins: [origin] } })
+  const { attachFile, createTask } = taskActions(broken)
+  const ada = await broken.register('ada')
   const params = { attach_id: await attachFile(ada, (await createTask(ada)).id) }
-  await service.loseFiles()
+  await broken.loseFiles()
   const { token } = ada
-  isReadable(
-    t,
-    await service.expect('downloadAttachment', 503, { token, params, headers: { origin } }),
-    '503',
-  )
-  await service.deps.db.run('alter table tags rename to hidden_tags', [])
-  const failed = await ask('/tags', { headers: { origin, ...bearer } })
+  const unavailable = { token, params, headers: { origin } }
+  isReadable(t, await broken.expect('downloadAttachment', 503, unavailable), '503')
+  await broken.deps.db.run('alter table tags rename to hidden_tags', [])
+  const failed = await ask('/tags', { headers: { origin, authorization: `Bearer ${token}` } }, broken)
   t.equal(failed.status, 500)
   isReadable(t, failed, '500')
 })

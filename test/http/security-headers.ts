@@ -181,10 +181,12 @@ t.test('what holds over TLS alone', async (t) => {
 })
 
 t.test('faults and outages', async (t) => {
-  await service.loseFiles()
-  hasHeaders(t, await service.call('getReadiness'), '503')
-  await service.deps.db.run('alter table tags rename to hidden_tags', [])
-  const failed = await ask('/tags', { headers: bearer })
+  const broken = await startService(t)
+  const { token } = await broken.register('ada')
+  await broken.loseFiles()
+  hasHeaders(t, await broken.call('getReadiness'), '503')
+  await broken.deps.db.run('alter table tags rename to hidden_tags', [])
+  const failed = await ask('/tags', { headers: { authorization: `Bearer ${token}` } }, broken.url)
   t.equal(failed.status, 500)
   hasHeaders(t, failed, '500')
 })
