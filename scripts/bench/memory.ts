@@ -9,19 +9,19 @@ import { startService } from './service.ts'
 import { download, inParallel, upload } from './transfer.ts'
 
 /**
- * `npm run bench:memory`: by how much the service grows while ten files are uploaded at once, and then downloaded. They
- * are kept on the disk, or in the bucket that TEST_STORAGE_URL names (`node scripts/s3.ts -- npm run bench:memory`).
+ * `npm run bench:memory`: the memory that the service takes while ten files are uploaded at once and then downloaded. They
+ * are stored on disk, or in the bucket of TEST_STORAGE_URL (`node scripts/s3.ts -- npm run bench:memory`).
  */
 
 const { values: given } = parseArgs({ options: { quick: { type: 'boolean', default: false } } })
 
-/** Milliseconds for all of it. */
+/** Milliseconds for the whole run. */
 const deadline = 1_800_000
 
 const mebibyte = 1_048_576
 const parallel = 10
 
-/** Of each file, in bytes. */
+/** Bytes of each file. */
 const size = (given.quick ? 100 : 1_024) * mebibyte
 
 /**
@@ -50,7 +50,7 @@ const main = async (t: Teardown): Promise<void> => {
       const begun = performance.now()
       const result = await action()
       const rate = (parallel * size) / 1e3 / (performance.now() - begun)
-      tell(
+      report(
         `${parallel} ${what} of ${mebibytes(size)} MiB at once`,
         (await peakMemory(server.pid)) - idle,
         rate,
@@ -62,7 +62,7 @@ const main = async (t: Teardown): Promise<void> => {
   })
 }
 
-/** A full disk would tell nothing of memory. */
+/** On a full disk the measurement would be meaningless. */
 const expectSpace = async (folder: string): Promise<void> => {
   const { bavail, bsize } = await statfs(folder)
   const needed = 2 * parallel * size
@@ -72,7 +72,7 @@ const expectSpace = async (folder: string): Promise<void> => {
 
 const mebibytes = (bytes: number): number => Math.round(bytes / mebibyte)
 
-const tell = (what: string, growth: number, rate: number): void =>
+const report = (what: string, growth: number, rate: number): void =>
   console.log(
     `${what}: +${mebibytes(growth)} MiB of ${mebibytes(target)}, ${growth < target ? 'met' : 'not met'}; ${Math.round(rate)} MB/s`,
   )

@@ -13,7 +13,7 @@ import type { Teardown } from '../run-to-end.ts'
 export interface Server {
   readonly url: string
   readonly pid: number
-  /** Milliseconds from its start until it was ready. */
+  /** Milliseconds from start to ready. */
   readonly startTime: number
   stop(): Promise<void>
 }
@@ -23,7 +23,7 @@ interface Start {
   readonly program: string
   readonly environment: Readonly<Record<string, string>>
   readonly core: number | null
-  /** Where its log goes, as in production: to a file. */
+  /** The folder for its log, which is a file as in production. */
   readonly folder: string
 }
 
@@ -32,10 +32,10 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 /** The service, as `npm start` starts it. */
 export const service = 'npm start'
 
-/** The service listens before it is ready; that it is ready is the last line of its start. */
+/** The service listens before it is ready; the line about that is the last one of its start. */
 const ready = /^(?:taskwright: ready and )?listening\b.*(http:\/\/127\.0\.0\.1:\d+)/
 
-/** Starts a server of ours or a floor in a process of its own, on one processor. It ends with `t`. */
+/** Starts the service or a floor in a process of its own, on one processor, until `t` ends. */
 export const startServer = async (
   t: Teardown,
   { program, environment, core, folder }: Start,
@@ -109,12 +109,12 @@ const firstMatch = async (log: string): Promise<string | null> => {
 }
 
 /**
- * Keeps this process, and so the load generator and PostgreSQL that it starts, to the second processor; resolves to the
- * one for servers. Null when there is but one.
+ * Binds this process, and so the load generator and PostgreSQL that it starts, to the second processor; resolves to the
+ * processor for servers, or to null when there is only one.
  */
 export const shareProcessors = async (): Promise<number | null> => {
   if (availableParallelism() < 2 || !isInstalled('taskset')) {
-    console.log('There is no second processor to keep apart: the load takes time from what it measures.')
+    console.log('There is no second processor: the load generator slows down what it measures.')
     return null
   }
   execFileSync('taskset', ['--all-tasks', '--cpu-list', '--pid', '1', String(process.pid)], {
@@ -123,33 +123,33 @@ export const shareProcessors = async (): Promise<number | null> => {
   return 0
 }
 
-/** CPU time that a process has used so far, all of its threads, in milliseconds. */
+/** CPU time of a process so far, including all threads, in milliseconds. */
 export const cpuTime = async (pid: number): Promise<number> => {
   const text = await readFile(`/proc/${pid}/stat`, 'utf8')
-  // The second field is a name in parentheses, which may hold spaces. Then utime and stime are the 12th and 13th.
+  // The second field is a name in parentheses, which may contain spaces. After it, utime and stime are the 12th and 13th.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   return (Number(fields[11]) + Number(fields[12])) * (1_000 / clockTicks)
 }
 
-/** Linux counts in hundredths of a second wherever Node runs. */
+/** Ticks per second: 100 on all Linux platforms that Node supports. */
 const clockTicks = 100
 
 /** Resident memory of a process, in bytes. */
 export const residentMemory = (pid: number): Promise<number> => readStatus(pid, 'VmRSS')
 
-/** The most that `residentMemory` has been since the process began, or since `forgetPeakMemory`. */
+/** The maximum of `residentMemory` since the process started, or since `forgetPeakMemory`. */
 export const peakMemory = (pid: number): Promise<number> => readStatus(pid, 'VmHWM')
 
-/** Resident memory of a process and of those that it has started, in bytes. */
+/** Resident memory of a process and its children, in bytes. */
 export const memoryOfTree = async (pid: number): Promise<number> => {
   const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
   const all = [pid, ...children.split(' ').filter(Boolean).map(Number)]
-  // A child may end meanwhile.
+  // A child may exit meanwhile.
   const sizes = await Promise.all(all.map((one) => residentMemory(one).catch(() => 0)))
   return sizes.reduce((sum, size) => sum + size, 0)
 }
 
-/** Has the peak begin again with what it is now (proc_pid_clear_refs(5)). */
+/** Resets the peak to the current value (proc_pid_clear_refs(5)). */
 export const forgetPeakMemory = (pid: number): Promise<void> => writeFile(`/proc/${pid}/clear_refs`, '5')
 
 const readStatus = async (pid: number, name: string): Promise<number> => {

@@ -7,14 +7,14 @@ import { type Load, putUnderLoad } from './load.ts'
 import { type Server, service, startServer } from './processes.ts'
 
 /**
- * `npm run bench:workers`: how much more two workers answer than one, where they need no database. The load generator
- * takes its part of the same processors.
+ * `npm run bench:workers`: the throughput of two workers in relation to one, for requests without a database. The load
+ * generator runs on the same processors.
  */
 
-/** Milliseconds for all of it. */
+/** Milliseconds for the whole run. */
 const deadline = 300_000
 
-/** The least that two workers answer for each request that one does. */
+/** The least throughput of two workers in relation to one. */
 const target = 1.6
 
 const connections = 64
@@ -23,7 +23,7 @@ const rounds = 3
 
 const main = async (t: Teardown): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
-  // A worker keeps what Node made of the modules when it ends, which is a little after its primary.
+  // A worker may write its compile cache a little after its supervisor has exited.
   t.teardown(() => rm(folder, { recursive: true, maxRetries: 10, retryDelay: 200 }))
   await withPostgres(async (databaseUrl) => {
     const start = (workers: number): Promise<Server> =>
@@ -70,7 +70,7 @@ const main = async (t: Teardown): Promise<void> => {
   })
 }
 
-/** Requests per second in the best of some rounds: what else runs here only ever slows one down. */
+/** Requests per second in the best of some rounds: other load on the machine can only slow a round down. */
 const bestOf = async ({ url }: Server, load: Load): Promise<number> => {
   await putUnderLoad(url, load, { connections, seconds: 1 })
   const measured: number[] = []

@@ -1,6 +1,6 @@
 import { argon2id, hash, needsRehash, verify } from 'argon2'
 import { randomBytes } from 'node:crypto'
-import { boundedQueue, type InTurn } from '../concurrency/bounded-queue.ts'
+import { boundedQueue, type Limiter } from '../concurrency/bounded-queue.ts'
 import { toNfc } from '../domain/text.ts'
 
 /** Argon2id parameters (RFC 9106). */
@@ -15,8 +15,8 @@ export type HashParameters = {
 
 export type PasswordHasherOptions = {
   parameters?: HashParameters
-  /** A queue of its own, unless it shares one. */
-  inTurn?: InTurn
+  /** A queue of its own by default. */
+  limiter?: Limiter
 }
 
 export type PasswordHasher = {
@@ -29,8 +29,8 @@ export type PasswordHasher = {
   hash(password: string): Promise<string>
 
   /**
-   * Compares a password with an encoded hash. A null hash stands for an unknown user: it takes as long as any other and
-   * is never valid. `rehash` is true for a valid password whose hash was made with other parameters.
+   * Compares a password with an encoded hash. A null hash stands for an unknown user: verifying takes equally long and
+   * never succeeds. `rehash` is true for a valid password whose hash was made with other parameters.
    *
    * @throws HashQueueFull
    * @throws TextTooCostly
@@ -46,7 +46,7 @@ const defaultParameters: HashParameters = { memoryCost: 19_456, timeCost: 2, par
 /** At 25 to 50 ms per hash, a full queue of the default length takes one to two seconds. */
 const retryAfterSeconds = 2
 
-/** More hashes were asked for than the queue may hold. */
+/** The queue of password hashes is full. */
 export class HashQueueFull extends Error {
   override readonly name = 'HashQueueFull'
   readonly retryAfterSeconds = retryAfterSeconds
@@ -57,25 +57,25 @@ export class HashQueueFull extends Error {
 }
 
 export type HashQueueOptions = {
-  /** How many hashes are computed at a time. They occupy the threads that file operations need too. */
+  /** How many hashes are computed at a time. They occupy the threads that file operations use too. */
   concurrency?: number
-  /** How many more may wait for their turn. */
+  /** How many more may wait. */
   maxQueue?: number
 }
 
 /** Limits how many passwords are hashed at a time; the others wait in the order in which they came. */
-export function hashQueue({ concurrency = 2, maxQueue = 64 }: HashQueueOptions = {}): InTurn {
+export function hashQueue({ concurrency = 2, maxQueue = 64 }: HashQueueOptions = {}): Limiter {
   return boundedQueue({ concurrency, maxQueue, full: () => new HashQueueFull() })
 }
 
 /** The share of one of several workers on a host. */
-export const hashQueueOfWorker = (workers: number): InTurn =>
+export const hashQueueOfWorker = (workers: number): Limiter =>
   hashQueue({ concurrency: 1, maxQueue: Math.ceil(64 / workers) })
 
-/** Hashes and verifies passwords with argon2id, in NFC, when their turn comes. */
+/** Hashes and verifies passwords with argon2id, in NFC, within the bounds of a limiter. */
 export function passwordHasher({
   parameters = defaultParameters,
-  inTurn = hashQueue(),
+  limiter = hashQueue(),
 }: PasswordHasherOptions = {}): PasswordHasher {
   const unmatchable = unmatchableHash(parameters)
 
@@ -84,12 +84,12 @@ export function passwordHasher({
 
     async hash(password) {
       const normalized = toNfc(password)
-      return inTurn(() => hash(normalized, { ...parameters, type: argon2id }))
+      return limiter(() => hash(normalized, { ...parameters, type: argon2id }))
     },
 
     async verify(encoded, password) {
       const normalized = toNfc(password)
-      const matches = await inTurn(() => verify(encoded ?? unmatchable, normalized))
+      const matches = await limiter(() => verify(encoded ?? unmatchable, normalized))
       const valid = encoded !== null && matches
       return { valid, rehash: valid && needsRehash(encoded, parameters) }
     },

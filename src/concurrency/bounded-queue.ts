@@ -1,17 +1,17 @@
 interface BoundedQueueOptions {
   /** How many tasks run at a time. */
   readonly concurrency: number
-  /** How many more may wait for their turn. */
+  /** How many more may wait. */
   readonly maxQueue: number
-  /** What the next one is refused with. */
+  /** The error that further tasks are refused with. */
   readonly full: () => Error
 }
 
 /** Runs a task when its turn comes. */
-export type InTurn = <T>(task: () => Promise<T>) => Promise<T>
+export type Limiter = <T>(task: () => Promise<T>) => Promise<T>
 
-/** Runs at most `concurrency` tasks at a time; a finished one hands its place to the longest waiting. */
-export function boundedQueue({ concurrency, maxQueue, full }: BoundedQueueOptions): InTurn {
+/** Runs at most `concurrency` tasks at a time; the others wait in the order in which they came. */
+export function boundedQueue({ concurrency, maxQueue, full }: BoundedQueueOptions): Limiter {
   const waiting: (() => void)[] = []
   let running = 0
 

@@ -38,7 +38,7 @@ export interface Config extends Omit<
   readonly workers: number
 }
 
-/** Bad values in the environment. The message has a line for each of them and shows no secret. */
+/** Invalid values in the environment. The message has a line for each of them and shows no secret. */
 export class ConfigError extends Error {
   override name = 'ConfigError'
 }
@@ -46,7 +46,7 @@ export class ConfigError extends Error {
 /**
  * Reads the configuration. An empty variable counts as unset.
  *
- * @throws ConfigError that names every bad variable, what is wrong with it, and an example of a good value
+ * @throws ConfigError that names every invalid variable, what is wrong with it, and an example of a good value
  */
 export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const faults: string[] = []
@@ -93,7 +93,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
 }
 
 /**
- * LOG_FORMAT alone, which is needed to report that other variables are bad. Unset or bad, it is text on a terminal outside
+ * LOG_FORMAT alone, which is needed to report that other variables are invalid. Unset or invalid, it is text on a terminal outside
  * of production, and JSON everywhere else.
  */
 export function readLogFormat(

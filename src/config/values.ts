@@ -1,38 +1,38 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 
-/** A server that takes mail. */
+/** An SMTP server. */
 export interface SmtpServer {
   readonly host: string
   readonly port: number
   /**
-   * How the connection is encrypted. A password goes to another machine by TLS only; on this one a mail server mostly
-   * has no certificate that could be verified, and there is nobody to hide anything from.
+   * How the connection is encrypted. A password is sent to another machine by TLS only. A mail server on this machine
+   * rarely has a certificate that could be verified, and needs no encryption.
    */
   readonly tls: 'implicit' | 'starttls' | 'starttls_if_offered' | 'none'
-  /** Holds a password. */
+  /** Contains a password. */
   readonly auth: { readonly user: string; readonly pass: string } | null
 }
 
 export interface MailAddress {
-  /** What people see beside the address; may be empty. */
+  /** The display name; may be empty. */
   readonly name: string
   readonly address: string
 }
 
-/** A bucket of an S3 server, and how it is reached. */
+/** A bucket and its S3 server. */
 export interface S3Location {
   readonly bucket: string
-  /** What the names of all objects begin with: empty, or ends in a slash. */
+  /** The prefix of all object names: empty, or ends in a slash. */
   readonly prefix: string
-  /** http:// or https:// URL of the server; null for that of AWS. */
+  /** http:// or https:// URL of the server; null for AWS. */
   readonly endpoint: string | null
   readonly region: string
-  /** Whether the bucket is named in the path of a request, and not in the name of the host. */
+  /** Whether the bucket is part of the path of a URL instead of its host name. */
   readonly pathStyle: boolean
 }
 
-/** What the text of a variable stands for, or what is wrong with it. */
+/** The value of a variable, or what is wrong with its text. */
 export type Parsed<T> = { readonly value: T } | { readonly fault: string }
 
 /** A host name or an IP address. */
@@ -68,18 +68,18 @@ export function parsePath(text: string): Parsed<string> {
   return text.includes('\0') ? { fault: 'must be a path' } : { value: resolve(text) }
 }
 
-/** Secrets between commas. Spaces count, but for those beside a comma. */
+/** Comma-separated secrets. Spaces next to a comma are ignored; others are part of the secret. */
 export function parseSecrets(text: string): Parsed<readonly [string, ...string[]]> {
-  const [newest = '', ...earlier] = text.split(/\s*,\s*/)
-  const lengths = [newest, ...earlier].map((secret) => Buffer.byteLength(secret))
+  const [active = '', ...others] = text.split(/\s*,\s*/)
+  const lengths = [active, ...others].map((secret) => Buffer.byteLength(secret))
   const short = lengths.findIndex((bytes) => bytes < 32)
-  if (short === -1) return { value: [newest, ...earlier] }
+  if (short === -1) return { value: [active, ...others] }
   return {
     fault: `must be one or more comma-separated secrets of at least 32 bytes each; number ${short + 1} has ${lengths[short]}`,
   }
 }
 
-/** An s3:// URL. Whoever needs no endpoint asks AWS, where a bucket is in one region; other servers mostly have but one. */
+/** An s3:// URL. Without an endpoint it means AWS, where the region is required; most other servers have only one. */
 export function parseStorageUrl(text: string): Parsed<S3Location> {
   const url = URL.parse(text)
   if (url?.protocol !== 's3:' || url.hostname === '') return { fault: 'must be an s3:// URL' }
@@ -122,7 +122,7 @@ function isPlainOrigin(text: string): boolean {
   )
 }
 
-/** An http:// or https:// URL, without a slash at its end. */
+/** An http:// or https:// URL; trailing slashes are removed. */
 export function parsePublicUrl(text: string): Parsed<string> {
   const url = URL.parse(text)
   if (url === null || !/^https?:$/.test(url.protocol)) return { fault: 'must be an http:// or https:// URL' }
@@ -131,7 +131,7 @@ export function parsePublicUrl(text: string): Parsed<string> {
   return { value: url.href.replace(/\/+$/, '') }
 }
 
-/** An http:// or https:// URL as it stands. */
+/** An http:// or https:// URL, unchanged. */
 export function parseEndpoint(text: string): Parsed<string> {
   return /^https?:\/\//.test(text) && URL.canParse(text)
     ? { value: text }
@@ -167,7 +167,7 @@ export function parseSmtpUrl(text: string): Parsed<SmtpServer> {
   return { value: { host, port: port ?? 587, tls, auth } }
 }
 
-/** Whether a host is this machine by its name. */
+/** Whether a host name or address is the loopback interface. */
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'))
 }
@@ -180,7 +180,7 @@ function percentDecoded(text: string): string | null {
   }
 }
 
-/** A mail address, with a name before it or without. */
+/** An email address, optionally with a display name. */
 export function parseMailAddress(text: string): Parsed<MailAddress> {
   const plain = String.raw`[^\s\p{Cc}<>()[\]\\,;:"@]+@[^\s\p{Cc}<>()[\]\\,;:"@]+`
   const [, name = '', inside, alone] =
@@ -191,7 +191,7 @@ export function parseMailAddress(text: string): Parsed<MailAddress> {
     : { value: { name, address } }
 }
 
-/** IP addresses and CIDR ranges between commas. */
+/** Comma-separated IP addresses and CIDR ranges. */
 export function parseProxies(text: string): Parsed<readonly string[]> {
   const entries = text.split(',').map((entry) => entry.trim())
   const bad = entries.find((entry) => !isAddressOrRange(entry))
@@ -199,7 +199,7 @@ export function parseProxies(text: string): Parsed<readonly string[]> {
   return { fault: `must be a comma-separated list of IP addresses or CIDR ranges; '${bad}' is neither` }
 }
 
-// A range of length 0 would trust every client's word about its own address.
+// With a prefix length of 0, any client could claim any address.
 function isAddressOrRange(entry: string): boolean {
   const [address = '', length, ...rest] = entry.split('/')
   const version = isIP(address)
@@ -209,7 +209,7 @@ function isAddressOrRange(entry: string): boolean {
   return bits !== null && bits >= 1 && bits <= (version === 4 ? 32 : 128)
 }
 
-/** A number of days: up to a hundred years, which any date arithmetic can do. */
+/** A number of days, up to a hundred years: date arithmetic stays within its range. */
 export function parseDayCount(text: string): Parsed<number> {
   const count = decimal(text)
   return count !== null && count > 0 && count <= 36_500
@@ -217,7 +217,7 @@ export function parseDayCount(text: string): Parsed<number> {
     : { fault: 'must be a whole number of days from 1 to 36500' }
 }
 
-/** A number of seconds: up to an hour, which is longer than anything that could be waited for. */
+/** A number of seconds, up to an hour. */
 export function parseShutdownSeconds(text: string): Parsed<number> {
   const count = decimal(text)
   return count !== null && count >= 5 && count <= 3_600
@@ -225,7 +225,7 @@ export function parseShutdownSeconds(text: string): Parsed<number> {
     : { fault: 'must be a whole number of seconds from 5 to 3600' }
 }
 
-/** A number of processes. Each has connections of its own to the database, whose servers mostly take a hundred. */
+/** A number of processes. Each has its own connections to the database, whose servers accept a hundred by default. */
 export function parseWorkers(text: string): Parsed<number | 'auto'> {
   if (text === 'auto') return { value: text }
   const count = decimal(text)
@@ -234,7 +234,7 @@ export function parseWorkers(text: string): Parsed<number | 'auto'> {
     : { fault: 'must be auto or a whole number from 1 to 128' }
 }
 
-/** Origins between commas, or a star for all of them. */
+/** Comma-separated origins, or `*` for all. */
 export function parseOrigins(text: string): Parsed<'*' | readonly string[]> {
   if (text === '*') return { value: '*' }
   const entries = text.split(',').map((entry) => entry.trim())
@@ -243,7 +243,7 @@ export function parseOrigins(text: string): Parsed<'*' | readonly string[]> {
   return { fault: `must be * or a comma-separated list of origins; '${bad}' is not an origin` }
 }
 
-// Nothing may stand behind the port but a slash, and no star stands for names.
+// Only a slash may follow the port; there are no wildcards in host names.
 function isOrigin(entry: string): boolean {
   const url = URL.parse(entry)
   return (
@@ -267,7 +267,7 @@ export function parseByteLimit(text: string): Parsed<number | null> {
     : { value: count === 0 ? null : count }
 }
 
-/** A limit on how many there are; null for 0, which is no limit. */
+/** A limit on a count; null for 0, which is no limit. */
 export function parseCountLimit(text: string): Parsed<number | null> {
   const count = decimal(text)
   return count === null

@@ -6,7 +6,7 @@ import { problems } from '../problems/problems.ts'
 import { type CountRequest, windowLength } from './request-counts.ts'
 
 /**
- * Counts a request for its user, or for the network of its client when nobody is signed in, and tells what is left in
+ * Counts a request for its user, or for the network of its client when nobody is signed in, and sets the headers
  * RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers).
  *
  * @throws Problem 429
@@ -19,11 +19,11 @@ export type Limit = (
 ) => Promise<void>
 
 interface RateLimitOptions {
-  /** Requests per minute; null for no limits at all. */
+  /** Requests per minute; null for no limits. */
   readonly limits: Readonly<Record<RateLimitPolicy, number>> | null
-  /** Where instances count together; null when each counts its own. */
+  /** The Redis that instances count in together; null when each counts by itself. */
   readonly redisUrl: string | null
-  /** Counts for this instance: without Redis, and while Redis is unavailable. */
+  /** Counts for this instance, without Redis and while Redis is unavailable. */
   readonly countHere: CountRequest
 }
 
@@ -33,7 +33,7 @@ export const createLimit = async (
   { limits, redisUrl, countHere }: RateLimitOptions,
 ): Promise<Limit> => {
   if (limits === null) return async () => {}
-  // Redis clients take a while to load.
+  // Loaded only when needed: the Redis client is large.
   const countRequest =
     redisUrl === null ? countHere : (await import('./redis.ts')).countInRedis(app, redisUrl, countHere)
 
@@ -60,7 +60,7 @@ export const createLimit = async (
   }
 }
 
-/** Whom a request counts for: the user, or the network of a client that nobody is signed in on. */
+/** The caller that a request counts for: its user, or the network of its client when nobody is signed in. */
 export const callerOf = ({ ip }: FastifyRequest, principal: Principal | null): string =>
   principal?.userId ?? networkOf(ip)
 
@@ -69,17 +69,17 @@ const policiesOf = (rateLimit: ContractOperation['rateLimit']): readonly RateLim
   return rateLimit === 'upload' ? ['api', 'upload'] : [rateLimit]
 }
 
-/** What is left of a policy. */
+/** The state of a policy after a request. */
 interface Count {
   readonly policy: RateLimitPolicy
   readonly limit: number
   readonly left: number
-  /** Seconds until all of it is there again. */
+  /** Seconds until the window ends. */
   readonly reset: number
   readonly isExceeded: boolean
 }
 
-/** Limits what has no operation, by network: pages, and paths and methods that are not there. */
+/** Limits requests without an operation by network: pages, and unknown paths and methods. */
 export const limitOtherRoutes = (app: FastifyInstance, limit: Limit): void => {
   app.addHook('onRequest', async (request, reply) => {
     if (request.routeOptions.config.operation === undefined) await limit(request, reply, 'anonymous', null)

@@ -3,12 +3,12 @@ import { Redis } from 'ioredis'
 import { RateLimiterRedis } from 'rate-limiter-flexible'
 import { type CountRequest, limiterOptions, requestCount } from './request-counts.ts'
 
-/** Milliseconds that an answer of Redis is waited for. */
+/** Milliseconds that a command may take. */
 const timeout = 500
 
 /**
- * Counts in Redis, or in Valkey, until `app` closes; `countHere` takes over while it cannot be used. Not by the library's
- * `insuranceLimiter`, which keeps the reason of the failure from the log.
+ * Counts in Redis or Valkey until `app` closes; `countHere` takes over while it is unavailable. The library's own
+ * `insuranceLimiter` is not used: it hides the error, which the log should name, and its counts in memory have no bound.
  */
 export const countInRedis = (app: FastifyInstance, url: string, countHere: CountRequest): CountRequest => {
   const { client, report } = connectRedis(app, url)
@@ -16,7 +16,7 @@ export const countInRedis = (app: FastifyInstance, url: string, countHere: Count
     ...limiterOptions,
     storeClient: client,
     keyPrefix: 'rate-limit',
-    // Otherwise a command waits for a connection that is still being made.
+    // Otherwise a command waits while the client connects.
     rejectIfRedisNotReady: true,
   })
   return async (policy, caller) => {
@@ -33,16 +33,16 @@ export const countInRedis = (app: FastifyInstance, url: string, countHere: Count
 
 interface Connection {
   readonly client: Redis
-  /** Takes how each command ended, and logs the beginning of an outage and its end. */
+  /** To be called with the outcome of each command; logs the beginning and the end of an outage. */
   readonly report: (failure: Error | null) => void
 }
 
-/** Connects, and again whenever the connection is lost. */
+/** Connects, and reconnects when the connection is lost. */
 const connectRedis = (app: FastifyInstance, url: string): Connection => {
   const client = new Redis(url, {
     keyPrefix: 'taskwright:',
-    // A slow server delays each request by this much at most. One that hangs loses the connection, and every command fails
-    // at once until there is another.
+    // A slow server delays each request by at most this. A server that hangs loses the connection, and commands fail
+    // immediately until there is a new one.
     commandTimeout: timeout,
     socketTimeout: timeout,
     maxRetriesPerRequest: 0,
@@ -50,11 +50,11 @@ const connectRedis = (app: FastifyInstance, url: string): Connection => {
     retryStrategy: (attempts) => Math.min(attempts * 100, 2_000),
   })
 
-  let isAway = false
+  let isUnavailable = false
   const report: Connection['report'] = (failure) => {
-    if (isAway === (failure !== null)) return
-    isAway = failure !== null
-    // Only the message: the error itself holds the command, which may be the one with the password.
+    if (isUnavailable === (failure !== null)) return
+    isUnavailable = failure !== null
+    // Only the message: the error contains the command, which can be the one with the password.
     if (failure !== null)
       app.log.warn(
         { reason: failure.message },

@@ -3,9 +3,9 @@ import { dirname } from 'node:path'
 import { ConfigError } from '../config/config.ts'
 
 /**
- * Makes DATA_DIR for the user of this process alone, with the folders that lead to it, unless it is there.
+ * Creates DATA_DIR and its parents if they are missing, readable by the user of this process only.
  *
- * @throws ConfigError when it cannot be made
+ * @throws ConfigError when it cannot be created
  */
 export async function makeDataDir(dataDir: string): Promise<void> {
   try {
@@ -16,7 +16,7 @@ export async function makeDataDir(dataDir: string): Promise<void> {
   }
 }
 
-// One at a time: asked to make all of them, Node never ends where a folder takes no others, as /proc does.
+// One folder at a time: a recursive mkdir never returns where folders cannot be created, as in /proc.
 async function makeFolder(path: string): Promise<void> {
   if (await isFolder(path)) return
   const parent = dirname(path)
@@ -24,7 +24,7 @@ async function makeFolder(path: string): Promise<void> {
   try {
     await mkdir(path, { mode: 0o700 })
   } catch (error) {
-    // Another process may have been quicker.
+    // Another process may have created it meanwhile.
     if (!(await isFolder(path))) throw error
   }
 }

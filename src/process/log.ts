@@ -2,15 +2,15 @@ import { hostname } from 'node:os'
 import { inspect } from 'node:util'
 import type { LogFormat } from '../config/config.ts'
 
-/** Reports on the process itself: how it starts, stops and fails. Written at once, whatever LOG_LEVEL is. */
+/** The log of the process itself: start, stop and failures. Written synchronously, whatever LOG_LEVEL is. */
 export interface ProcessLog {
   readonly info: (message: string) => void
   readonly warn: (message: string) => void
-  /** Why the process ends; `error` is what only a developer can use, with its stack. */
+  /** Why the process ends. `error` is logged with its stack, for developers. */
   readonly fatal: (message: string, error?: unknown) => void
 }
 
-/** Numbers of pino, whose lines these stand between. */
+/** The levels of pino, which writes the lines of requests. */
 const levels = { info: 30, warn: 40, fatal: 60 } as const
 
 export const createProcessLog = (
@@ -45,7 +45,7 @@ export const createProcessLog = (
   }
 }
 
-/** In the form of pino; the stack includes the causes. */
+/** Serialized as by pino; the stack includes the causes. */
 const describeError = (error: unknown) =>
   error instanceof Error
     ? { type: error.name, message: error.message, stack: inspect(error) }

@@ -7,21 +7,21 @@ import type { Config } from '../config/config.ts'
 const minimumBytes = 32
 
 /**
- * The secrets of JWT_SECRET, or else the one of the file jwt-secret in dataDir, which is made at the first call.
+ * The secrets of JWT_SECRET, or the one in the file jwt-secret of dataDir, which the first call generates.
  * Rejects with the file system's error, or with an Error when the file is too short to be a secret.
  *
- * The file's text can be moved into JWT_SECRET as it is, and JWT_SECRET="<new>,<the file's text>" replaces it without
- * signing anybody out. Several instances must all verify by a new secret before any of them signs by it: start them
- * all with "<old>,<new>", then with "<new>,<old>", and a day later with "<new>". By then access tokens (15 minutes) and
- * idempotency keys (24 hours) of the old one have expired, and the sweeper has sealed second factors with the new one.
+ * Rotation: JWT_SECRET="<new>,<old>", where the old secret may be the content of the file, signs nobody out. Several
+ * instances must all verify with a new secret before any of them signs with it: start all of them with "<old>,<new>",
+ * then with "<new>,<old>", and a day later with "<new>". By then access tokens (15 minutes) and idempotency keys (24
+ * hours) of the old secret have expired, and the sweeper has encrypted second factors with the new one.
  */
 export async function loadSecrets({
   jwtSecrets,
   dataDir,
 }: Pick<Config, 'jwtSecrets' | 'dataDir'>): Promise<Secrets> {
   if (jwtSecrets !== null) {
-    const [newest, ...earlier] = jwtSecrets
-    return [Buffer.from(newest), ...earlier.map((secret) => Buffer.from(secret))]
+    const [active, ...others] = jwtSecrets
+    return [Buffer.from(active), ...others.map((secret) => Buffer.from(secret))]
   }
   const path = join(dataDir, 'jwt-secret')
   return [(await readIfPresent(path)) ?? (await createSecret(dataDir, path))]
@@ -45,8 +45,7 @@ async function writeDurably(path: string, text: string): Promise<void> {
   await file.sync()
 }
 
-// A link appears whole or not at all and never replaces: of two processes that start together, both read one
-// secret.
+// Creating a link is atomic and never replaces a file: two processes that start together read the same secret.
 async function linkUnlessPresent(existing: string, path: string): Promise<void> {
   try {
     await link(existing, path)

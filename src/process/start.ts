@@ -52,14 +52,13 @@ export const start = (config: Config, process: ServiceProcess): Promise<void> =>
 const startWorkers = async (config: Config, process: ServiceProcess): Promise<void> => {
   const { info, warn, onShutdown } = process
   await prepare(config, process)
-  info(`starting ${config.workers} workers`)
-  shareCountsWithWorkers()
-  const supervisor = startSupervisor(config.workers, { warn })
   if (config.metricsPort !== null) {
     const { metricsOfWorkers } = await import('../observe/metrics.ts')
     await serveMetricsOf(metricsOfWorkers(), config, process)
   }
-  // Registered last, so that it runs first: metrics are served until the last worker has exited.
+  info(`starting ${config.workers} workers`)
+  shareCountsWithWorkers()
+  const supervisor = startSupervisor(config.workers, { warn })
   onShutdown(() => supervisor.stop())
   logReady(config, process, await supervisor.ready)
 }
@@ -102,7 +101,7 @@ const serve = async (
   const { database, storage, passwords, observers } = await observe(config, process, {
     database: openDatabase(connection),
     storage: await openStorage(config),
-    passwords: passwordHasher(worker === null ? {} : { inTurn: hashQueueOfWorker(config.workers) }),
+    passwords: passwordHasher(worker === null ? {} : { limiter: hashQueueOfWorker(config.workers) }),
   })
   onShutdown(() => database.close())
   const { refusing, waiting } = untilMigrated(database, migrated, stopping)
@@ -121,7 +120,7 @@ const serve = async (
     worker,
   })
   onShutdown(() => app.close())
-  // Bringing the embedded database up to date takes a moment; no request need be refused meanwhile.
+  // Migrating the embedded database takes a moment: waiting for it avoids refusing requests.
   if (connection.kind === 'embedded') await migrated
   if (stopping.aborted) return null
   await app.listen({ host: listenAddress(config.host), port: config.port, backlog: listenBacklog })
@@ -137,7 +136,7 @@ const prepare = async (
   await expectOwnHost('HOST', host)
   if (metricsPort !== null) await expectOwnHost('METRICS_HOST', metricsHost)
   await makeDataDir(dataDir)
-  if (storageUrl !== null) info(`keeping attachments in the bucket ${storageUrl.bucket} of STORAGE_URL`)
+  if (storageUrl !== null) info(`storing attachments in the bucket ${storageUrl.bucket} (STORAGE_URL)`)
 }
 
 const logReady = ({ publicUrl }: Config, { info }: ServiceProcess, url: string): void =>
@@ -201,12 +200,10 @@ const openConnection = async (
   { info, warn, onShutdown, fail }: ServiceProcess,
 ): Promise<ConnectionOptions> => {
   if (databaseUrl !== null) {
-    info('using the database server of DATABASE_URL')
+    info('using the database server at DATABASE_URL')
     return { kind: 'server', url: databaseUrl }
   }
-  info(
-    `starting the embedded database in ${dataDir} (the first start prepares it, which takes a few seconds)`,
-  )
+  info(`starting the embedded database in ${dataDir} (the first start takes a few seconds to initialize it)`)
   const embedded = await startEmbedded({ dataDir, log: { info, warn }, onFailure: fail })
   onShutdown(() => embedded.close())
   return embedded.connection

@@ -3,19 +3,19 @@ import { hostname } from 'node:os'
 import { workerData } from 'node:worker_threads'
 
 /**
- * The thread of the watchdog; in JavaScript, since a thread that compiles TypeScript takes more memory than it needs for
- * everything else.
+ * The thread of the watchdog. It is JavaScript because a thread that loads Node's TypeScript compiler takes more memory for
+ * that than for everything else.
  */
 
 const { beats, every, maxMissed, format, worker } = /** @type {import('./watchdog.ts').WatchdogData} */ (
   workerData
 )
 
-/** Long enough for a line of the log, which whoever reads it may be holding up. */
+/** Milliseconds for writing the log line: its reader may be blocked. */
 const writeTimeout = 1_000
 
 /**
- * As process-log.ts writes it; console.log of a thread waits for the main one.
+ * A line as log.ts writes it. A thread's console.log would wait for the main thread.
  *
  * @param {string} msg
  */
@@ -33,7 +33,7 @@ const endProcess = () => process.kill(process.pid, 'SIGKILL')
 let seen = Atomics.load(beats, 0)
 let missed = 0
 
-// Own turns are counted and not time: when the process was stopped or the machine suspended, this thread was too.
+// Counts ticks of this thread instead of time: when the process is stopped or the machine suspended, this thread is too.
 const timer = setInterval(() => {
   const beat = Atomics.load(beats, 0)
   missed = beat === seen ? missed + 1 : 0

@@ -1,32 +1,32 @@
 import { Worker } from 'node:worker_threads'
 import type { LogFormat } from '../config/config.ts'
 
-/** How long the event loop may stand still: `maxMissed` times `every` milliseconds. */
+/** How long the event loop may be blocked: `maxMissed` times `every` milliseconds. */
 export interface WatchdogLimits {
   readonly every: number
   readonly maxMissed: number
 }
 
 interface Options {
-  /** Of the line of the log. */
+  /** The format of the log line. */
   readonly format: LogFormat
-  /** The number of this process among the workers. */
+  /** The number of this process among the workers of a supervisor; null when it has none. */
   readonly worker: number | null
   readonly onError: (error: Error) => void
   readonly limits?: WatchdogLimits
 }
 
-/** What the thread is started with. */
+/** The data that the thread is started with. */
 export interface WatchdogData extends WatchdogLimits, Pick<Options, 'format' | 'worker'> {
-  /** Counts the turns of the watched event loop's timer. */
+  /** Incremented by a timer of the watched event loop. */
   readonly beats: Int32Array
 }
 
 const usualLimits: WatchdogLimits = { every: 1_000, maxMissed: 60 }
 
 /**
- * Ends the process when its event loop stands still, since then it answers nothing and does not see a signal either: whoever
- * supervises it starts another. The watch is kept by a thread with an event loop of its own.
+ * Kills the process when its event loop is blocked: it would answer no request and handle no signal, and its supervisor can
+ * start another. A thread with an event loop of its own keeps watch.
  */
 export const startWatchdog = ({ format, worker, onError, limits = usualLimits }: Options): void => {
   const beats = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))

@@ -51,7 +51,7 @@ t.test('a rehash is wanted for a valid password with other parameters', async (t
 })
 
 t.test('the queue is bounded and first come, first served', async (t) => {
-  const bounded = passwordHasher({ parameters, inTurn: hashQueue({ concurrency: 1, maxQueue: 2 }) })
+  const bounded = passwordHasher({ parameters, limiter: hashQueue({ concurrency: 1, maxQueue: 2 }) })
   const ended: number[] = []
   const accepted = [1, 2, 3].map(async (order) => {
     await bounded.hash(`password ${order}`)
@@ -66,7 +66,7 @@ t.test('the queue is bounded and first come, first served', async (t) => {
 })
 
 t.test('a failing hash gives its place back', async (t) => {
-  const bounded = passwordHasher({ parameters, inTurn: hashQueue({ concurrency: 1, maxQueue: 0 }) })
+  const bounded = passwordHasher({ parameters, limiter: hashQueue({ concurrency: 1, maxQueue: 0 }) })
   await t.rejects(bounded.verify('not an encoded hash', 'password'), TypeError)
   t.type(await bounded.hash('password'), 'string')
 })

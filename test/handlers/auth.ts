@@ -232,7 +232,7 @@ t.test('register', async (t) => {
   t.test('403 once registration is closed', async (t) => {
     const passwords = passwordHasher({
       parameters: testHashing,
-      inTurn: hashQueue({ concurrency: 1, maxQueue: 4 }),
+      limiter: hashQueue({ concurrency: 1, maxQueue: 4 }),
     })
     const closed = await startService(t, { config: { registration: 'closed' }, passwords })
     t.match(await closed.call('register', { body: { ...someone('never'), password: '' } }), { status: 400 })
