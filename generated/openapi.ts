@@ -2395,7 +2395,7 @@ export interface components {
          *     than 2,500 tasks match, all are returned newest first.
          */
         TaskSearch: string;
-        /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+        /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due_at`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
         TaskSort: string;
         /** @description Only users with one of these roles. Repeat the parameter for several roles. */
         RoleFilter: components["schemas"]["UserRole"][];
@@ -2419,7 +2419,7 @@ export interface components {
          *     * `field:*` is true if the field has a value; for a text, if it is not empty.
          *     * A bare word, or a phrase in quotes, is searched for in the title and description.
          *
-         *     If a filter searches text or contains `OR` or `NOT`, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
+         *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
          *
          *     A comparison with a missing value is false, so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
          */
@@ -3677,7 +3677,7 @@ export interface operations {
                  *     than 2,500 tasks match, all are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due_at`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
                  * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. A task must match the expression and all other filters.
@@ -3693,7 +3693,7 @@ export interface operations {
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A bare word, or a phrase in quotes, is searched for in the title and description.
                  *
-                 *     If a filter searches text or contains `OR` or `NOT`, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
+                 *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *
                  *     A comparison with a missing value is false, so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
                  */
@@ -3780,7 +3780,7 @@ export interface operations {
                  *     than 2,500 tasks match, all are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due_at`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
                  * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. A task must match the expression and all other filters.
@@ -3796,7 +3796,7 @@ export interface operations {
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A bare word, or a phrase in quotes, is searched for in the title and description.
                  *
-                 *     If a filter searches text or contains `OR` or `NOT`, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
+                 *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *
                  *     A comparison with a missing value is false, so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
                  */

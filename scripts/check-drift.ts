@@ -5,10 +5,12 @@ import { globSync, readFileSync } from 'node:fs'
 
 const snapshot = (): ReadonlyMap<string, string> =>
   new Map(
-    globSync(['generated/**/*.ts', 'src/db/migrations/**/*.{sql,json}', 'docs/**/*.md']).map((path) => [
-      path,
-      readFileSync(path, 'utf8'),
-    ]),
+    globSync([
+      'generated/**/*.ts',
+      'src/db/migrations/**/*.{sql,json}',
+      'src/db/routines.sql',
+      'docs/**/*.md',
+    ]).map((path) => [path, readFileSync(path, 'utf8')]),
   )
 
 const before = snapshot()

@@ -358,7 +358,7 @@ const untouchedTables = [
   'attachments',
   'uploads',
   'thumbnails',
-  'task_departures',
+  'task_tombstones',
   'one_time_tokens',
   'second_factors',
   'recovery_codes',

@@ -7,7 +7,8 @@ import { createClient } from '../../src/db/engine/connection.ts'
 /**
  * The floors: bare Fastify routes, with no token, permission, validation, ETag, problem or log. Under /raw they run the
  * plainest prepared statement that yields the same resource, a task with its tags and a tag with the count of its tasks,
- * with the driver and the connections of the service; under /bare they serialize it from memory, by its schema.
+ * with the driver and the connections of the service; under /lean they write to a copy of the table with its keys only, which
+ * shows what indexes and triggers cost; under /bare they serialize it from memory, by its schema.
  */
 
 const { DATABASE_URL = '', PASSWORD = '', PASSWORD_HASH = '', USER_ID = '', PORT = '0' } = process.env
@@ -64,6 +65,13 @@ const taskColumns = `
 const newestTasks = (condition: string) => `
   select ${taskColumns}, ${carriedTags} from tasks where deleted_at is null and ${condition}
   order by created_at desc nulls last, id desc nulls last limit 20`
+const writes = (table: string) => ({
+  // A new task has no tags.
+  create: `
+    insert into ${table} as tasks (id, title, description, status, priority, owner_id)
+    values (gen_random_uuid(), $1, '', 'todo', 'none', $2) returning ${taskColumns}, '[]'::json as tags`,
+  update: `update ${table} as tasks set title = $1 where id = $2 returning ${taskColumns}, ${carriedTags}`,
+})
 const ownTags = `
   select id, name, color, owner_id, created_at, (
     select count(*)::int from task_tags join tasks on tasks.id = task_id
@@ -78,11 +86,6 @@ const statements = {
   tasks: newestTasks('true'),
   tasksOfUser: newestTasks('(owner_id = $1 or assignee_id = $1)'),
   tags: ownTags,
-  // A new task has no tags.
-  createTask: `
-    insert into tasks (id, title, description, status, priority, owner_id)
-    values (gen_random_uuid(), $1, '', 'todo', 'none', $2) returning ${taskColumns}, '[]'::json as tags`,
-  updateTask: `update tasks set title = $1 where id = $2 returning ${taskColumns}, ${carriedTags}`,
 }
 
 // --- raw
@@ -93,14 +96,26 @@ app.get<ById>('/raw/users/:id/tasks', async ({ params }) => ({
   items: await run(statements.tasksOfUser, params.id),
 }))
 app.get('/raw/tags', async () => ({ items: await run(statements.tags, USER_ID) }))
-app.post<{ Body: { title: string } }>('/raw/tasks', async ({ body }, reply) => {
-  const [row] = await run(statements.createTask, body.title, USER_ID)
-  return reply.code(201).send(row)
-})
-app.patch<ById & { Body: { title: string } }>(
-  '/raw/tasks/:id',
-  async ({ params, body }) => (await run(statements.updateTask, body.title, params.id))[0],
-)
+
+// --- writes, on the table of the service and on a lean one
+await sql.unsafe(`
+  create table lean_tasks (
+    like tasks including defaults, primary key (id), foreign key (owner_id) references users (id),
+    foreign key (assignee_id) references users (id))`)
+await sql.unsafe('insert into lean_tasks select * from tasks')
+for (const [prefix, { create, update }] of Object.entries({
+  raw: writes('tasks'),
+  lean: writes('lean_tasks'),
+})) {
+  app.post<{ Body: { title: string } }>(`/${prefix}/tasks`, async ({ body }, reply) => {
+    const [row] = await run(create, body.title, USER_ID)
+    return reply.code(201).send(row)
+  })
+  app.patch<ById & { Body: { title: string } }>(
+    `/${prefix}/tasks/:id`,
+    async ({ params, body }) => (await run(update, body.title, params.id))[0],
+  )
+}
 
 // --- bare
 const tasks = await run(statements.tasks)

@@ -57,6 +57,7 @@ interface Row {
   readonly ours: Sample
   readonly raw: Sample | null
   readonly bare: Sample
+  readonly lean: Sample | null
   readonly toRaw: number | null
   readonly toBare: number
   readonly cpuToRaw: number | null
@@ -216,11 +217,12 @@ const scenariosFor = async (server: Server, seed: Seed): Promise<readonly Scenar
 const compare = async (ours: Server, floors: Server, scenario: Scenario): Promise<Row> => {
   console.log(`Measuring ${scenario.name}`)
   await expectStatus(ours, scenario.ours, scenario.status)
-  const samples: Record<'ours' | 'raw' | 'bare', Sample[]> = { ours: [], raw: [], bare: [] }
+  const samples: Samples = { ours: [], raw: [], bare: [], lean: [] }
   const turns = [
     ['ours', ours, scenario.ours],
     ['raw', floors, scenario.raw],
     ['bare', floors, scenario.bare],
+    ['lean', floors, scenario.lean],
   ] as const
   const { connections } = scenario
   for (const [, server, load] of turns)
@@ -248,14 +250,17 @@ const sample = async (server: Server, load: Load, pressure: Pressure): Promise<S
   return { ...measured, cpu: (used * 1_000) / measured.requests }
 }
 
-const rowOf = (scenario: Scenario, samples: Readonly<Record<'ours' | 'raw' | 'bare', Sample[]>>): Row => {
-  const all = [...samples.ours, ...samples.raw, ...samples.bare]
+type Samples = Readonly<Record<'ours' | 'raw' | 'bare' | 'lean', Sample[]>>
+
+const rowOf = (scenario: Scenario, samples: Samples): Row => {
+  const all = Object.values(samples).flat()
   if (all.some(({ broken }) => broken > 0)) throw new Error(`${scenario.name}: some connections failed`)
   const refused = samples.ours.some(({ refused }) => refused > 0)
   if (refused && scenario.status < 400) throw new Error(`${scenario.name}: some requests were refused`)
   const ours = medianOf(samples.ours)
   const raw = samples.raw.length > 0 ? medianOf(samples.raw) : null
   const bare = medianOf(samples.bare)
+  const lean = samples.lean.length > 0 ? medianOf(samples.lean) : null
   const toRaw = raw && ours.perSecond / raw.perSecond
   const toBare = ours.perSecond / bare.perSecond
   const { of, ratio } = scenario.target
@@ -264,6 +269,7 @@ const rowOf = (scenario: Scenario, samples: Readonly<Record<'ours' | 'raw' | 'ba
     ours,
     raw,
     bare,
+    lean,
     toRaw,
     toBare,
     cpuToRaw: raw && ours.cpu / raw.cpu,
@@ -297,14 +303,16 @@ const print = (server: ServerResults, embedded: readonly EmbeddedRow[]): void =>
   )
   console.table(
     Object.fromEntries(
-      server.rows.map(({ scenario, ours, raw, bare, toRaw, toBare, target, met, tail }) => [
+      server.rows.map(({ scenario, ours, raw, bare, lean, toRaw, toBare, target, met, tail }) => [
         scenario,
         {
           ours: Math.round(ours.perSecond),
           raw: raw && Math.round(raw.perSecond),
           bare: Math.round(bare.perSecond),
+          lean: lean && Math.round(lean.perSecond),
           'to raw': toRaw && rounded(toRaw),
           'to bare': rounded(toBare),
+          'to lean': lean && rounded(ours.perSecond / lean.perSecond),
           p50: rounded(ours.p50),
           p99: rounded(ours.p99),
           'p99/p50': rounded(tail),

@@ -10,6 +10,8 @@ export interface Scenario {
   /** The route of the floor with the plainest statement; null where no statement is needed. */
   readonly raw: Load | null
   readonly bare: Load
+  /** The same on a table with its keys only, for writes; reported without a target. */
+  readonly lean: Load | null
   readonly connections: number
   /** What ours is to reach, as a part of that floor. */
   readonly target: { readonly of: 'raw' | 'bare'; readonly ratio: number }
@@ -45,6 +47,7 @@ export const scenarios = (seed: Seed, tokens: Tokens, etag: string): readonly Sc
     ours: { method: 'GET', paths, headers, bodies: [] },
     raw: { method: 'GET', paths: floor.map((path) => `/raw${path}`), headers: {}, bodies: [] },
     bare: { method: 'GET', paths: floor.map((path) => `/bare${path}`), headers: {}, bodies: [] },
+    lean: null,
     connections,
     target: { of: 'raw', ratio: 1 },
     isQuick,
@@ -63,6 +66,7 @@ export const scenarios = (seed: Seed, tokens: Tokens, etag: string): readonly Sc
       ours: to('', as(tokens.member)),
       raw: to('/raw'),
       bare: to('/bare'),
+      lean: to('/lean'),
       connections,
       target: { of: 'raw', ratio: 0.8 },
       isQuick: true,
@@ -102,6 +106,7 @@ export const scenarios = (seed: Seed, tokens: Tokens, etag: string): readonly Sc
       ours: { method: 'GET', paths: ['/tasks'], headers: {}, bodies: [] },
       raw: null,
       bare: { method: 'GET', paths: ['/bare/unauthorized'], headers: {}, bodies: [] },
+      lean: null,
       connections,
       target: { of: 'bare', ratio: 0.8 },
       isQuick: true,
@@ -117,6 +122,7 @@ export const scenarios = (seed: Seed, tokens: Tokens, etag: string): readonly Sc
       },
       raw: null,
       bare: { method: 'POST', paths: ['/bare/auth/login'], headers: json, bodies: ['{}'] },
+      lean: null,
       // As many as the service hashes at a time.
       connections: 2,
       target: { of: 'bare', ratio: 0.9 },

@@ -1,22 +1,15 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { parseScopes, type Scope } from '../domain/scopes.ts'
+import { onlyBranch } from './access/branches.ts'
 import { allowsOwn } from './access/permissions.ts'
 import { audit, auditColumn, auditEvent } from './audit.ts'
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
 import { type Created, creation } from './engine/idempotency.ts'
-import type { Placeholders } from './engine/parameters.ts'
+import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
-import {
-  conditionsOf,
-  createdAt,
-  filterBy,
-  newestFirst,
-  type Page,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { apiTokenJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -91,7 +84,7 @@ export const selectApiTokens = ({ db, principal }: OpContext<Principal>, page: P
     {
       name: 'api_tokens',
       from: sql`api_tokens item`,
-      seenBecause: (caller) => [allowsOwn('api_token.see', caller, sql`item`)],
+      branches: (caller) => onlyBranch(allowsOwn('api_token.see', caller, sql`item`)),
       filters: [],
       sortFields: { created_at: createdAt },
       order: newestFirst,
@@ -100,8 +93,6 @@ export const selectApiTokens = ({ db, principal }: OpContext<Principal>, page: P
     principal,
     page,
   )
-
-const ofUser = { user_id: filterBy('uuid', (value) => sql`item.user_id = ${value}`) }
 
 /** A page of the API tokens of one user, for an administrator. */
 export const selectUserApiTokens = (
@@ -114,8 +105,12 @@ export const selectUserApiTokens = (
     {
       name: 'user_api_tokens',
       from: sql`api_tokens item`,
-      seenBecause: (caller) => [allowsOwn('api_token.see_any', caller, sql`item`)],
-      filters: conditionsOf(ofUser, { user_id: userId }),
+      branches: (caller) =>
+        onlyBranch(
+          sql`item.user_id = ${parameter('user_id', 'uuid')} and ${allowsOwn('api_token.see_any', caller, sql`item`)}`,
+        ),
+      filters: [],
+      values: { user_id: userId },
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row) => apiTokenJson(row),

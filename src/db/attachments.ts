@@ -1,21 +1,14 @@
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { onlyBranch } from './access/branches.ts'
 import { allowsAttachment, ownerReadByAdmin } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation } from './engine/idempotency.ts'
 import { instantText } from './engine/instant-text.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
-import type { Placeholders } from './engine/parameters.ts'
+import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import {
-  conditionsOf,
-  createdAt,
-  filterBy,
-  newestFirst,
-  type Page,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { attachmentJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -257,10 +250,6 @@ export const deleteAttachment = async (ctx: OpContext, id: string): Promise<Outc
 
 const item = sql.raw('item')
 
-const filters = {
-  task_id: filterBy('uuid', (value) => sql`${columnsOf<'attachments'>(item).task_id} = ${value}`),
-}
-
 /** A page of a task's attachments, if the caller sees the task. */
 export const selectTaskAttachments = async (
   ctx: OpContext<Principal>,
@@ -271,8 +260,11 @@ export const selectTaskAttachments = async (
     {
       name: 'attachments',
       from: sql`attachments item join tasks task on task.id = item.task_id`,
-      seenBecause: (caller) => [allowsAttachment('attachment.see', caller, item, task)],
-      conditions: conditionsOf(filters, { task_id: taskId }),
+      branches: (caller) => {
+        const ofTask = sql`${columnsOf<'attachments'>(item).task_id} = ${parameter('task_id', 'uuid')}`
+        return onlyBranch(sql`${ofTask} and ${allowsAttachment('attachment.see', caller, item, task)}`)
+      },
+      values: { task_id: taskId },
       filters: [],
       sortFields: { created_at: createdAt },
       order: newestFirst,

@@ -1,19 +1,12 @@
 import type { AuditAction } from '../domain/audit.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { onlyBranch } from './access/branches.ts'
 import { allowsAudit } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
-import {
-  conditionsOf,
-  createdAt,
-  filterBy,
-  filterOneOf,
-  newestFirst,
-  type Page,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { conditionsOf, filterBy, filterOneOf } from './engine/conditions.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { auditEventJson } from './read-models.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -121,7 +114,7 @@ export const selectAuditEvents = (
     {
       name: 'audit_events',
       from: sql`audit_events item`,
-      seenBecause: (caller) => [allowsAudit('audit.see', caller)],
+      branches: (caller) => onlyBranch(allowsAudit('audit.see', caller)),
       filters: conditionsOf(filterFields, filter),
       sortFields: { created_at: createdAt },
       order: newestFirst,

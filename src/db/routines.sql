@@ -1,4 +1,4 @@
--- Revision 1
+-- Revision 2
 --
 -- Functions and triggers, and the indexes that call these functions: everything that drizzle-kit cannot derive from
 -- schema.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
@@ -22,10 +22,10 @@ RETURN left(fold_text(left(value, 8192)), 8192);
 
 -- The words of a folded text with their positions. Scripts without spaces between words (Chinese, Japanese, Korean, Thai,
 -- Lao) are indexed as pairs of adjacent characters; the last character of a run stands alone. Lateral joins keep the order
--- of the words.
-CREATE OR REPLACE FUNCTION words_of(value text) RETURNS tsvector LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-BEGIN ATOMIC
-  WITH runs AS MATERIALIZED (
+-- of the words. PL/pgSQL keeps the plan for the session; an SQL function would be planned again for each row.
+CREATE OR REPLACE FUNCTION words_of(value text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+  RETURN (WITH runs AS MATERIALIZED (
     SELECT run, run ~ '^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]' AS is_unspaced
     FROM string_to_table(
       regexp_replace(
@@ -42,26 +42,33 @@ BEGIN ATOMIC
     ) lexemes
   )
   SELECT coalesce(string_agg('''' || lexeme || ''':' || least(place, 16383), ' '), '')::tsvector
-  FROM (SELECT lexeme, row_number() OVER () AS place FROM lexemes) placed;
-END;
+  FROM (SELECT lexeme, row_number() OVER () AS place FROM lexemes) placed);
+END $$;
 
--- Pairs of adjacent characters: the index by which any substring of a title or name is found.
+-- Pairs of adjacent characters, by which an index finds any part of a title or name.
 CREATE OR REPLACE FUNCTION pairs_of(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 BEGIN ATOMIC
-  SELECT coalesce(array_agg(DISTINCT pair), '{}')
-  FROM (
-    SELECT character || lead(character) OVER (ORDER BY place) AS pair
-    FROM unnest(string_to_array(value, NULL)) WITH ORDINALITY characters (character, place)
-  ) pairs
-  WHERE pair IS NOT NULL;
+  SELECT coalesce(array_agg(DISTINCT a || b), '{}')
+  FROM unnest(string_to_array(value, NULL), (string_to_array(value, NULL))[2:]) pairs (a, b)
+  WHERE b IS NOT NULL;
 END;
+
+-- The same as lexemes that no word is equal to.
+CREATE OR REPLACE FUNCTION pair_lexemes(value text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+  RETURN (
+    SELECT array_to_tsvector(coalesce(array_agg(U&'\0001' || a || b), '{}'))
+    FROM unnest(string_to_array(value, NULL), (string_to_array(value, NULL))[2:]) pairs (a, b)
+    WHERE b IS NOT NULL);
+END $$;
 
 -- A trigger rather than generated columns, which tasks_touch could not compare.
 CREATE OR REPLACE FUNCTION index_task_text() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.title_folded := searched_text(NEW.title);
   NEW.description_folded := searched_text(NEW.description);
-  NEW.search := setweight(words_of(NEW.title_folded), 'A') || setweight(words_of(NEW.description_folded), 'D');
+  NEW.search := setweight(words_of(NEW.title_folded), 'A') || setweight(words_of(NEW.description_folded), 'D')
+    || pair_lexemes(NEW.title_folded);
   RETURN NEW;
 END $$;
 
@@ -70,7 +77,6 @@ CREATE OR REPLACE TRIGGER tasks_text_inserted BEFORE INSERT ON tasks FOR EACH RO
 CREATE OR REPLACE TRIGGER tasks_text_changed BEFORE UPDATE ON tasks FOR EACH ROW
   WHEN ((OLD.title, OLD.description) IS DISTINCT FROM (NEW.title, NEW.description)) EXECUTE FUNCTION index_task_text();
 
-CREATE INDEX IF NOT EXISTS tasks_title_pairs ON tasks USING gin (pairs_of(title_folded));
 CREATE INDEX IF NOT EXISTS users_name_pairs ON users USING gin (pairs_of(fold_text(username || ' ' || display_name)));
 CREATE INDEX IF NOT EXISTS tags_name_pairs ON tags USING gin (pairs_of(fold_text(name)));
 
@@ -229,33 +235,23 @@ CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
 
 -- Change feed -------------------------------------------------------------------------------------------------------
 
--- Who sees a task: its owner, its assignee and the administrators (null); nobody while it is in the trash.
-CREATE OR REPLACE FUNCTION viewers_of(task tasks) RETURNS SETOF uuid LANGUAGE sql IMMUTABLE AS $$
-  SELECT viewer FROM unnest(ARRAY[task.owner_id, coalesce(task.assignee_id, task.owner_id), NULL]) viewer
-  WHERE task.deleted_at IS NULL;
-$$;
-
 -- Writes a tombstone for everybody who no longer sees the task, and removes it for everybody who sees it again.
-CREATE OR REPLACE FUNCTION note_departures() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION keep_tombstones() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO task_departures (task_id, user_id, changed_in)
-    SELECT OLD.id, viewer, pg_current_xact_id() FROM viewers_of(OLD) viewer
-    EXCEPT SELECT OLD.id, viewer, pg_current_xact_id() FROM viewers_of(NEW) viewer WHERE TG_OP = 'UPDATE'
-    ON CONFLICT ON CONSTRAINT task_departures_once
+  INSERT INTO task_tombstones (task_id, user_id, changed_in)
+    SELECT OLD.id, viewer, pg_current_xact_id() FROM unnest(task_viewers(OLD)) viewer
+    EXCEPT SELECT OLD.id, viewer, pg_current_xact_id() FROM unnest(task_viewers(NEW)) viewer WHERE TG_OP = 'UPDATE'
+    ON CONFLICT ON CONSTRAINT task_tombstones_once
       DO UPDATE SET changed_in = EXCLUDED.changed_in, created_at = EXCLUDED.created_at;
   IF TG_OP = 'UPDATE' THEN
-    DELETE FROM task_departures USING viewers_of(NEW) viewer
+    DELETE FROM task_tombstones USING unnest(task_viewers(NEW)) viewer
       WHERE task_id = NEW.id AND user_id IS NOT DISTINCT FROM viewer;
   END IF;
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE TRIGGER tasks_passed_on AFTER UPDATE ON tasks FOR EACH ROW
-  WHEN ((OLD.owner_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id, NEW.deleted_at))
-  EXECUTE FUNCTION note_departures();
-
 CREATE OR REPLACE TRIGGER tasks_removed AFTER DELETE ON tasks FOR EACH ROW
-  WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION note_departures();
+  WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION keep_tombstones();
 
 -- Tag counts --------------------------------------------------------------------------------------------------------
 -- How many tasks that somebody sees carry a tag. Each function reads the tasks as they are when it runs: whoever adds or
@@ -263,11 +259,11 @@ CREATE OR REPLACE TRIGGER tasks_removed AFTER DELETE ON tasks FOR EACH ROW
 
 CREATE OR REPLACE FUNCTION count_tags_added() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO tag_counts AS counted (tag_id, user_id, tasks)
-    SELECT added.tag_id, viewer, count(*)
-    FROM added JOIN tasks task ON task.id = added.task_id,
-      LATERAL (SELECT DISTINCT viewer FROM viewers_of(task) viewer) viewers
-    GROUP BY added.tag_id, viewer ORDER BY added.tag_id, viewer
+  INSERT INTO tag_counts AS counted (tag_id, user_id, tasks, created_at)
+    SELECT added.tag_id, viewer, count(*), tag.created_at
+    FROM added JOIN tasks task ON task.id = added.task_id JOIN tags tag ON tag.id = added.tag_id,
+      LATERAL (SELECT DISTINCT viewer FROM unnest(task_viewers(task)) viewer) viewers
+    GROUP BY added.tag_id, viewer, tag.created_at ORDER BY added.tag_id, viewer
     ON CONFLICT ON CONSTRAINT tag_counts_once DO UPDATE SET tasks = counted.tasks + EXCLUDED.tasks;
   RETURN NULL;
 END $$;
@@ -282,7 +278,7 @@ BEGIN
   FROM (
     SELECT removed.tag_id, viewer, count(*) AS tasks
     FROM removed JOIN tasks task ON task.id = removed.task_id,
-      LATERAL (SELECT DISTINCT viewer FROM viewers_of(task) viewer) viewers
+      LATERAL (SELECT DISTINCT viewer FROM unnest(task_viewers(task)) viewer) viewers
     GROUP BY removed.tag_id, viewer ORDER BY removed.tag_id, viewer
   ) gone
   WHERE counted.tag_id = gone.tag_id AND counted.user_id IS NOT DISTINCT FROM gone.viewer;
@@ -302,22 +298,19 @@ BEGIN
   UPDATE tag_counts SET tasks = tasks - 1
   WHERE tag_id IN (SELECT tag_id FROM task_tags WHERE task_id = OLD.id)
     AND coalesce(user_id::text, '') IN (
-      SELECT coalesce(viewer::text, '') FROM viewers_of(OLD) viewer
-      EXCEPT SELECT coalesce(viewer::text, '') FROM viewers_of(NEW) viewer WHERE TG_OP = 'UPDATE');
-  INSERT INTO tag_counts AS counted (tag_id, user_id, tasks)
-    SELECT tag_id, viewer, 1
-    FROM task_tags, (
-      SELECT viewer FROM viewers_of(NEW) viewer WHERE TG_OP = 'UPDATE' EXCEPT SELECT viewer FROM viewers_of(OLD) viewer
+      SELECT coalesce(viewer::text, '') FROM unnest(task_viewers(OLD)) viewer
+      EXCEPT SELECT coalesce(viewer::text, '') FROM unnest(task_viewers(NEW)) viewer WHERE TG_OP = 'UPDATE');
+  INSERT INTO tag_counts AS counted (tag_id, user_id, tasks, created_at)
+    SELECT tag_id, viewer, 1, tag.created_at
+    FROM task_tags JOIN tags tag ON tag.id = tag_id, (
+      SELECT viewer FROM unnest(task_viewers(NEW)) viewer WHERE TG_OP = 'UPDATE'
+      EXCEPT SELECT viewer FROM unnest(task_viewers(OLD)) viewer
     ) added
     WHERE task_id = OLD.id ORDER BY tag_id, viewer
     ON CONFLICT ON CONSTRAINT tag_counts_once DO UPDATE SET tasks = counted.tasks + 1;
   DELETE FROM tag_counts WHERE tasks = 0 AND tag_id IN (SELECT tag_id FROM task_tags WHERE task_id = OLD.id);
   RETURN OLD;
 END $$;
-
-CREATE OR REPLACE TRIGGER tasks_tags_passed_on AFTER UPDATE ON tasks FOR EACH ROW
-  WHEN ((OLD.owner_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id, NEW.deleted_at))
-  EXECUTE FUNCTION count_tags_of_task();
 
 -- Before: afterwards its links are gone.
 CREATE OR REPLACE TRIGGER tasks_tags_removed BEFORE DELETE ON tasks FOR EACH ROW
@@ -330,6 +323,19 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER tags_removed AFTER DELETE ON tags FOR EACH ROW EXECUTE FUNCTION forget_tag_counts();
+
+-- Viewers -----------------------------------------------------------------------------------------------------------
+-- Generated from src/db/access/task-relations.ts by `npm run generate`.
+-- Who sees a task: every user with a relation to it, and the administrators (null); nobody while it is in the trash.
+CREATE OR REPLACE FUNCTION task_viewers(task tasks) RETURNS uuid[] LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN task.deleted_at IS NULL THEN ARRAY[task.owner_id] || ARRAY[task.assignee_id] || ARRAY[NULL::uuid] ELSE '{}' END;
+
+CREATE OR REPLACE TRIGGER tasks_viewers_changed AFTER UPDATE ON tasks FOR EACH ROW
+  WHEN ((OLD.owner_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id, NEW.deleted_at)) EXECUTE FUNCTION keep_tombstones();
+
+CREATE OR REPLACE TRIGGER tasks_tags_viewers_changed AFTER UPDATE ON tasks FOR EACH ROW
+  WHEN ((OLD.owner_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id, NEW.deleted_at)) EXECUTE FUNCTION count_tags_of_task();
+-- End of the generated part.
 
 -- Access ------------------------------------------------------------------------------------------------------------
 

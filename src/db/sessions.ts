@@ -1,6 +1,7 @@
 import type { AuditAction } from '../domain/audit.ts'
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role, SessionPrincipal } from '../domain/permissions.ts'
+import { onlyBranch } from './access/branches.ts'
 import { allowsOwn } from './access/permissions.ts'
 import { audit, auditColumn, auditEvent } from './audit.ts'
 import { deletionInBatches } from './engine/batches.ts'
@@ -10,15 +11,7 @@ import { WritesRefused } from './engine/errors.ts'
 import { newId } from './engine/ids.ts'
 import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
-import {
-  conditionsOf,
-  createdAt,
-  filterFlag,
-  newestFirst,
-  type Page,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { sessionJson, userJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -178,11 +171,9 @@ export const selectSessionRole = async (
   return row === undefined ? null : parseRole(row.role)
 }
 
-const flags = {
-  live: filterFlag(sql`item.expires_at > now() and exists (
+const isLive = sql`item.expires_at > now() and exists (
     select from refresh_tokens token
-    where token.session_id = item.id and token.spent_at is null and token.expires_at > now())`),
-}
+    where token.session_id = item.id and token.spent_at is null and token.expires_at > now())`
 
 /** A page of the caller's own sessions. */
 export const selectSessions = (
@@ -194,8 +185,7 @@ export const selectSessions = (
     {
       name: 'sessions',
       from: sql`sessions item`,
-      seenBecause: (caller) => [allowsOwn('session.see', caller, sql`item`)],
-      conditions: conditionsOf(flags, { live: true }),
+      branches: (caller) => onlyBranch(sql`${allowsOwn('session.see', caller, sql`item`)} and ${isLive}`),
       filters: [],
       sortFields: { created_at: createdAt },
       order: newestFirst,

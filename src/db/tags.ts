@@ -1,11 +1,11 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import { foldSearch, foldText } from '../domain/text.ts'
-import { allowsTag, allowsTagApart, type CallerPlaceholders } from './access/permissions.ts'
+import { allowsTag, type CallerPlaceholders, isOfReader, tagBranches } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { type Created, creation, expectCreated } from './engine/idempotency.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { nameContains } from './lists/search.ts'
+import { nameContains } from './engine/conditions.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { query } from './engine/statement.ts'
 import { countedTagJson, tagJson } from './read-models.ts'
@@ -112,14 +112,7 @@ export const selectTags = (
     {
       name: 'tags',
       from: sql`tags item`,
-      seenBecause: (caller) =>
-        allowsTagApart(
-          'tag.see',
-          reader.role,
-          caller,
-          sql`item`,
-          sql`select tag_id from ${countsFor(reader.role, caller)}`,
-        ),
+      branches: (caller) => tagBranches(reader.role, caller),
       filters: q === undefined ? [] : [nameContains(sql`fold_text(item.name)`, foldSearch(q))],
       sortFields: { created_at: createdAt },
       order: newestFirst,
@@ -130,10 +123,9 @@ export const selectTags = (
   )
 }
 
-/** Counts of the tasks that the reader sees, by tag. */
-const countsFor = (role: Role, caller: CallerPlaceholders): SQL =>
-  role === 'admin' ? sql`tag_counts where user_id is null` : sql`tag_counts where user_id = ${caller.caller}`
-
-/** How many tasks with the tag the reader sees. */
-const countTasks = (row: SQL, role: Role, caller: CallerPlaceholders): SQL =>
-  sql`coalesce((select tasks from ${countsFor(role, caller)} and tag_id = ${row}.id), 0)`
+/** How many tasks with the tag the reader can see. */
+const countTasks = (row: SQL, role: Role, caller: CallerPlaceholders): SQL => {
+  const { tasks, user_id, tag_id } = columnsOf<'tag_counts'>(sql`counted`)
+  return sql`coalesce((
+    select ${tasks} from tag_counts counted where ${isOfReader(role, caller, user_id)} and ${tag_id} = ${row}.id), 0)`
+}

@@ -1,18 +1,12 @@
 import { missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { onlyBranch } from './access/branches.ts'
 import { allowsTaskTag } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { readOutcome } from './engine/outcome.ts'
+import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import {
-  conditionsOf,
-  createdAt,
-  filterBy,
-  newestFirst,
-  type Page,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { tagJson } from './read-models.ts'
 import { sql } from './schema/drizzle.ts'
 import {
@@ -97,8 +91,6 @@ const seesTask = query(
   (p) => sql`select from tasks task where id = ${p.task_id} and ${allowsTaskTag('task_tag.see', p, task)}`,
 )
 
-const fields = { task_id: filterBy('uuid', (value) => sql`task.id = ${value}`) }
-
 /** A page of a task's tags, if the caller can see the task. */
 export const selectTaskTags = async (
   ctx: OpContext<Principal>,
@@ -110,8 +102,11 @@ export const selectTaskTags = async (
     {
       name: 'task_tags',
       from: sql`tags item join task_tags link on link.tag_id = item.id and item.deleted_at is null join tasks task on task.id = link.task_id`,
-      seenBecause: (caller) => [allowsTaskTag('task_tag.see', caller, task)],
-      conditions: conditionsOf(fields, { task_id: taskId }),
+      branches: (caller) =>
+        onlyBranch(
+          sql`task.id = ${parameter('task_id', 'uuid')} and ${allowsTaskTag('task_tag.see', caller, task)}`,
+        ),
+      values: { task_id: taskId },
       filters: [],
       sortFields: { created_at: createdAt },
       order: newestFirst,

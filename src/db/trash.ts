@@ -1,6 +1,6 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
-import { allowsTask, allowsTaskApart, ownerReadByAdmin } from './access/permissions.ts'
+import { allowsTask, ownerReadByAdmin, taskBranches } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
@@ -32,9 +32,11 @@ export const selectTrash = (
     {
       name: 'trash',
       from: sql`tasks item`,
-      seenBecause: (caller) => allowsTaskApart('trash.see', reader.role, caller, sql`item`),
+      branches: (caller) => taskBranches('trash.see', reader.role, caller),
       filters: [],
-      sortFields: { deleted_at: { value: sql`item.deleted_at`, type: 'instant', isNullable: false } },
+      sortFields: {
+        deleted_at: { value: sql`item.deleted_at`, type: 'instant', isNullable: false, isIndexed: true },
+      },
       order: [{ field: 'deleted_at', descending: true }],
       json: (row) => trashedTaskJson(row),
     },

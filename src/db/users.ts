@@ -1,6 +1,7 @@
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import { foldSearch } from '../domain/text.ts'
+import { onlyBranch } from './access/branches.ts'
 import { allowsUser } from './access/permissions.ts'
 import { audit, auditColumn, auditEvent } from './audit.ts'
 import type { OpContext } from './engine/context.ts'
@@ -8,16 +9,8 @@ import { type Created, creation } from './engine/idempotency.ts'
 import { newId } from './engine/ids.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { query } from './engine/statement.ts'
-import {
-  conditionsOf,
-  createdAt,
-  filterOneOf,
-  newestFirst,
-  type Page,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
-import { nameContains } from './lists/search.ts'
+import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { newOneTimeToken } from './one-time-tokens.ts'
 import { userJson } from './read-models.ts'
 import { isRecentlyAuthenticated } from './reauthentication.ts'
@@ -302,7 +295,7 @@ export const selectUsers = (
     {
       name: 'users',
       from: sql`users item`,
-      seenBecause: (caller) => [allowsUser('user.see', caller, sql`item`)],
+      branches: (caller) => onlyBranch(allowsUser('user.see', caller, sql`item`)),
       filters: [
         ...conditionsOf(filterFields, filter),
         ...(q === undefined ? [] : [nameContains(names, foldSearch(q))]),

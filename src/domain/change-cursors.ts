@@ -2,15 +2,15 @@ import { type CursorScope, openCursor, sealCursor } from './cursors.ts'
 import type { KeyRing } from './key-ring.ts'
 import type { Principal } from './permissions.ts'
 
-/** How far somebody has read the changes to tasks. Transactions are told as decimal digits. */
+/** A position in the change feed. Transactions are decimal digits. */
 export interface ChangePosition {
-  /** That of the history, when it was read. */
+  /** The epoch of the history that was read. */
   readonly epoch: number
   /** The transaction and the task that were read last. */
   readonly changedIn: string
   readonly id: string
-  /** Departures before this transaction are known, or are of tasks that never were. */
-  readonly departuresFrom: string
+  /** Tombstones before this transaction are of tasks that the client has removed or never had. */
+  readonly tombstonesFrom: string
 }
 
 /** One feed: that of a user's own tasks, or that of all tasks. */
@@ -27,8 +27,8 @@ const scopeOf = ({ principal, all }: ChangeFeed): CursorScope => ({
 
 /** Makes the opaque cursor for the changes after `position`. */
 export const encodeChangeCursor = (keys: KeyRing, feed: ChangeFeed, position: ChangePosition): string => {
-  const { epoch, changedIn, id, departuresFrom } = position
-  return sealCursor(keys, scopeOf(feed), [epoch, changedIn, id, departuresFrom].join(' '))
+  const { epoch, changedIn, id, tombstonesFrom } = position
+  return sealCursor(keys, scopeOf(feed), [epoch, changedIn, id, tombstonesFrom].join(' '))
 }
 
 /** Reads such a cursor; null when this service did not make it for this feed. */
@@ -37,7 +37,7 @@ export const decodeChangeCursor = (
   feed: ChangeFeed,
   cursor: string,
 ): ChangePosition | null => {
-  const [epoch, changedIn, id, departuresFrom] = openCursor(keys, scopeOf(feed), cursor)?.split(' ') ?? []
-  if (changedIn === undefined || id === undefined || departuresFrom === undefined) return null
-  return { epoch: Number(epoch), changedIn, id, departuresFrom }
+  const [epoch, changedIn, id, tombstonesFrom] = openCursor(keys, scopeOf(feed), cursor)?.split(' ') ?? []
+  if (changedIn === undefined || id === undefined || tombstonesFrom === undefined) return null
+  return { epoch: Number(epoch), changedIn, id, tombstonesFrom }
 }

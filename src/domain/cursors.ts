@@ -2,22 +2,22 @@ import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { isInstant } from './dates.ts'
 import type { KeyRing } from './key-ring.ts'
 
-/** A place in a list, between two items or at an end, and which way to read on from there. */
+/** A position in a list, next to an item, and the direction to read in. */
 export interface Position {
   readonly direction: 'after' | 'before'
-  /** The sort keys of the item that it is next to, as text; null where the item has no value. */
+  /** The sort keys of that item, as text; null where it has no value. */
   readonly values: readonly (string | null)[]
   readonly id: string
 }
 
-/** How to read on. */
+/** What a cursor stands for. */
 export interface Cursor {
   readonly position: Position
-  /** When the first page was asked for, if it depends on the time what the list holds; RFC 3339. */
+  /** The time of the request for the first page (RFC 3339), if the filter depends on it. */
   readonly asOf: string | null
 }
 
-/** What a cursor belongs to: it is refused for another caller, list, filter or order. */
+/** What a cursor is bound to: it is refused for another caller, list, filter or order. */
 export interface CursorScope {
   readonly principalId: string
   readonly list: string
@@ -33,13 +33,13 @@ const seal = (key: KeyObject, scope: CursorScope, payload: string): Buffer =>
     .digest()
     .subarray(0, macBytes)
 
-/** Makes an opaque cursor: version byte, MAC and payload, in base64url. */
+/** Seals a payload as an opaque cursor: version byte, MAC and payload, in base64url. */
 export const sealCursor = (keys: KeyRing, scope: CursorScope, payload: string): string =>
   Buffer.concat([Buffer.of(version), seal(keys.active, scope, payload), Buffer.from(payload)]).toString(
     'base64url',
   )
 
-/** Reads a cursor's payload; null when it was not made by this service for this very scope. */
+/** Opens a cursor; null if it was not sealed for this scope. */
 export const openCursor = (keys: KeyRing, scope: CursorScope, cursor: string): string | null => {
   const bytes = Buffer.from(cursor, 'base64url')
   if (bytes.toString('base64url') !== cursor || bytes[0] !== version || bytes.length <= 1 + macBytes)
@@ -49,14 +49,14 @@ export const openCursor = (keys: KeyRing, scope: CursorScope, cursor: string): s
   return keys.verification.some((key) => timingSafeEqual(mac, seal(key, scope, payload))) ? payload : null
 }
 
-/** Makes the opaque cursor of a position and the time that it belongs to. */
+/** Encodes a position and the time of its filter. */
 export const encodeCursor = (
   keys: KeyRing,
   scope: CursorScope,
   { asOf, position: { direction, values, id } }: Cursor,
 ): string => sealCursor(keys, scope, JSON.stringify([asOf, direction, id, ...values]))
 
-/** Reads such a cursor; null when it was not made by this service for this very scope. */
+/** Decodes such a cursor; null if it was not sealed for this scope. */
 export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Cursor | null => {
   const payload = openCursor(keys, scope, cursor)
   return payload === null ? null : parseCursor(JSON.parse(payload))

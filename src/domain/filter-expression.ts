@@ -60,8 +60,8 @@ export class FilterError extends Error {
 }
 
 /** Deeper than people nest, and far from what the call stack holds. */
-const deepest = 20
-const mostTerms = 50
+const maxDepth = 20
+const maxTerms = 50
 
 // AIP-160 parts words and dots. No field here has fields of its own, so a dot is part of a word.
 const text = createToken({ name: 'Text', label: 'a word', pattern: /[^\s()<>=!:,"'\\-][^\s()<>=!:,"\\]*/ })
@@ -252,12 +252,13 @@ const checkBounds = (tokens: readonly IToken[]): void => {
           'no function call; functions are not supported',
         )
       depth += 1
-      if (depth > deepest) throw new FilterError(startOffset, image, `at most ${deepest} nested parentheses`)
+      if (depth > maxDepth)
+        throw new FilterError(startOffset, image, `at most ${maxDepth} nested parentheses`)
     }
     if (tokenType === close) depth -= 1
     if (words.has(tokenType)) terms += 1
     if (tokenType === operator) terms -= 1
-    if (terms > mostTerms) throw new FilterError(startOffset, image, `at most ${mostTerms} comparisons`)
+    if (terms > maxTerms) throw new FilterError(startOffset, image, `at most ${maxTerms} comparisons`)
   }
 }
 

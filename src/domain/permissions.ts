@@ -1,8 +1,9 @@
 import { includesScope, type RequiredScope, type Scope } from './scopes.ts'
 
 /**
- * Who may do what, as data. Each key is the `x-permission` of an operation or a finer rule within one; each value
- * names the relations to the resource of which one is enough. `src/db/access/permissions.ts` compiles them into WHERE.
+ * Who may do what, as data. A key is the `x-permission` of an operation or a finer rule within one; its value names the
+ * relations to the resource of which one is enough. `src/db/access` compiles them: into conditions on single rows, into the
+ * branches that lists and the change feed read, and into `task_viewers`, which the triggers use.
  */
 export const permissions = {
   anyone: ['anyone'],
@@ -24,13 +25,13 @@ export const permissions = {
   'user.create': ['admin'],
   'user.create_admin': ['admin_in_session'],
   'user.change': ['self', 'admin'],
-  // Whoever has the address can have the password reset, so an API token must not change it.
+  // A password reset is sent to the address, so an API token must not change it.
   'user.change_email': ['self_in_session', 'admin_in_session'],
   'user.change_role': ['admin_in_session'],
   'user.set_password': ['another_admin'],
-  // Nor may it delete the account that it acts for, an administrator's included.
+  // An API token must not delete the account that it acts for.
   'user.delete': ['self_in_session', 'another_admin'],
-  // Everything in the installation, by `all=true` of a list or feed.
+  // `all=true` of a list or feed: everything in the installation.
   'list.all': ['admin'],
   'task.see': ['owner', 'assignee', 'admin'],
   'task.create': ['signed_in'],
@@ -56,48 +57,42 @@ export const permissions = {
 export type Permission = keyof typeof permissions
 export type Role = 'member' | 'admin'
 
-/** What a principal showed: the access token of a session, or an API token. */
+/** How a principal authenticated: by the access token of a session, or by an API token. */
 export type Credential =
   | { readonly kind: 'session'; readonly sessionId: string }
   | { readonly kind: 'api_token'; readonly tokenId: string; readonly scopes: readonly Scope[] }
 
-/** Who makes a request: the user whom the bearer token proved, with the user's role as of now. */
+/** The authenticated user of a request, with the user's current role. */
 export interface Principal {
   readonly userId: string
   readonly role: Role
   readonly credential: Credential
 }
 
-/** A principal who is signed in, and no program with an API token. */
+/** A principal with a session, not an API token. */
 export interface SessionPrincipal extends Principal {
   readonly credential: Extract<Credential, { kind: 'session' }>
 }
 
-/** Whether a principal showed the access token of a session. */
+/** Whether a principal authenticated with a session. */
 export const isInSession = (principal: Principal): principal is SessionPrincipal =>
   principal.credential.kind === 'session'
 
-/** Whether a contract's `x-permission` names a rule that exists here. */
+/** Whether an `x-permission` of the contract is a key of `permissions`. */
 export const isPermission = (name: unknown): name is Permission =>
   typeof name === 'string' && Object.hasOwn(permissions, name)
 
 const administrators = new Set<string>(['admin', 'admin_in_session', 'another_admin'])
 
-/**
- * Whether the principal's role alone refuses the permission, so that no row needs to be looked at: only administrators
- * pass a rule that names no other relation.
- */
+/** Whether the role alone denies the permission, without a look at the resource: only administrators have its relations. */
 export const roleRefuses = (permission: Permission, role: Role): boolean =>
   role !== 'admin' && permissions[permission].every((relation) => administrators.has(relation))
 
-/**
- * The principal in the role that decides what a list or feed holds. Administrators read lists as members do, unless they
- * ask for everything.
- */
+/** The principal in the role by which a list or feed is read: administrators read as members unless they ask for `all`. */
 export const listReader = (principal: Principal, { all = false }: { readonly all?: boolean }): Principal =>
   all ? principal : { ...principal, role: 'member' }
 
-/** Whether the credential is not enough for an operation with this scope, whoever it belongs to. */
+/** Whether the credential lacks the scope of an operation. A session has every scope. */
 export const scopeRefuses = (scope: RequiredScope, credential: Credential): boolean => {
   if (scope === 'none' || credential.kind === 'session') return false
   return scope === 'session' || !credential.scopes.some((granted) => includesScope(granted, scope))

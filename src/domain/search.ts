@@ -1,24 +1,23 @@
 import { foldSearch } from './text.ts'
 
-/** What is searched for in titles and descriptions. */
+/** A search in titles and descriptions. */
 export interface Search {
-  /** In PostgreSQL's query syntax; empty when there is no word in it. */
+  /** A tsquery in PostgreSQL's syntax; empty without a word. */
   readonly words: string
   /**
-   * A query that finds at least what `words` finds, and that an index answers without reading the tasks: no phrases and
-   * nothing excluded. Empty where there is none.
+   * A tsquery that matches at least what `words` matches, without phrases and negations, so that the index needs no recheck.
+   * Empty if there is none.
    */
   readonly index: string
-  /** All of it, folded: a part of a title. */
+  /** The whole text, folded, to be found as a part of a title. */
   readonly part: string
 }
 
 /**
- * Reads a search as people write it for search engines: words that must all be there, "several in a row" in quotes, `or`
- * between alternatives, and a minus in front of what must not be there. A word is found by its beginning, unless it is
- * quoted.
+ * Parses the syntax of search engines: all words are required, quotes make a phrase, `or` separates alternatives, a minus
+ * excludes. An unquoted word matches as a prefix.
  *
- * Words are split here exactly as words_of() splits them in the database.
+ * Words are split exactly as `words_of` in routines.sql splits them.
  */
 export const parseSearch = (text: string): Search => {
   let words = ''
@@ -40,7 +39,7 @@ export const parseSearch = (text: string): Search => {
   return { words, index: indexOf(alternatives), part: foldSearch(text) }
 }
 
-/** Words of an alternative, and alternatives, that are looked up in an index. More of them make it no faster. */
+/** Words of an alternative, and alternatives, that are looked up in an index. More do not make it faster. */
 const maxIndexed = 8
 
 const between = / <\d+> /
@@ -52,15 +51,15 @@ const indexOf = (alternatives: readonly (readonly string[])[]): string =>
 
 const term = /(?<minus>-?)(?:"(?<quoted>[^"]*)"?|(?<bare>[^\s"]+))/g
 
-/** Letters and digits in a row. */
+/** A run of letters and digits. */
 const word = /[\p{L}\p{Nd}]+/gu
-/** Scripts that put no spaces between words, and others. */
+/** Runs of scripts without spaces between words, and runs of others. */
 const run =
   /[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\u{20000}-\u{3ffff}]+|[^\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\u{20000}-\u{3ffff}]+/gu
 const isUnspaced = /^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\u{20000}-\u{3ffff}]/u
-const longestWord = 64
+const maxWordLength = 64
 
-/** Words that stand in a row; the last one may go on if `isOpen`. */
+/** The tsquery of a phrase; its last word is a prefix if `isOpen`. */
 const phraseOf = (folded: string, isOpen: boolean): string => {
   const runs = (folded.match(word) ?? []).flatMap((one) => one.match(run) ?? [])
   const lexemes: { readonly text: string; readonly position: number; readonly isPrefix: boolean }[] = []
@@ -68,7 +67,7 @@ const phraseOf = (folded: string, isOpen: boolean): string => {
   for (const [index, text] of runs.entries()) {
     const characters = Array.from(text)
     if (isUnspaced.test(text)) {
-      // Kept as pairs of neighbours, the last character alone.
+      // Indexed as pairs of adjacent characters; the last character stands alone.
       const pairs = characters.slice(0, -1).map((character, at) => `${character}${characters[at + 1]}`)
       for (const [at, pair] of pairs.entries())
         lexemes.push({ text: pair, position: position + at, isPrefix: false })
@@ -76,7 +75,7 @@ const phraseOf = (folded: string, isOpen: boolean): string => {
       position += characters.length
     } else {
       const isPrefix = isOpen && index === runs.length - 1
-      lexemes.push({ text: characters.slice(0, longestWord).join(''), position, isPrefix })
+      lexemes.push({ text: characters.slice(0, maxWordLength).join(''), position, isPrefix })
       position += 1
     }
   }

@@ -29,6 +29,9 @@ const fields = {
 
 export type TaskField = keyof typeof fields
 
+/** Whether the values of a field are ids. */
+export const isIdField = (field: TaskField): boolean => ['id', 'user'].includes(fields[field].type)
+
 export type Comparison = Exclude<Operator, ':'>
 
 /** A text that is to match, with anything in front of it or behind it or not. */
@@ -38,12 +41,18 @@ export interface Pattern {
   readonly hasOpenEnd: boolean
 }
 
-/** What a filter asks of a task: names and values are known and right, and `now` and `me` are resolved. */
+/**
+ * What a list asks of a task, by `filter` and by the other query parameters alike: names and values are valid, and `now` and
+ * `me` are resolved.
+ */
 export type TaskCondition =
   | { readonly kind: 'and' | 'or'; readonly operands: readonly TaskCondition[] }
   | { readonly kind: 'not'; readonly operand: TaskCondition }
   /** The words are in the title or the description, or the text is in the title; all as in a `Search`. */
   | { readonly kind: 'search'; readonly words: string; readonly index: string; readonly text: string }
+  /** Carries one of these tags, or all of them. */
+  | { readonly kind: 'carries'; readonly match: 'any' | 'all'; readonly tags: readonly string[] }
+  | { readonly kind: 'has_tags' }
   /** Carries a tag whose name is like this, whatever its case. */
   | { readonly kind: 'tagged'; readonly pattern: Pattern }
   | { readonly kind: 'present' | 'not_empty'; readonly field: TaskField }
@@ -221,6 +230,14 @@ const readNumber = (word: Word): number => {
   const number = Number(text)
   if (decimal.test(text) && Number.isFinite(number)) return number
   throw unexpected(word, 'a number')
+}
+
+/** Searches for what people write into a search box. */
+export const searchFor = (query: string): TaskCondition => {
+  const { words, index, part } = parseSearch(query)
+  return words === ''
+    ? { kind: 'contains', field: 'title', text: part }
+    : { kind: 'search', words, index, text: part }
 }
 
 const readSearch = (word: Word): TaskCondition => {

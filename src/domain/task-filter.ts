@@ -1,7 +1,6 @@
 import type { TaskExpansion } from './expansions.ts'
-import { parseSearch, type Search } from './search.ts'
 import { parseSort, type SortBy } from './sort.ts'
-import { type FilterContext, readTaskCondition, type TaskCondition } from './task-condition.ts'
+import { type FilterContext, readTaskCondition, searchFor, type TaskCondition } from './task-condition.ts'
 
 /** The parameters of a list of tasks, as the contract names them, beside those of its pages. */
 export interface TaskListQuery {
@@ -29,32 +28,6 @@ export interface TaskListQuery {
   readonly all?: boolean
 }
 
-/** Which tasks a list holds: those for which everything that is there holds. */
-export interface TaskFilter extends Omit<
-  TaskListQuery,
-  | 'tag_id'
-  | 'tag_match'
-  | 'untagged'
-  | 'has_attachments'
-  | 'overdue'
-  | 'q'
-  | 'filter'
-  | 'sort'
-  | 'expand'
-  | 'all'
-> {
-  /** Only tasks that this user owns or is assigned. */
-  readonly user_id?: string
-  readonly any_tag?: readonly string[]
-  /** Two at least. */
-  readonly all_tags?: readonly string[]
-  readonly tagged?: boolean
-  readonly attached?: boolean
-  readonly overdue?: boolean
-  readonly search?: Search
-  readonly condition?: TaskCondition
-}
-
 export const taskSortFields = [
   'created_at',
   'updated_at',
@@ -69,9 +42,14 @@ export type TaskSortField = (typeof taskSortFields)[number]
 
 /** A list of tasks that is asked for. */
 export interface TaskList {
-  readonly filter: TaskFilter
-  /** Null for the usual one: the newest first, of a search those that it finds in titles before the others. */
+  /** Only tasks that this user owns or is assigned; null for the caller's. */
+  readonly userId: string | null
+  /** Null for all of them. */
+  readonly condition: TaskCondition | null
+  /** Null for the default: the newest first. */
   readonly order: readonly SortBy<TaskSortField>[] | null
+  /** Words, in PostgreSQL's query syntax: tasks that have them in their titles come first. Null with an order. */
+  readonly titleWords: string | null
   /** What to bring along with each task. */
   readonly expand: readonly TaskExpansion[]
   /** Everything in the installation, not only what is the caller's own. */
@@ -84,39 +62,68 @@ export interface TaskList {
  * @throws FilterError
  */
 export const taskList = (query: TaskListQuery, context: FilterContext, userId?: string): TaskList | null => {
-  const {
-    tag_id,
-    tag_match = 'any',
-    untagged,
-    has_attachments,
-    overdue,
-    q,
-    filter = '',
-    sort,
-    expand = [],
-    all = false,
-    ...rest
-  } = query
+  const { filter = '', sort, q, expand = [], all = false } = query
   const order = sort === undefined ? undefined : parseSort(sort, isTaskSortField)
   if (order === null) return null
-  const condition = readTaskCondition(filter, context)
-  const tags = tag_id && [...new Set(tag_id)]
+  const search = q === undefined ? null : searchFor(q)
+  const conditions = [readTaskCondition(filter, context), search, ...parameterConditions(query, context)]
   return {
+    userId: userId ?? null,
+    condition: allOf(conditions.filter((condition) => condition !== null)),
     order: order ?? null,
+    titleWords: order === undefined && search?.kind === 'search' ? search.words : null,
     expand,
     all,
-    filter: {
-      ...rest,
-      ...(userId !== undefined && { user_id: userId }),
-      ...(tags && (tag_match === 'all' && tags.length > 1 ? { all_tags: tags } : { any_tag: tags })),
-      ...(untagged !== undefined && { tagged: !untagged }),
-      ...(has_attachments !== undefined && { attached: has_attachments }),
-      ...(overdue !== undefined && { overdue }),
-      ...(q !== undefined && { search: parseSearch(q) }),
-      ...(condition && { condition }),
-    },
   }
 }
 
 const isTaskSortField = (name: string): name is TaskSortField =>
   (taskSortFields as readonly string[]).includes(name)
+
+const allOf = (operands: readonly TaskCondition[]): TaskCondition | null => {
+  const [first, ...others] = operands
+  return first === undefined || others.length === 0 ? (first ?? null) : { kind: 'and', operands }
+}
+
+const not = (operand: TaskCondition): TaskCondition => ({ kind: 'not', operand })
+
+const oneOf = (
+  field: 'status' | 'priority' | 'owner_id' | 'assignee_id',
+  values: readonly string[],
+): TaskCondition => ({ kind: 'one_of', field, values: [...new Set(values)] })
+
+/** The conditions of the query parameters with a condition of their own. */
+const parameterConditions = (query: TaskListQuery, { now }: FilterContext): readonly TaskCondition[] => {
+  const { tag_id: tags, tag_match: match = 'any', untagged, has_attachments: attached, overdue } = query
+  const choices = (['status', 'priority', 'owner_id', 'assignee_id'] as const).flatMap((field) => {
+    const values = query[field]
+    return values === undefined ? [] : [oneOf(field, values)]
+  })
+  const ranges = (['due', 'created', 'updated', 'completed'] as const).flatMap((name) => {
+    const ends = [
+      { operator: '>', value: query[`${name}_after`] },
+      { operator: '<', value: query[`${name}_before`] },
+    ] as const
+    return ends.flatMap(({ operator, value }): TaskCondition[] =>
+      value === undefined ? [] : [{ kind: 'instant', field: `${name}_at`, operator, value }],
+    )
+  })
+  const isOverdue: TaskCondition = {
+    kind: 'and',
+    operands: [
+      { kind: 'instant', field: 'due_at', operator: '<', value: now.toISOString() },
+      oneOf('status', ['todo', 'in_progress']),
+    ],
+  }
+  const hasTags: TaskCondition = { kind: 'has_tags' }
+  return [
+    ...choices,
+    ...ranges,
+    ...(tags === undefined ? [] : [{ kind: 'carries', match, tags: [...new Set(tags)] } as const]),
+    ...(untagged === undefined ? [] : [untagged ? not(hasTags) : hasTags]),
+    ...(attached === undefined
+      ? []
+      : [{ kind: 'number', field: 'attachment_count', operator: attached ? '>' : '=', value: 0 } as const]),
+    ...(overdue === undefined ? [] : [overdue ? isOverdue : not(isOverdue)]),
+  ]
+}

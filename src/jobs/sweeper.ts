@@ -10,7 +10,7 @@ import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
 import { removeExpiredSessions } from '../db/sessions.ts'
 import { purgeDeleted } from '../db/purge.ts'
-import { removeOldDepartures } from '../db/task-changes.ts'
+import { removeOldTombstones } from '../db/task-changes.ts'
 import { removeOldTrash } from '../db/trash.ts'
 import { removeExpiredUploads } from '../db/uploads.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
@@ -65,7 +65,7 @@ export const sweepTimes: SweepTimes = {
 }
 
 /** For how long it is known that somebody sees a task no longer; the contract promises it. */
-const departureDays = 30
+const tombstoneDays = 30
 
 /**
  * Starts the sweeper with a full round, and repeats it every hour. A lease keeps rounds of several instances apart. The
@@ -170,7 +170,7 @@ export const sweep = async (
   const steps: readonly (() => Promise<unknown>)[] = [
     () => recognizeFiles(deps),
     () => removeOldTrash(db, trashDays),
-    () => removeOldDepartures(db, departureDays),
+    () => removeOldTombstones(db, tombstoneDays),
     () => removeExpiredUploads(db, {}),
     () => removeDeletedFiles(deps, { retryAfter: times.retry, stop }),
     () => removeOrphans(deps, orphans),

@@ -2,6 +2,7 @@ import { HashQueueFull } from '../auth/passwords.ts'
 import { ConstraintViolation, DatabaseUnavailable, TooManyStatements } from '../db/engine/errors.ts'
 import { IdempotencyKeyReused } from '../db/engine/idempotency.ts'
 import { FilterError } from '../domain/filter-expression.ts'
+import { TooManyToSort } from '../domain/sort.ts'
 import type { Outcome, QuotaExceeded, QuotaResource, Refusal, SimpleRefusal } from '../domain/outcome.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import type { Scope } from '../domain/scopes.ts'
@@ -97,6 +98,11 @@ export const problems = {
       'invalid_request',
       'cursor and offset cannot be combined. A cursor already marks the position.',
       at('/offset', 'cannot be combined with cursor'),
+    ),
+  tooManyToSort: (limit: number) =>
+    problems.invalidField(
+      '/sort',
+      `would have to sort more than ${limit.toLocaleString('en')} tasks; narrow them with filters, or sort by created_at, updated_at or due_at`,
     ),
   sortedTwice: () =>
     new Problem(
@@ -500,6 +506,7 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
     return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
   if (error instanceof TextTooCostly) return problems.invalidRequest(`${error.message}.`)
   if (error instanceof FilterError) return problems.invalidFilter(error)
+  if (error instanceof TooManyToSort) return problems.tooManyToSort(error.limit)
   if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
   if (error instanceof TooManyThumbnails) return problems.tooManyThumbnails()

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
-import { noteOrigin, removeOldDepartures } from '../../src/db/task-changes.ts'
+import { noteOrigin, removeOldTombstones } from '../../src/db/task-changes.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
@@ -307,13 +307,13 @@ t.test('410: deletions are remembered for so long', async (t) => {
   const asked = { since: before.cursor() }
   await changesToBeKnown()
 
-  await removeOldDepartures(db, 30)
+  await removeOldTombstones(db, 30)
   t.strictSame((await ask(owner, asked)).deleted, [early.id, late.id])
   await db.run(
-    `update task_departures set created_at = now() - interval '30 days 1 minute' where task_id = $1`,
+    `update task_tombstones set created_at = now() - interval '30 days 1 minute' where task_id = $1`,
     [early.id],
   )
-  await removeOldDepartures(db, 30)
+  await removeOldTombstones(db, 30)
   const { body } = await service.expect('listTaskChanges', 410, { token: owner.token, query: asked })
   t.equal(body.code, 'changes_forgotten')
   t.strictSame(await between.update(), { changed: [], deleted: [late.id] }, 'who knew of it can go on')

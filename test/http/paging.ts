@@ -1,6 +1,6 @@
 import t from 'tap'
 import { loadContract, type OperationId } from '../../src/contract/contract.ts'
-import { largestLimit } from '../../src/db/lists/list.ts'
+import { maxLimit } from '../../src/db/lists/list.ts'
 import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
 import { pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 
@@ -93,7 +93,7 @@ const lists = await fillLists(owner, count)
 const [tasks, userTasks, , taskTags] = lists as [Listing, Listing, Listing, Listing, Listing]
 
 t.test('no page that the contract allows is longer than what its statement reads', async (t) => {
-  const Limit = { schema: { maximum: largestLimit } }
+  const Limit = { schema: { maximum: maxLimit } }
   t.match(loadContract().document, { components: { parameters: { Limit } } })
 })
 

@@ -1,8 +1,11 @@
 import { type Permission, permissions, type Principal, type Role } from '../../domain/permissions.ts'
+import { columnsOf } from '../schema/columns.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { Placeholders } from '../engine/parameters.ts'
+import { type AccessBranch, onlyBranch } from './branches.ts'
+import { relationsToSee, type TaskRelationName, taskRelations } from './task-relations.ts'
 
-/** The parameters that every statement with a permission in it takes. */
+/** The parameters of every statement with a permission in it. */
 export const callerParameters = { caller: 'uuid', is_admin: 'bool', in_session: 'bool' } as const
 
 export type CallerPlaceholders = Placeholders<typeof callerParameters>
@@ -22,37 +25,17 @@ const conditionOf = (permission: Permission, relation: string, relations: Relati
   return condition
 }
 
-/** A condition that holds when the caller has one of the permission's relations. */
+/** That the caller has one of the permission's relations. */
 const allowed = (permission: Permission, relations: Relations): SQL => {
   const conditions = permissions[permission].map((relation) => conditionOf(permission, relation, relations))
   return sql`(${sql.join(conditions, sql` or `)})`
 }
 
-/**
- * The same, taken apart: exactly one of the conditions holds when the caller has one of the permission's relations, so
- * that each can be read by an index of its own. An administrator has that relation to everything, and nobody else has.
- */
-const allowedApart = (permission: Permission, role: Role, relations: Relations): SQL[] => {
-  if (role === 'admin' && isAdministrators(permission)) return [sql`true`]
-  return permissions[permission]
-    .filter((relation) => relation !== 'admin')
-    .map((relation) => conditionOf(permission, relation, relations))
-    .map((condition, index, all) =>
-      sql.join(
-        [condition, ...all.slice(0, index).map((earlier) => sql`(${earlier}) is not true`)],
-        sql` and `,
-      ),
-    )
-}
-
-const isAdministrators = (permission: Permission): boolean =>
-  permissions[permission].some((relation) => relation === 'admin')
-
-/** May the caller do this to the user in row `user`? */
+/** That the caller may do this to the user in row `user`. */
 export const allowsUser = (permission: Permission, caller: CallerPlaceholders, user: SQL): SQL =>
   unlessDeleted(permission === 'user.see', user, allowedUser(permission, caller, user))
 
-/** A deleted row is not to be seen; what else is asked is asked of a row that is seen. */
+/** Nobody sees a deleted row. Other permissions are only checked for a row that is seen. */
 const unlessDeleted = (isToSee: boolean, row: SQL, condition: SQL): SQL =>
   isToSee ? sql`(${row}.deleted_at is null and ${condition})` : condition
 
@@ -66,65 +49,74 @@ const allowedUser = (permission: Permission, caller: CallerPlaceholders, user: S
     another_admin: sql`(${caller.is_admin} and ${user}.id <> ${caller.caller})`,
   })
 
-/** May the caller do this to what the user in `row.user_id` has for themselves: a session, an API token? */
+/** That the caller may do this to what belongs to the user `row.user_id`: a session, an API token. */
 export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, row: SQL): SQL =>
   allowed(permission, { self: sql`${row}.user_id = ${caller.caller}`, admin: caller.is_admin })
 
-/** May the caller do this to the audit trail? */
+/** That the caller may do this to the audit trail. */
 export const allowsAudit = (permission: Permission, caller: CallerPlaceholders): SQL =>
   allowed(permission, { admin: caller.is_admin })
 
-/**
- * May the caller do this to the task in row `task`? The fragment for "visible tasks" is that of `task.see`, for the
- * trash that of `trash.see`; no task passes both.
- */
+/** That the caller may do this to the task in row `task`. No task passes both `task.see` and `trash.see`. */
 export const allowsTask = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
-  inPlace(permission, task, allowed(permission, taskRelations(caller, task)))
+  inPlace(permission, task, allowed(permission, relationsOf(caller, task)))
 
-/** The same as conditions of which exactly one holds. */
-export const allowsTaskApart = (
-  permission: Permission,
+interface TaskBranches {
+  /** The one relation that reads all tasks of the list; null for all that the permission names. */
+  readonly only?: TaskRelationName | null
+  /** Whose tasks they are, by default the caller's. */
+  readonly user?: SQL
+  /** What else must hold for the row `item`. */
+  readonly and?: SQL
+}
+
+/** The tasks `item` that pass a permission to see them, as branches. An administrator's is one: everything. */
+export const taskBranches = (
+  permission: 'task.see' | 'trash.see',
   role: Role,
   caller: CallerPlaceholders,
-  task: SQL,
-): readonly SQL[] =>
-  allowedApart(permission, role, taskRelations(caller, task)).map((reason) =>
-    inPlace(permission, task, reason),
-  )
-
-/** The same where the caller is known to have one of the permission's relations to the task. */
-export const allowsTaskAs = (
-  permission: Permission,
-  relation: string,
-  caller: CallerPlaceholders,
-  task: SQL,
-): SQL => inPlace(permission, task, conditionOf(permission, relation, taskRelations(caller, task)))
+  { only = null, user = caller.caller, and = sql`true` }: TaskBranches = {},
+): readonly AccessBranch[] => {
+  const item = sql`item`
+  if (role === 'admin') return onlyBranch(inPlace(permission, item, sql`true`))
+  const relations = (only === null ? relationsToSee(permission) : [only]).map((name) => taskRelations[name])
+  return relations.map(({ branch }, index) => {
+    const earlier = relations.slice(0, index).map(({ holds }) => holds(item, user))
+    return {
+      select: (rows) =>
+        branch(user, (condition, from) =>
+          rows(inPlace(permission, item, sql`${condition} and ${and}`), from),
+        ),
+      isRepeated: sql`coalesce(${sql.join([sql`false`, ...earlier], sql` or `)}, false)`,
+    }
+  })
+}
 
 /**
- * The id of the task's owner if the caller passes the permission only as an administrator, otherwise null: what they read
- * then is somebody else's.
+ * Whether a row kept for each viewer (a tombstone, the count of a tag) is the reader's: `task_viewers` has null for the
+ * administrators.
  */
+export const isOfReader = (role: Role, caller: CallerPlaceholders, viewer: SQL): SQL =>
+  role === 'admin' ? sql`${viewer} is null` : sql`${viewer} = ${caller.caller}`
+
+/** The id of the task's owner if the caller passes the permission only as an administrator, otherwise null. */
 export const ownerReadByAdmin = (
   permission: 'task.see' | 'trash.see',
   caller: CallerPlaceholders,
   task: SQL,
 ): SQL => {
-  const relations = taskRelations(caller, task)
-  const conditions = permissions[permission]
-    .filter((relation) => relation !== 'admin')
-    .map((relation) => conditionOf(permission, relation, relations))
+  const conditions = relationsToSee(permission).map((name) => taskRelations[name].holds(task, caller.caller))
   return sql`case when (${sql.join(conditions, sql` or `)}) is not true then ${task}.owner_id::text end`
 }
 
 /**
- * Whether the owner of the task has not been deleted: with them, their tasks are gone for everybody at once. Deleted users
- * are few and soon removed. The planner expects an array operator to let nearly every row pass, whereas it would multiply
- * the odds of `<> all` by the number of owners.
+ * That the owner of the task has not been deleted: the tasks of a deleted user disappear at once. Deleted users are few and
+ * soon purged. An array operator, since the planner overestimates how many rows `<> all` removes.
  */
 const ownerRemains = (task: SQL): SQL =>
   sql`not (array(select id from users where deleted_at is not null) @> array[${task}.owner_id])`
 
-/** A permission to see tells where the task is, in the trash or not; what else is asked is asked of a task that is seen. */
+/** A permission to see includes whether the task is in the trash. Others are only checked for a task that is seen. */
 const inPlace = (permission: Permission, task: SQL, condition: SQL): SQL => {
   if (permission === 'task.see')
     return sql`(${task}.deleted_at is null and ${ownerRemains(task)} and ${condition})`
@@ -133,13 +125,14 @@ const inPlace = (permission: Permission, task: SQL, condition: SQL): SQL => {
   return condition
 }
 
-const taskRelations = (caller: CallerPlaceholders, task: SQL): Relations => ({
-  owner: sql`${task}.owner_id = ${caller.caller}`,
-  assignee: sql`${task}.assignee_id = ${caller.caller}`,
+const relationsOf = (caller: CallerPlaceholders, task: SQL): Relations => ({
+  ...Object.fromEntries(
+    Object.entries(taskRelations).map(([name, { holds }]) => [name, holds(task, caller.caller)]),
+  ),
   admin: caller.is_admin,
 })
 
-/** May the caller do this to the attachment in row `attachment` of the task in row `task`? */
+/** That the caller may do this to the attachment in row `attachment` of the task in row `task`. */
 export const allowsAttachment = (
   permission: Permission,
   caller: CallerPlaceholders,
@@ -149,31 +142,37 @@ export const allowsAttachment = (
   allowed(permission, {
     ...tasksRelations(caller, task),
     uploader: sql`${attachment}.uploaded_by = ${caller.caller}`,
-    task_owner: sql`${task}.owner_id = ${caller.caller}`,
+    task_owner: taskRelations.owner.holds(task, caller.caller),
     admin: caller.is_admin,
   })
 
-/** May the caller do this to the tags of the task in row `task`? */
+/** That the caller may do this to the tags of the task in row `task`. */
 export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
   allowed(permission, tasksRelations(caller, task))
 
-/** May the caller do this to the tag in row `tag`? */
+/** That the caller may do this to the tag in row `tag`. */
 export const allowsTag = (permission: Permission, caller: CallerPlaceholders, tag: SQL): SQL =>
   unlessDeleted(permission === 'tag.see', tag, allowed(permission, tagRelations(caller, tag)))
 
-/** The same as conditions of which exactly one holds; `carried` are the ids of the tags on tasks that the caller sees. */
-export const allowsTagApart = (
-  permission: Permission,
-  role: Role,
-  caller: CallerPlaceholders,
-  tag: SQL,
-  carried: SQL,
-): readonly SQL[] =>
-  allowedApart(permission, role, {
-    ...tagRelations(caller, tag),
-    // An array, so that the tags are read by their key whatever the planner expects of `carried`.
-    sees_carrier: sql`${tag}.id = any(array(${carried}))`,
-  }).map((reason) => unlessDeleted(permission === 'tag.see', tag, reason))
+/**
+ * The tags `item` that pass `tag.see`, as branches: the caller's own, and those on tasks that they see, by the counts that
+ * triggers keep in the order of the list.
+ */
+export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
+  const isThere = sql`item.deleted_at is null`
+  if (role === 'admin') return onlyBranch(isThere)
+  const owns = sql`item.owner_id = ${caller.caller}`
+  // OFFSET keeps the planner from reading all tags for the join.
+  const { tag_id, user_id, created_at } = columnsOf<'tag_counts'>(sql`counted`)
+  const carried = sql`(
+    select ${tag_id} as id, tag.name, tag.name_folded, tag.color, tag.owner_id, ${created_at}, tag.deleted_at
+    from tag_counts counted cross join lateral (select * from tags where tags.id = ${tag_id} offset 0) tag
+    where ${isOfReader(role, caller, user_id)}) item`
+  return [
+    ...onlyBranch(sql`${isThere} and ${owns}`),
+    { select: (rows) => rows(isThere, carried), isRepeated: owns },
+  ]
+}
 
 const tagRelations = (caller: CallerPlaceholders, tag: SQL): Relations => ({
   owner: sql`${tag}.owner_id = ${caller.caller}`,

@@ -1,4 +1,4 @@
-import { insertion } from '../schema/columns.ts'
+import { columnsOf, insertion } from '../schema/columns.ts'
 import { deletionInBatches } from './batches.ts'
 import type { ContextPlaceholders, OpContext } from './context.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
@@ -6,6 +6,8 @@ import { DatabaseUnavailable } from './errors.ts'
 import { newId } from './ids.ts'
 import type { Columns, Parameters, Placeholders, Row, Values } from './parameters.ts'
 import { query, statement, type StatementName } from './statement.ts'
+
+const { created_at } = columnsOf<'idempotency_keys'>(sql.raw('idempotency_keys'))
 
 /** How long an answer can be replayed. */
 const lifetime = sql.raw(`interval '24 hours'`)
@@ -105,11 +107,11 @@ const selectKept = statement(
     with expired as (
       delete from idempotency_keys
       where principal_id = ${p.principal_id} and operation = ${p.operation} and key = ${p.key}
-        and created_at <= now() - ${lifetime}
+        and ${created_at} <= now() - ${lifetime}
     )
     select fingerprint, resource_id::text, body from idempotency_keys
     where principal_id = ${p.principal_id} and operation = ${p.operation} and key = ${p.key}
-      and created_at > now() - ${lifetime}`,
+      and ${created_at} > now() - ${lifetime}`,
 )
 
 const replay = async ({
@@ -128,5 +130,5 @@ const replay = async ({
 export const removeExpiredKeys = deletionInBatches('idempotency_keys.delete_expired', {
   parameters: {},
   table: 'idempotency_keys',
-  condition: () => sql`created_at <= now() - ${lifetime}`,
+  condition: () => sql`${created_at} <= now() - ${lifetime}`,
 })

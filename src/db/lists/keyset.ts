@@ -1,12 +1,13 @@
 import type { Position } from '../../domain/cursors.ts'
 import type { SortBy } from '../../domain/sort.ts'
+import { listOf } from '../engine/conditions.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { instantText } from '../engine/instant-text.ts'
 import { parameter } from '../engine/parameters.ts'
 
 /**
- * Where a page begins, by the sort keys of the item before it and not by a number of items. Rows without a value come last;
- * ties are broken by the id, in the direction of the last key.
+ * Keyset pagination: a page starts after the sort keys of an item, not after a number of items. Rows without a value come
+ * last; the id breaks ties, in the direction of the last key.
  */
 
 /** A field that a list can be sorted by. */
@@ -15,11 +16,15 @@ export interface SortField {
   readonly value: SQL
   readonly type: 'instant' | 'int' | 'text'
   readonly isNullable: boolean
+  /** Whether each access branch of the list has an index in this order. */
+  readonly isIndexed: boolean
 }
 
-/** A sort key as one page reads it: backwards, everything turns round. */
+/** A sort key as one page reads it: a page before a position is read in reverse. */
 interface Key extends SortField {
   readonly ascends: boolean
+  /** The value in conditions: of the row `item` where an index has it, else of a row with the column. */
+  readonly ref: SQL
   /** Whether rows without a value come last, as they do when reading forwards. */
   readonly nullsLast: boolean
   /** Its value in the position. */
@@ -27,79 +32,76 @@ interface Key extends SortField {
   readonly isAtNull: boolean
 }
 
-/** The pieces of a statement for a page of rows `item` from a position on; backwards, the nearest row comes first. */
+/** The pieces of a statement for a page of rows `item` from a position on; in reverse, the nearest row comes first. */
 export interface Keyset {
   readonly isForward: boolean
-  /** The sort keys as columns, for what is not `item` any more. */
+  readonly isIndexed: boolean
+  /** The sort keys as columns `sort_0`, `sort_1`, … */
   readonly columns: SQL
-  /**
-   * The rows behind the position in parts, each a range of an index on the first key and the id. The rows of the second part,
-   * if there is one, come behind those of the first.
-   */
-  readonly parts: readonly [SQL, SQL?]
-  /** The order within a part, as such an index has it. */
-  readonly indexOrder: SQL
-  /** The order of all rows, by `columns` and `id`. */
+  readonly names: SQL
+  /** Conditions for the rows after the position. Each is one range of an index, and no row is in two. */
+  readonly ranges: readonly SQL[]
+  /** ORDER BY within a range. */
+  readonly rangeOrder: SQL
+  /** ORDER BY of all rows, by `columns` and `id`. */
   readonly order: SQL
-  /** The same behind the column `rank`, greatest first. */
-  readonly rankedOrder: SQL
-  /** What `parseEdge` reads. */
-  readonly edge: SQL
+  /** The id and the sort keys of a row, for `parseEdge`. */
+  readonly edge: readonly SQL[]
 }
 
-interface KeysetOptions {
-  /** Whether edges begin with the column `rank`. */
-  readonly hasRank?: boolean
-  /** Whether the position is only to tell the direction. */
-  readonly isFromStart?: boolean
-}
-
+/** `isFromStart` takes only the direction of the position. */
 export const keysetOf = <Field extends string>(
   sortBy: readonly SortBy<Field>[],
   sortFields: Readonly<Record<Field, SortField>>,
   position: Position | null,
-  { hasRank = false, isFromStart = position === null }: KeysetOptions = {},
+  isFromStart = position === null,
 ): Keyset => {
   const isForward = position?.direction !== 'before'
-  const keys = sortBy.map(({ field, descending }, index): Key => {
-    return {
-      ...sortFields[field],
-      ascends: descending !== isForward,
-      nullsLast: isForward,
-      at: parameter(`at_${index}`, sortFields[field].type),
-      isAtNull: position?.values[index] === null,
-    }
-  })
+  const isIndexed = sortBy.slice(0, 1).every(({ field }) => sortFields[field].isIndexed)
+  const keys = sortBy.map(({ field, descending }, index): Key => ({
+    ...sortFields[field],
+    ref: isIndexed ? sortFields[field].value : column(index),
+    ascends: descending !== isForward,
+    nullsLast: isForward,
+    at: parameter(`at_${index}`, sortFields[field].type),
+    isAtNull: position?.values[index] === null,
+  }))
+  const [first] = keys
+  if (first === undefined) throw new Error('A list has an order')
+  const id = isIndexed ? sql`item.id` : sql`id`
   const idAscends = keys.at(-1)?.ascends ?? true
-  const columns = keys.map(({ value }, index) => sql`${value} as ${column(index)}`)
-  // A part has none or nothing but rows without the first key.
-  const indexOrder = keys.map((key, index) =>
-    index === 0 ? asIndexed(key.value, key.ascends) : ordered(key.value, key),
+  const orderBy = (key: Key, value: SQL): SQL =>
+    key.isNullable
+      ? sql`${value} ${sql.raw(`${key.ascends ? 'asc' : 'desc'} nulls ${key.nullsLast ? 'last' : 'first'}`)}`
+      : indexOrder(value, key.ascends)
+  // Within a range of an index, all rows have the first key or none has.
+  const rangeOrder = keys.map((key) =>
+    orderBy(key === first && isIndexed ? { ...key, isNullable: false } : key, key.value),
   )
-  const order = list([
-    ...keys.map((key, index) => ordered(column(index), key)),
-    asIndexed(sql`id`, idAscends),
-  ])
-  const texts = keys.map((key, index) => edgeText(key, column(index)))
+  const tie = sql`${id} ${sign(idAscends)} ${atId}`
+  const after = isFromStart ? sql`true` : isAfter(keys, tie)
   return {
     isForward,
-    columns: list(columns),
-    parts: partsOf(keys, idAscends, !isFromStart),
-    indexOrder: list([...indexOrder, asIndexed(itemId, idAscends)]),
-    order,
-    rankedOrder: list([asIndexed(sql`rank`, !isForward), order]),
-    edge: sql`json_build_array(${list([sql`id`, ...(hasRank ? [sql`rank::text`] : []), ...texts])})::text`,
+    isIndexed,
+    columns: listOf(keys.map(({ value }, index) => sql`${value} as ${column(index)}`)),
+    names: listOf(keys.map((_, index) => column(index))),
+    ranges: isIndexed ? indexRanges(first, keys, tie, isFromStart) : [after],
+    rangeOrder: listOf([...rangeOrder, indexOrder(sql`item.id`, idAscends)]),
+    order: listOf([...keys.map((key, index) => orderBy(key, column(index))), indexOrder(sql`id`, idAscends)]),
+    edge: [
+      sql`id`,
+      ...keys.map(({ type }, index) =>
+        type === 'instant' ? instantText(column(index)) : sql`${column(index)}::text`,
+      ),
+    ],
   }
 }
 
 /** Values for the parameters of a keyset. */
-export const positionValues = (position: Position | null): Readonly<Record<string, unknown>> =>
-  position === null
-    ? {}
-    : {
-        at_id: position.id,
-        ...Object.fromEntries(position.values.map((value, index) => [`at_${index}`, value])),
-      }
+export const positionValues = (position: Position | null): Readonly<Record<string, unknown>> => ({
+  at_id: position?.id,
+  ...Object.fromEntries(position?.values.map((value, index) => [`at_${index}`, value]) ?? []),
+})
 
 /** The id and the sort keys of the first or last row of a page. */
 export const parseEdge = (json: string | null): Omit<Position, 'direction'> | null => {
@@ -108,61 +110,42 @@ export const parseEdge = (json: string | null): Omit<Position, 'direction'> | nu
   return { id, values }
 }
 
-const itemId = sql`item.id`
-const atId = parameter('at_id', 'uuid')
 const column = (index: number): SQL => sql.raw(`sort_${index}`)
-const list = (items: readonly SQL[]): SQL => sql.join([...items], sql`, `)
+const atId = parameter('at_id', 'uuid')
 
-/** The order of the indexes, one way or the other: the planner knows them by where NULLS would be. */
-const asIndexed = (value: SQL, ascends: boolean): SQL =>
+/** The order of the indexes, or its reverse: the planner matches them by their NULLS clause too. */
+export const indexOrder = (value: SQL, ascends: boolean): SQL =>
   sql`${value} ${sql.raw(ascends ? 'asc nulls first' : 'desc nulls last')}`
 
-const ordered = (value: SQL, { ascends, nullsLast, isNullable }: Key): SQL =>
-  isNullable
-    ? sql`${value} ${sql.raw(`${ascends ? 'asc' : 'desc'} nulls ${nullsLast ? 'last' : 'first'}`)}`
-    : asIndexed(value, ascends)
-
-/** A key's value as a cursor keeps it; `at` reads it back without loss. */
-const edgeText = ({ type }: Key, value: SQL): SQL =>
-  type === 'instant' ? instantText(value) : sql`${value}::text`
-
-/**
- * The parts of the rows behind the position, none of which has a row of another. Rows without a value are one, since no
- * comparison finds them.
- */
-const partsOf = (keys: readonly Key[], idAscends: boolean, hasPosition: boolean): readonly [SQL, SQL?] => {
-  const [first, ...rest] = keys
-  if (first === undefined) throw new Error('A list has an order')
-  const absent = sql`${first.value} is null`
-  const present = sql`${first.value} is not null`
-  if (!hasPosition) {
-    if (!first.isNullable) return [sql`true`]
-    return first.nullsLast ? [present, absent] : [absent, present]
+/** Rows without a value are a range of their own, since no comparison finds them. */
+const indexRanges = (first: Key, keys: readonly Key[], tie: SQL, isFromStart: boolean): readonly SQL[] => {
+  const { value, at, ascends, isNullable, nullsLast, isAtNull } = first
+  const absent = sql`${value} is null`
+  const present = sql`${value} is not null`
+  if (isFromStart) return isNullable ? [present, absent] : [sql`true`]
+  if (isAtNull) {
+    const after = sql`${absent} and ${isAfter(keys.slice(1), tie)}`
+    return nullsLast ? [after] : [after, present]
   }
-  if (first.isAtNull) {
-    const behind = sql`${absent} and (${isBehind(rest, idAscends)})`
-    return first.nullsLast ? [behind] : [behind, present]
-  }
-  const operator = sign(first.ascends)
-  const behind =
-    rest.length === 0
-      ? sql`(${first.value}, ${itemId}) ${operator} (${first.at}, ${atId})`
-      : sql`${first.value} ${operator}= ${first.at} and (${isBehind(keys, idAscends)})`
-  return first.isNullable && first.nullsLast ? [behind, absent] : [behind]
+  const after =
+    keys.length === 1
+      ? sql`(${value}, item.id) ${sign(ascends)} (${at}, ${atId})`
+      : sql`${value} ${sign(ascends)}= ${at} and ${isAfter(keys, tie)}`
+  return isNullable && nullsLast ? [after, absent] : [after]
 }
 
 const sign = (ascends: boolean): SQL => sql.raw(ascends ? '>' : '<')
 
-/** Whether `item` comes behind the position by these keys, and then by the id. */
-const isBehind = (keys: readonly Key[], idAscends: boolean): SQL => {
+/** Whether a row comes after the position by these keys, and then by the id. */
+const isAfter = (keys: readonly Key[], tie: SQL): SQL => {
   const [key, ...rest] = keys
-  if (key === undefined) return sql`${itemId} ${sign(idAscends)} ${atId}`
-  const { value, at, isAtNull, nullsLast, isNullable, ascends } = key
-  const then = isBehind(rest, idAscends)
-  if (isAtNull) {
-    const same = sql`${value} is null and (${then})`
-    return nullsLast ? same : sql`${value} is not null or ${same}`
-  }
-  const behind = sql`${value} ${sign(ascends)} ${at} or ${value} = ${at} and (${then})`
-  return isNullable && nullsLast ? sql`${behind} or ${value} is null` : behind
+  if (key === undefined) return tie
+  const { ref: value, at, isAtNull, nullsLast, isNullable, ascends } = key
+  const then = isAfter(rest, tie)
+  if (isAtNull)
+    return nullsLast
+      ? sql`(${value} is null and ${then})`
+      : sql`(${value} is not null or ${value} is null and ${then})`
+  const absent = isNullable && nullsLast ? sql` or ${value} is null` : sql``
+  return sql`(${value} ${sign(ascends)} ${at} or ${value} = ${at} and ${then}${absent})`
 }

@@ -1,20 +1,12 @@
+import { allOf, constant } from '../engine/conditions.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
-import type { Keyset } from './keyset.ts'
+import type { Condition } from '../engine/conditions.ts'
 
 /**
- * Pages of rows that pass conditions which no index has in the order of the list, such as a text inside another one. A
- * request examines a bounded number of rows and a bounded amount of text: the first rows in the order of the list, or, if
- * they do not fill the page, all that an index finds, if these are few. Where that bound ends the page, the next page begins
- * behind the last row examined.
+ * Pages of rows that pass expensive conditions, such as a text within another one. A request examines a bounded number of
+ * rows and a bounded amount of text: the first rows in the order of the list, or, if they do not fill the page, all rows that
+ * an index finds, if these are few. Where the bound ends a page, the next page starts after the last row examined.
  */
-
-/** What a condition costs that is asked of each row examined. */
-export interface TextSearch {
-  /** The octets that it compares at worst, as a float8 expression on the row `item` that reads no text. */
-  readonly cost: SQL
-  /** Holds for every row that passes the condition; an index finds these rows. */
-  readonly index?: SQL
-}
 
 /** Rows that a request examines at most. */
 const maxExamined = 2_500
@@ -25,105 +17,114 @@ const maxFound = 1_000
 /** The cost of all rows that a request examines: some 50 ms on a server. */
 const maxCost = 40_000_000
 
+/** The first rows after a position, in any order. `narrowed` leaves few, which can always be sorted. */
+export type RowsOf = (count: SQL, narrowed?: SQL) => SQL
+
+/** The rows of a list from a position on, and their order. */
+interface Walk {
+  readonly rowsOf: RowsOf
+  readonly order: SQL
+}
+
 interface SearchedRows {
   /** FROM. */
   readonly from: SQL
-  readonly keyset: Keyset
-  /** The first rows of a table expression named `item`, so many for each index that is read, in any order. */
-  readonly rowsFrom: (from: SQL, count: SQL) => SQL
-  /** The same from the start of the list, where the total is not that of the rows behind the position. */
-  readonly start: { readonly rowsFrom: SearchedRows['rowsFrom']; readonly order: SQL } | null
-  /** What is asked of the rows examined. */
-  readonly conditions: SQL
-  readonly searches: readonly TextSearch[]
-  /** Rows for which it holds come first, if all rows could be examined. `rowsFrom` then begins at the start of the list. */
-  readonly rank?: SQL
-  /** With a rank: whether a row is behind the position; null at the start. */
-  readonly isBehind: SQL | null
+  readonly walk: Walk
+  /** The walk from the start of the list, if its total is not that of the rows after the position. */
+  readonly start: Walk | null
+  readonly searched: readonly Condition[]
+  /** Rows with a rank come first if all rows could be examined. The walk then begins at the start of the list. */
+  readonly ranked: { readonly rank: SQL; readonly order: SQL; readonly isAfter: SQL } | null
+  /** Whether there are too many rows to sort; the walk has none then. Null in the order of an index. */
+  readonly isTooLong: SQL | null
   readonly limit: SQL
   readonly offset: SQL
   readonly includeTotal: boolean
 }
 
-export const searchedRows = ({
-  from,
-  keyset,
-  rowsFrom,
-  start,
-  conditions,
-  searches,
-  rank,
-  isBehind,
-  limit,
-  offset,
-  includeTotal,
-}: SearchedRows): { readonly steps: SQL; readonly frontier: SQL; readonly total: SQL } => {
-  const cost = sum(searches.map((one) => one.cost))
-  const indexes = searches.flatMap(({ index }) => index ?? [])
-  const candidates = (source: SQL, rows: SearchedRows['rowsFrom'], order: SQL): SQL => sql`
+/** The steps of a page, the last of which is `picked`, and what is known of the rows beside it. */
+export interface PickedRows {
+  /** Common table expressions. `picked` has the rows of the page and one more, if there is one. */
+  readonly steps: SQL
+  /** Whether there is a step `frontier`: the last row that was examined, if rows after it were not. */
+  readonly hasFrontier: boolean
+  readonly total: SQL
+  readonly isTooLong: SQL
+}
+
+export const searchedRows = (search: SearchedRows): PickedRows => {
+  const { from, walk, start, searched, ranked, limit, offset, includeTotal } = search
+  const searches = searched.flatMap((condition) => condition.search ?? [])
+  const cost = sql.join(
+    searches.map((one) => one.cost),
+    sql` + `,
+  )
+  const candidates = (rows: SQL, order: SQL): SQL => sql`
     select item.*, row_number() over candidate as place, sum(${cost}) over candidate as cost
-    from (${rows(source, number(maxExamined + 1))}) item
-    window candidate as (order by ${order} rows unbounded preceding) order by ${order} limit ${number(maxExamined + 1)}`
+    from (${rows}) item window candidate as (order by ${order} rows unbounded preceding)
+    order by ${order} limit ${constant(maxExamined + 1)}`
   // OFFSET keeps the conditions from being asked of other rows, or of more rows than the page needs.
   const passing = (rows: SQL): SQL => sql`
-    select item.* from (select * from ${rows} where ${isExamined} order by place offset 0) item where ${conditions}`
-
-  const total = start === null ? sql`page_rows` : sql`start_rows`
+    select item.* from (select * from ${rows} where ${isExamined} order by place offset 0) item
+    where ${allOf(searched.map((condition) => condition.sql))}`
   const isFull = sql`(
     select count(*) from (${passing(sql`page_walk`)} limit ${limit} + 1 + ${offset}) item) > ${limit} + ${offset}`
+  const counts = start === null ? sql`page` : sql`start`
   const isMissed =
-    rank === undefined && !includeTotal
+    ranked === null && !includeTotal
       ? sql`${hasMore(sql`page_walk`)} and not ${isFull}`
-      : hasMore(start === null ? sql`page_walk` : sql`start_walk`)
-  const indexed = sql`(
-    select item.* from ${from} where item.id in (select id from found) and (select is_indexed from choice) offset 0) item`
-  const chosen = (walk: SQL, rows: SearchedRows['rowsFrom'], order: SQL): SQL =>
-    indexes.length === 0
-      ? sql`select * from ${walk}`
-      : sql`
-        select * from ${walk} where not (select is_indexed from choice)
-        union all select * from (${candidates(indexed, rows, order)}) indexed`
+      : hasMore(sql`${counts}_walk`)
+
+  const isTooLong = search.isTooLong ?? sql`false`
+  const indexes = searches.flatMap(({ index }) => index ?? [])
   const choice = sql`
     missed as materialized (
-      select ${isMissed} as holds
+      select ${isTooLong} or ${isMissed} as holds
     ), found as materialized (
-      select item.id from ${from} where ${and(indexes)} and (select holds from missed) limit ${number(maxFound + 1)}
+      select item.id from ${from} where ${allOf(indexes)} and (select holds from missed) limit ${constant(maxFound + 1)}
     ), choice as materialized (
-      select holds and (select count(*) from found) <= ${number(maxFound)} as is_indexed from missed
+      select holds and (select count(*) from found) <= ${constant(maxFound)} as is_indexed from missed
     ),`
+  // As an array, which the planner takes for short: it looks the rows up by their ids.
+  const isFound = sql`item.id = any(array(select id from found where (select is_indexed from choice)))`
+  const walked = (name: SQL, { rowsOf, order }: Walk): SQL => sql`
+    ${name}_walk as materialized (${candidates(rowsOf(constant(maxExamined + 1)), order)}),`
+  const chosen = (name: SQL, { rowsOf, order }: Walk): SQL =>
+    indexes.length === 0
+      ? sql`${name}_rows as materialized (select * from ${name}_walk),`
+      : sql`${name}_rows as materialized (
+          select * from ${name}_walk where not (select is_indexed from choice)
+          union all select * from (${candidates(rowsOf(constant(maxFound), isFound), order)}) indexed
+        ),`
 
   const picked = passing(sql`page_rows`)
   const isRanked = sql`(select not ${hasMore(sql`page_rows`)})`
-  const ranked = sql`select item.*, case when ${isRanked} then (${rank})::int end as rank from (${picked}) item`
+  const inOrder =
+    ranked === null
+      ? sql`select *, null::int as rank from (${picked}) item order by place`
+      : sql`
+        select * from (
+          select item.*, case when ${isRanked} then (${ranked.rank})::int end as rank from (${picked}) item
+        ) item where not ${isRanked} or ${ranked.isAfter} order by ${ranked.order}`
   return {
     steps: sql`
-      page_walk as materialized (
-        ${candidates(from, rowsFrom, keyset.order)}
-      ), ${start === null ? sql`` : sql`start_walk as materialized (${candidates(from, start.rowsFrom, start.order)}),`}
+      ${walked(sql`page`, walk)} ${start === null ? sql`` : walked(sql`start`, start)}
       ${indexes.length === 0 ? sql`` : choice}
-      page_rows as materialized (
-        ${chosen(sql`page_walk`, rowsFrom, keyset.order)}
-      ), ${start === null ? sql`` : sql`start_rows as materialized (${chosen(sql`start_walk`, start.rowsFrom, start.order)}),`}
+      ${chosen(sql`page`, walk)} ${start === null ? sql`` : chosen(sql`start`, start)}
       picked as (
-        ${
-          rank === undefined
-            ? sql`${picked} order by place`
-            : sql`select * from (${ranked}) item ${isBehind === null ? sql`` : sql`where not ${isRanked} or ${isBehind}`}
-              order by ${keyset.rankedOrder}`
-        } limit ${limit} + 1 offset ${offset}
+        ${inOrder} limit ${limit} + 1 offset ${offset}
+      ), frontier as (
+        select page_rows.*, null::int as rank from page_rows
+        where ${isExamined} and ${hasMore(sql`page_rows`)} order by place desc limit 1
       )`,
-    frontier: sql`(
-      select ${keyset.edge} from (select page_rows.*, null::int as rank from page_rows) item
-      where ${isExamined} and ${hasMore(sql`page_rows`)} order by place desc limit 1)`,
+    hasFrontier: true,
     total: includeTotal
-      ? sql`case when not ${hasMore(total)} then (select count(*)::int from (${passing(total)}) item) end`
+      ? sql`case when not ${hasMore(sql`${counts}_rows`)} then (
+          select count(*)::int from (${passing(sql`${counts}_rows`)}) item) end`
       : sql`null::int`,
+    isTooLong: indexes.length === 0 ? isTooLong : sql`${isTooLong} and not (select is_indexed from choice)`,
   }
 }
 
-const number = (value: number): SQL => sql.raw(String(value))
-const sum = (values: readonly SQL[]): SQL => sql.join([...values], sql` + `)
-const and = (conditions: readonly SQL[]): SQL => sql.join([...conditions], sql` and `)
-
-const isExamined = sql`place <= ${number(maxExamined)} and (cost <= ${number(maxCost)} or place = 1)`
+const isExamined = sql`place <= ${constant(maxExamined)} and (cost <= ${constant(maxCost)} or place = 1)`
 const hasMore = (rows: SQL): SQL => sql`exists (select from ${rows} where not (${isExamined}))`

@@ -70,7 +70,6 @@ CREATE TABLE "idempotency_keys" (
 --> statement-breakpoint
 CREATE TABLE "installation" (
 	"singleton" boolean PRIMARY KEY NOT NULL,
-	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "installation_is_one" CHECK ("installation"."singleton")
 );
 --> statement-breakpoint
@@ -127,6 +126,7 @@ CREATE TABLE "tag_counts" (
 	"tag_id" uuid NOT NULL,
 	"user_id" uuid,
 	"tasks" integer NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
 	CONSTRAINT "tag_counts_once" UNIQUE NULLS NOT DISTINCT("user_id","tag_id")
 );
 --> statement-breakpoint
@@ -140,19 +140,18 @@ CREATE TABLE "tags" (
 	"deleted_at" timestamp (3) with time zone
 );
 --> statement-breakpoint
-CREATE TABLE "task_departures" (
+CREATE TABLE "task_tags" (
+	"task_id" uuid NOT NULL,
+	"tag_id" uuid NOT NULL,
+	CONSTRAINT "task_tags_task_id_tag_id_pk" PRIMARY KEY("task_id","tag_id")
+);
+--> statement-breakpoint
+CREATE TABLE "task_tombstones" (
 	"task_id" uuid NOT NULL,
 	"user_id" uuid,
 	"changed_in" "xid8" NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
-	CONSTRAINT "task_departures_once" UNIQUE NULLS NOT DISTINCT("task_id","user_id")
-);
---> statement-breakpoint
-CREATE TABLE "task_tags" (
-	"task_id" uuid NOT NULL,
-	"tag_id" uuid NOT NULL,
-	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
-	CONSTRAINT "task_tags_task_id_tag_id_pk" PRIMARY KEY("task_id","tag_id")
+	CONSTRAINT "task_tombstones_once" UNIQUE NULLS NOT DISTINCT("task_id","user_id")
 );
 --> statement-breakpoint
 CREATE TABLE "tasks" (
@@ -188,7 +187,6 @@ CREATE TABLE "thumbnails" (
 	"size" integer NOT NULL,
 	"sha256" text NOT NULL,
 	"storage_key" text NOT NULL,
-	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "thumbnails_attachment_id_width_pk" PRIMARY KEY("attachment_id","width")
 );
 --> statement-breakpoint
@@ -206,7 +204,6 @@ CREATE TABLE "uploads" (
 	"lease_id" uuid,
 	"leased_until" timestamp (3) with time zone,
 	"attachment_id" uuid,
-	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL,
 	CONSTRAINT "uploads_offset_within_length" CHECK ("uploads"."upload_offset" between 0 and "uploads"."upload_length")
 );
@@ -265,46 +262,30 @@ CREATE INDEX "refresh_tokens_session" ON "refresh_tokens" USING btree ("session_
 CREATE INDEX "refresh_tokens_expiry" ON "refresh_tokens" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "sessions_user_newest" ON "sessions" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "sessions_expiry" ON "sessions" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "tag_counts_newest" ON "tag_counts" USING btree ("user_id","created_at" DESC NULLS LAST,"tag_id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "tag_counts_tag" ON "tag_counts" USING btree ("tag_id");--> statement-breakpoint
 CREATE INDEX "tags_deleted" ON "tags" USING btree ("id") WHERE "tags"."deleted_at" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX "tags_owner_name_unique" ON "tags" USING btree ("owner_id","name_folded") WHERE "tags"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tags_newest" ON "tags" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "tags_owner_newest" ON "tags" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
-CREATE INDEX "task_departures_changes" ON "task_departures" USING btree ("user_id","changed_in","task_id");--> statement-breakpoint
-CREATE INDEX "task_departures_age" ON "task_departures" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "task_tags_tag" ON "task_tags" USING btree ("tag_id","task_id");--> statement-breakpoint
-CREATE INDEX "tasks_newest" ON "tasks" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST,"status","priority","attachment_count","due_at") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_owner_newest" ON "tasks" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_assignee_newest" ON "tasks" USING btree ("assignee_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_updated" ON "tasks" USING btree ("updated_at" DESC NULLS LAST,"id" DESC NULLS LAST,"status","priority","attachment_count","due_at") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_owner_updated" ON "tasks" USING btree ("owner_id","updated_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_assignee_updated" ON "tasks" USING btree ("assignee_id","updated_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_due" ON "tasks" USING btree ("due_at" DESC NULLS LAST,"id" DESC NULLS LAST,"status","priority","attachment_count") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_owner_due" ON "tasks" USING btree ("owner_id","due_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_assignee_due" ON "tasks" USING btree ("assignee_id","due_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_start" ON "tasks" USING btree ("start_at" DESC NULLS LAST,"id" DESC NULLS LAST,"status","priority","attachment_count","due_at") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_owner_start" ON "tasks" USING btree ("owner_id","start_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_assignee_start" ON "tasks" USING btree ("assignee_id","start_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_completed" ON "tasks" USING btree ("completed_at" DESC NULLS LAST,"id" DESC NULLS LAST,"status","priority","attachment_count","due_at") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_owner_completed" ON "tasks" USING btree ("owner_id","completed_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_assignee_completed" ON "tasks" USING btree ("assignee_id","completed_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_priority" ON "tasks" USING btree ((array_position('{none,low,medium,high,urgent}'::text[], "priority")) desc nulls last,"id" DESC NULLS LAST,"status","priority","attachment_count","due_at") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_owner_priority" ON "tasks" USING btree ("owner_id",(array_position('{none,low,medium,high,urgent}'::text[], "priority")) desc nulls last,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_assignee_priority" ON "tasks" USING btree ("assignee_id",(array_position('{none,low,medium,high,urgent}'::text[], "priority")) desc nulls last,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_status" ON "tasks" USING btree ((array_position('{todo,in_progress,done,cancelled}'::text[], "status")) desc nulls last,"id" DESC NULLS LAST,"status","priority","attachment_count","due_at") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_owner_status" ON "tasks" USING btree ("owner_id",(array_position('{todo,in_progress,done,cancelled}'::text[], "status")) desc nulls last,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_assignee_status" ON "tasks" USING btree ("assignee_id",(array_position('{todo,in_progress,done,cancelled}'::text[], "status")) desc nulls last,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_title" ON "tasks" USING btree ((left("title_folded", 100) collate "C") desc nulls last,"id" DESC NULLS LAST,"status","priority","attachment_count","due_at") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_owner_title" ON "tasks" USING btree ("owner_id",(left("title_folded", 100) collate "C") desc nulls last,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_assignee_title" ON "tasks" USING btree ("assignee_id",(left("title_folded", 100) collate "C") desc nulls last,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_owner" ON "tasks" USING btree ("owner_id");--> statement-breakpoint
-CREATE INDEX "tasks_assignee" ON "tasks" USING btree ("assignee_id");--> statement-breakpoint
-CREATE INDEX "tasks_search" ON "tasks" USING gin ("search");--> statement-breakpoint
-CREATE INDEX "tasks_trash" ON "tasks" USING btree ("deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is not null;--> statement-breakpoint
-CREATE INDEX "tasks_owner_trash" ON "tasks" USING btree ("owner_id","deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is not null;--> statement-breakpoint
+CREATE INDEX "task_tombstones_changes" ON "task_tombstones" USING btree ("user_id","changed_in","task_id");--> statement-breakpoint
+CREATE INDEX "task_tombstones_age" ON "task_tombstones" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "tasks_newest" ON "tasks" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
+CREATE INDEX "tasks_updated" ON "tasks" USING btree ("updated_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
+CREATE INDEX "tasks_due" ON "tasks" USING btree ("due_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
+CREATE INDEX "tasks_owner_newest" ON "tasks" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."owner_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_owner_updated" ON "tasks" USING btree ("owner_id","updated_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."owner_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_owner_due" ON "tasks" USING btree ("owner_id","due_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."owner_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_assignee_newest" ON "tasks" USING btree ("assignee_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."assignee_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_assignee_updated" ON "tasks" USING btree ("assignee_id","updated_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."assignee_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_assignee_due" ON "tasks" USING btree ("assignee_id","due_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."assignee_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_changes" ON "tasks" USING btree ("changed_in","id") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tasks_owner_changes" ON "tasks" USING btree ("owner_id","changed_in","id") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_assignee_changes" ON "tasks" USING btree ("assignee_id","changed_in","id") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
+CREATE INDEX "tasks_assignee_changes" ON "tasks" USING btree ("assignee_id","changed_in","id") WHERE "tasks"."assignee_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_search" ON "tasks" USING gin ("search");--> statement-breakpoint
+CREATE INDEX "tasks_trash" ON "tasks" USING btree ("deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_owner_trash" ON "tasks" USING btree ("owner_id","deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE UNIQUE INDEX "thumbnails_storage_key_unique" ON "thumbnails" USING btree ("storage_key");--> statement-breakpoint
 CREATE UNIQUE INDEX "uploads_storage_key_unique" ON "uploads" USING btree ("storage_key");--> statement-breakpoint
 CREATE INDEX "uploads_task" ON "uploads" USING btree ("task_id");--> statement-breakpoint

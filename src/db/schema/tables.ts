@@ -17,8 +17,6 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core'
-import type { TaskSortField } from '../../domain/task-filter.ts'
-import { priorityRank, statusRank, titleOrder } from './task-order.ts'
 
 const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })
 const tsvector = customType<{ data: string }>({ dataType: () => 'tsvector' })
@@ -56,11 +54,9 @@ export const users = pgTable(
 )
 
 /** One row at most: its insertion decides which of several first registrations becomes the administrator. */
-export const installation = pgTable(
-  'installation',
-  { singleton: boolean('singleton').primaryKey(), created_at: createdAt() },
-  (t) => [check('installation_is_one', sql`${t.singleton}`)],
-)
+export const installation = pgTable('installation', { singleton: boolean('singleton').primaryKey() }, (t) => [
+  check('installation_is_one', sql`${t.singleton}`),
+])
 
 /** A live session; ending one deletes its row. */
 export const sessions = pgTable(
@@ -218,19 +214,23 @@ export const auditEvents = pgTable(
   ],
 )
 
-const isNotTrashed = (deletedAt: ExtraConfigColumn) => sql`${deletedAt} is null`
-
-/** What lists of tasks are sorted by, the newest or greatest first. */
-const taskOrders = (t: Readonly<Record<TaskSortField | 'title_folded', ExtraConfigColumn>>) => ({
-  newest: () => t.created_at.desc(),
-  updated: () => t.updated_at.desc(),
-  due: () => t.due_at.desc(),
-  start: () => t.start_at.desc(),
-  completed: () => t.completed_at.desc(),
-  priority: () => sql`(${priorityRank(sql`${t.priority}`)}) desc nulls last`,
-  status: () => sql`(${statusRank(sql`${t.status}`)}) desc nulls last`,
-  title: () => sql`(${titleOrder(sql`${t.title_folded}`)}) desc nulls last`,
-})
+/** The indexes of an access branch, one for each indexed order. `relation` is null for administrators, who see everything. */
+const branchIndexes = (
+  t: Readonly<Record<'created_at' | 'updated_at' | 'due_at' | 'deleted_at' | 'id', ExtraConfigColumn>>,
+  prefix: string,
+  relation: ExtraConfigColumn | null,
+) => {
+  const isListed =
+    relation === null
+      ? sql`${t.deleted_at} is null`
+      : sql`${t.deleted_at} is null and ${relation} is not null`
+  const orders = { newest: t.created_at, updated: t.updated_at, due: t.due_at }
+  return Object.entries(orders).map(([order, column]) =>
+    relation === null
+      ? index(`${prefix}_${order}`).on(column.desc(), t.id.desc()).where(isListed)
+      : index(`${prefix}_${order}`).on(relation, column.desc(), t.id.desc()).where(isListed),
+  )
+}
 
 /** A trigger moves `version` and `updated_at` with every change, whichever statement makes it. */
 export const tasks = pgTable(
@@ -242,7 +242,7 @@ export const tasks = pgTable(
     title_folded: text('title_folded').notNull().default(''),
     /** The beginning of the description, likewise: what searches and filters look at. */
     description_folded: text('description_folded').notNull().default(''),
-    /** The words of both. */
+    /** The words of both, and the pairs of adjacent characters of the title. */
     search: tsvector('search')
       .notNull()
       .default(sql`''`),
@@ -269,40 +269,34 @@ export const tasks = pgTable(
       .default(sql`pg_current_xact_id()`),
   },
   (t) => [
-    // Each order of lists, for administrators and for each reason why others see a task. Of all tasks, what lists are
-    // filtered by most is in the index, too: so only those that pass are read, however few they are.
-    ...Object.entries(taskOrders(t)).flatMap(([name, key]) => [
-      index(`tasks_${name}`)
-        .on(
-          key(),
-          t.id.desc(),
-          t.status,
-          t.priority,
-          t.attachment_count,
-          ...(name === 'due' ? [] : [t.due_at]),
-        )
-        .where(isNotTrashed(t.deleted_at)),
-      index(`tasks_owner_${name}`).on(t.owner_id, key(), t.id.desc()).where(isNotTrashed(t.deleted_at)),
-      index(`tasks_assignee_${name}`).on(t.assignee_id, key(), t.id.desc()).where(isNotTrashed(t.deleted_at)),
-    ]),
-    // For the deletion of a user, which takes along what is in the trash too.
-    index('tasks_owner').on(t.owner_id),
-    index('tasks_assignee').on(t.assignee_id),
+    // GET /tasks and GET /users/{user_id}/tasks, sorted by created_at, updated_at or due_at: with `all`, by owner, and by
+    // assignee. Other orders sort what these find.
+    ...branchIndexes(t, 'tasks', null),
+    ...branchIndexes(t, 'tasks_owner', t.owner_id),
+    ...branchIndexes(t, 'tasks_assignee', t.assignee_id),
+    // GET /tasks/changes, for the same branches.
+    index('tasks_changes')
+      .on(t.changed_in, t.id)
+      .where(sql`${t.deleted_at} is null`),
+    index('tasks_owner_changes')
+      .on(t.owner_id, t.changed_in, t.id)
+      .where(sql`${t.deleted_at} is null`),
+    // Also the foreign key, and the removal of an assignee's account: hence tasks in the trash too.
+    index('tasks_assignee_changes')
+      .on(t.assignee_id, t.changed_in, t.id)
+      .where(sql`${t.assignee_id} is not null`),
+    // `q` and `filter`: words, and parts of titles.
     index('tasks_search').using('gin', t.search),
+    // GET /trash with `all`, and the removal of old trash.
     index('tasks_trash')
       .on(t.deleted_at.desc(), t.id.desc())
       .where(sql`${t.deleted_at} is not null`),
-    index('tasks_owner_trash')
-      .on(t.owner_id, t.deleted_at.desc(), t.id.desc())
-      .where(sql`${t.deleted_at} is not null`),
-    index('tasks_changes').on(t.changed_in, t.id).where(isNotTrashed(t.deleted_at)),
-    index('tasks_owner_changes').on(t.owner_id, t.changed_in, t.id).where(isNotTrashed(t.deleted_at)),
-    index('tasks_assignee_changes').on(t.assignee_id, t.changed_in, t.id).where(isNotTrashed(t.deleted_at)),
+    // GET /trash. Also the foreign key, quotas, and the removal of an owner's account: hence tasks not in the trash too.
+    index('tasks_owner_trash').on(t.owner_id, t.deleted_at.desc(), t.id.desc()),
     check('tasks_status_known', sql`${t.status} in ('todo', 'in_progress', 'done', 'cancelled')`),
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
     check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at}`),
     check('tasks_completed_when_done', sql`(${t.status} = 'done') = (${t.completed_at} is not null)`),
-    // Lists in the order of creation rely on it.
     check(
       'tasks_created_first',
       sql`${t.created_at} <= ${t.updated_at} and ${t.created_at} <= ${t.completed_at}`,
@@ -346,7 +340,6 @@ export const taskTags = pgTable(
     tag_id: uuid('tag_id')
       .notNull()
       .references(() => tags.id, { onDelete: 'cascade' }),
-    created_at: createdAt(),
   },
   (t) => [primaryKey({ columns: [t.task_id, t.tag_id] }), index('task_tags_tag').on(t.tag_id, t.task_id)],
 )
@@ -362,9 +355,12 @@ export const tagCounts = pgTable(
     /** Null stands for the administrators, who see all tasks. */
     user_id: uuid('user_id'),
     tasks: integer('tasks').notNull(),
+    /** When the tag was created: the order of GET /tags. */
+    created_at: instant('created_at').notNull(),
   },
   (t) => [
     unique('tag_counts_once').on(t.user_id, t.tag_id).nullsNotDistinct(),
+    index('tag_counts_newest').on(t.user_id, t.created_at.desc(), t.tag_id.desc()),
     index('tag_counts_tag').on(t.tag_id),
   ],
 )
@@ -420,7 +416,6 @@ export const uploads = pgTable(
     leased_until: instant('leased_until'),
     /** What it became. */
     attachment_id: uuid('attachment_id').references(() => attachments.id, { onDelete: 'cascade' }),
-    created_at: createdAt(),
     expires_at: instant('expires_at').notNull(),
   },
   (t) => [
@@ -445,7 +440,6 @@ export const thumbnails = pgTable(
     size: integer('size').notNull(),
     sha256: text('sha256').notNull(),
     storage_key: text('storage_key').notNull(),
-    created_at: createdAt(),
   },
   (t) => [
     primaryKey({ columns: [t.attachment_id, t.width] }),
@@ -475,21 +469,21 @@ export const leases = pgTable('leases', {
   expires_at: instant('expires_at').notNull(),
 })
 
-/** Who saw a task and sees it no longer. Kept by a trigger on tasks; references nothing, since it outlives both. */
-export const taskDepartures = pgTable(
-  'task_departures',
+/** Tombstones: who saw a task and sees it no longer. Kept by a trigger on tasks; references nothing, since it outlives both. */
+export const taskTombstones = pgTable(
+  'task_tombstones',
   {
     task_id: uuid('task_id').notNull(),
     /** Null stands for the administrators. */
     user_id: uuid('user_id'),
-    /** The transaction that took it out of their sight. */
+    /** The transaction that took the task out of their sight. */
     changed_in: xid8('changed_in').notNull(),
     created_at: createdAt(),
   },
   (t) => [
-    unique('task_departures_once').on(t.task_id, t.user_id).nullsNotDistinct(),
-    index('task_departures_changes').on(t.user_id, t.changed_in, t.task_id),
-    index('task_departures_age').on(t.created_at),
+    unique('task_tombstones_once').on(t.task_id, t.user_id).nullsNotDistinct(),
+    index('task_tombstones_changes').on(t.user_id, t.changed_in, t.task_id),
+    index('task_tombstones_age').on(t.created_at),
   ],
 )
 
@@ -502,7 +496,7 @@ export const changeHistory = pgTable(
     epoch: integer('epoch').notNull().default(1),
     /** The database that it was made in, see identity.ts; a dump brings along that of another one. */
     origin: text('origin'),
-    /** Departures up to this transaction have been forgotten. */
+    /** Tombstones up to this transaction have been removed. */
     pruned_through: xid8('pruned_through').notNull().default('0'),
   },
   (t) => [check('change_history_is_one', sql`${t.singleton}`)],

@@ -1,7 +1,7 @@
 import { priorityRanks, statusRanks } from '../../domain/task-ranks.ts'
 import { type SQL, sql } from './drizzle.ts'
 
-/** What tasks are sorted by where it is no column of theirs: the indexes and the lists must say it in the same words. */
+/** Expressions that tasks are sorted and ranked by. */
 
 const rank = (ranks: readonly string[], value: SQL): SQL =>
   sql`array_position(${sql.raw(`'{${ranks.join()}}'::text[]`)}, ${value})`
@@ -10,8 +10,8 @@ export const statusRank = (status: SQL): SQL => rank(statusRanks, status)
 
 export const priorityRank = (priority: SQL): SQL => rank(priorityRanks, priority)
 
-/** The words of a title among those of a task, which a trigger has marked. */
+/** The words of the title among those of a task: a trigger gives them the weight A. */
 export const wordsOfTitle = (search: SQL): SQL => sql`ts_filter(${search}, '{a}')`
 
-/** As much of a title as fits into an index and a cursor, by the code points of its folded form: alike on every database. */
+/** The first 100 characters of a folded title, so that a cursor stays short. By code points, alike on every database. */
 export const titleOrder = (titleFolded: SQL): SQL => sql`left(${titleFolded}, 100) collate "C"`

@@ -1,0 +1,14 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { viewerRoutines } from '../src/db/access/task-relations.ts'
+
+/** Writes into routines.sql what triggers know of access, from the relations that predicates and lists are compiled from. */
+
+const path = fileURLToPath(new URL('../src/db/routines.sql', import.meta.url))
+const part = /(?<=-- Generated from .*\n)[^]*(?=-- End of the generated part\.)/
+const routines = readFileSync(path, 'utf8')
+if (!part.test(routines)) throw new Error('routines.sql has no generated part')
+writeFileSync(
+  path,
+  routines.replace(part, () => viewerRoutines()),
+)

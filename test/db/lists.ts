@@ -1,0 +1,106 @@
+import t from 'tap'
+import { type Database, openDatabase } from '../../src/db/engine/client.ts'
+import { maxSorted } from '../../src/db/lists/list.ts'
+import { selectTasks } from '../../src/db/task-list.ts'
+import type { Principal } from '../../src/domain/permissions.ts'
+import { TooManyToSort } from '../../src/domain/sort.ts'
+import { taskList, type TaskListQuery } from '../../src/domain/task-filter.ts'
+import { createTestDatabase } from '../fixture/database.ts'
+import { rowsRead } from '../fixture/plan.ts'
+
+const count = maxSorted + 1
+const userId = '00000000-0000-7000-8000-000000000000'
+const principal: Principal = { userId, role: 'member', credential: { kind: 'session', sessionId: userId } }
+
+const { options } = await createTestDatabase(t)
+const db = openDatabase(options)
+t.teardown(() => db.close())
+
+t.before(async () => {
+  // Inserting so many rows is fast without triggers, and without indexes that these lists do not need.
+  await db.run('alter table tasks disable trigger all', [])
+  const indexes = await db.run(
+    `select indexname from pg_indexes where tablename = 'tasks' and indexname not in
+       ('tasks_pkey', 'tasks_owner_newest', 'tasks_assignee_newest', 'tasks_owner_due', 'tasks_assignee_due')`,
+    [],
+  )
+  for (const { indexname } of indexes) await db.run(`drop index ${String(indexname)}`, [])
+  await db.run(
+    `insert into users (id, username, email, display_name, role, password_hash)
+     values ($1, 'member', 'member@example.com', 'Member', 'member', '')`,
+    [userId],
+  )
+  // Each task is the user's twice over: as owner and as assignee.
+  for (let n = 0; n < count; n += 5_000)
+    await db.run(
+      `insert into tasks (id, title, title_folded, description, search, status, priority, owner_id, assignee_id,
+         created_at, updated_at, due_at)
+       select lpad(to_hex(n), 32, '0')::uuid, n, n, '', setweight(to_tsvector('simple', n || ' title'), 'A')
+         || setweight('description', 'D') || pair_lexemes(n::text), case when n % 5000 = 0 then 'cancelled' else 'todo' end,
+         'none', $1::uuid, $1::uuid, created_at, created_at, created_at
+       from (select n, timestamptz(3) '2026-01-01Z' + n * interval '1 minute' as created_at
+         from generate_series($2::int + 1, least($2::int + 5000, ${count})) n) task`,
+      [userId, n],
+    )
+  await db.run('create index tasks_search on tasks using gin (search)', [])
+  await db.run('analyze tasks', [])
+})
+
+const read = async (query: TaskListQuery, includeTotal = false) => {
+  const statements: Parameters<typeof rowsRead>[1][] = []
+  const recording: Database = {
+    ...db,
+    run: (text, values, manner) => {
+      statements.push({ text, values })
+      return db.run(text, values, manner)
+    },
+  }
+  const list = taskList(query, { now: new Date(), userId })
+  if (list === null) throw new Error('The list sorts by a field twice')
+  const page = { limit: 50, offset: 0, position: null, includeTotal }
+  const { items, total } = await selectTasks(recording, principal, list, page)
+  const titles = (JSON.parse(items) as { readonly title: string }[]).map(({ title }) => Number(title))
+  const [statement] = statements
+  if (statement === undefined || statements.length > 1) throw new Error('A list takes one statement')
+  return { titles, total, countRows: () => rowsRead(db, statement, () => true) }
+}
+
+const countDown = (from: number, to: number): number[] =>
+  Array.from({ length: from - to + 1 }, (_, index) => from - index)
+
+t.test(
+  'a page in the order of an index reads few rows, although both branches have all of them',
+  async (t) => {
+    for (const sort of ['-created_at', '-due_at']) {
+      const { titles, countRows } = await read({ sort })
+      t.strictSame(titles, countDown(count, count - 49))
+      const rows = await countRows()
+      t.ok(rows < 400, `${rows} rows`)
+    }
+  },
+)
+
+t.test(
+  'a list in another order that is too long is refused, unless a filter or a search narrows it',
+  async (t) => {
+    const cancelled = Array.from({ length: 10 }, (_, n) => (n + 1) * 5_000)
+    await t.rejects(read({ sort: 'title' }), new TooManyToSort(maxSorted))
+    await t.rejects(read({ sort: 'title', filter: 'description:"none"' }), new TooManyToSort(maxSorted))
+    const { titles, total } = await read({ sort: '-title', status: ['cancelled'] }, true)
+    t.strictSame(
+      titles,
+      cancelled.toSorted((a, b) => (String(a) < String(b) ? 1 : -1)),
+    )
+    t.equal(total, cancelled.length)
+    t.strictSame((await read({ sort: 'title', q: '12345' })).titles, [12_345], 'found by the index')
+  },
+)
+
+t.test('what is in many tasks is found without reading them all', async (t) => {
+  for (const q of ['title', 'description']) {
+    const { titles, countRows } = await read({ q })
+    t.strictSame(titles, countDown(count, count - 49))
+    const rows = await countRows()
+    t.ok(rows < 8_000, `${rows} rows`)
+  }
+})
