@@ -4,6 +4,7 @@ import {
   type Pattern,
   type TaskCondition,
   type TaskField,
+  type TextField,
 } from '../domain/task-condition.ts'
 import { escapeLike, foldText } from '../domain/text.ts'
 import { columnsOf } from './schema/columns.ts'
@@ -214,7 +215,7 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
 const column = (field: TaskField): SQL => item[field]
 
 /** Texts are kept folded. */
-const foldedColumn = (field: 'title' | 'description'): SQL => item[`${field}_folded`]
+const foldedColumn = (field: TextField): SQL => item[`${field}_folded`]
 
 const compare = (
   { field, operator }: { readonly field: TaskField; readonly operator: Comparison },

@@ -5,8 +5,10 @@ import { foldSearch } from './text.ts'
 import { type Expression, FilterError, type Operator, parseFilter, type Word } from './filter-expression.ts'
 
 /** How the values of a field compare. */
-type FieldType =
-  | { readonly type: 'text' | 'id' | 'user' | 'instant' | 'number' }
+type FieldType = { readonly type: 'text' } | OtherFieldType
+
+type OtherFieldType =
+  | { readonly type: 'id' | 'user' | 'instant' | 'number' }
   | { readonly type: 'choice' | 'rank'; readonly values: readonly string[] }
 
 /** The fields of a task that have one value at most and that a filter can name, as the contract names them. */
@@ -28,6 +30,9 @@ const fields = {
 } as const satisfies Readonly<Record<string, FieldType>>
 
 export type TaskField = keyof typeof fields
+export type TextField = 'title' | 'description'
+
+const isTextField = (field: TaskField): field is TextField => fields[field].type === 'text'
 
 /** Whether the values of a field are ids. */
 export const isIdField = (field: TaskField): boolean => ['id', 'user'].includes(fields[field].type)
@@ -55,10 +60,11 @@ export type TaskCondition =
   | { readonly kind: 'has_tags' }
   /** Carries a tag whose name is like this, whatever its case. */
   | { readonly kind: 'tagged'; readonly pattern: Pattern }
-  | { readonly kind: 'present' | 'not_empty'; readonly field: TaskField }
+  | { readonly kind: 'present'; readonly field: TaskField }
+  | { readonly kind: 'not_empty'; readonly field: TextField }
   /** Has this folded text in it. */
-  | { readonly kind: 'contains'; readonly field: TaskField; readonly text: string }
-  | { readonly kind: 'matches'; readonly field: TaskField; readonly pattern: Pattern }
+  | { readonly kind: 'contains'; readonly field: TextField; readonly text: string }
+  | { readonly kind: 'matches'; readonly field: TextField; readonly pattern: Pattern }
   | { readonly kind: 'one_of'; readonly field: TaskField; readonly values: readonly string[] }
   | (CompareWith<'id' | 'instant', string> | CompareWith<'number', number>)
 
@@ -115,12 +121,10 @@ const readComparison = (comparison: ComparisonExpression, context: FilterContext
   const { text: field } = plain(name, aField)
   if (field === 'tags') return readTagged(comparison)
   if (!isField(field)) throw unexpected(name, aField)
-  const definition: FieldType = fields[field]
-  if (operator === ':' && isAnything(value))
-    return { kind: definition.type === 'text' ? 'not_empty' : 'present', field }
+  if (isTextField(field)) return readText(field, comparison)
+  const definition: OtherFieldType = fields[field]
+  if (operator === ':' && isAnything(value)) return { kind: 'present', field }
   switch (definition.type) {
-    case 'text':
-      return readText(field, comparison)
     case 'choice':
     case 'rank':
       return { kind: 'one_of', field, values: readChoices(definition, comparison) }
@@ -150,14 +154,15 @@ const readTagged = ({ operator, at, value }: ComparisonExpression): TaskConditio
   return { kind: 'tagged', pattern: patternOf(value) }
 }
 
-const readText = (field: TaskField, comparison: ComparisonExpression): TaskCondition => {
+const readText = (field: TextField, comparison: ComparisonExpression): TaskCondition => {
   const { operator, value } = comparison
+  if (operator === ':' && isAnything(value)) return { kind: 'not_empty', field }
   if (operator === ':') return contains(field, plain(value, 'text without *').text)
   const matches: TaskCondition = { kind: 'matches', field, pattern: patternOf(value) }
   return readEquality(comparison) === '=' ? matches : not(matches)
 }
 
-const contains = (field: TaskField, text: string): TaskCondition => ({
+const contains = (field: TextField, text: string): TaskCondition => ({
   kind: 'contains',
   field,
   text: foldSearch(text),
