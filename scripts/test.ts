@@ -55,7 +55,6 @@ const slowFiles: readonly string[] = [
   'test/crash.ts',
   'test/db/outcome.ts',
   'test/db/shares.ts',
-  'test/db/uneven.ts',
   'test/overload.ts',
   'test/rotation.ts',
   'test/server.ts',
