@@ -1,0 +1,58 @@
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+/**
+ * Fails when the endpoint that CONTRIBUTING.md adds cannot be added as it says: applies the diff to a copy of the repository,
+ * generates the types, and runs the checks and the tests that a contributor would.
+ */
+
+const maxFiles = 8
+
+const recipe = /^```diff\n([^]*?)^```$/m.exec(readFileSync('CONTRIBUTING.md', 'utf8'))?.[1]
+if (recipe === undefined) throw new Error('CONTRIBUTING.md has no diff')
+
+const tests = ['test/handlers/tags.ts', 'test/permissions.ts', 'test/statements.ts', 'test/examples.ts']
+
+const copy = mkdtempSync(join(tmpdir(), 'taskwright-recipe-'))
+const run = (command: string, args: readonly string[], input?: string): void => {
+  console.log(`$ ${command} ${args.join(' ')}`)
+  execFileSync(command, args, {
+    cwd: copy,
+    input,
+    stdio: [input === undefined ? 'ignore' : 'pipe', 'inherit', 'inherit'],
+  })
+}
+/** The files of the copy that differ from the repository. */
+const countChanges = (): number =>
+  execFileSync('git', ['status', '--porcelain'], { cwd: copy, encoding: 'utf8' }).split('\n').filter(Boolean)
+    .length
+
+try {
+  const tracked = execFileSync('git', ['ls-files', '-z'], { encoding: 'utf8' }).split('\0').filter(Boolean)
+  for (const path of tracked) cpSync(path, join(copy, path))
+  symlinkSync(join(process.cwd(), 'node_modules'), join(copy, 'node_modules'))
+  run('git', ['init', '--quiet'])
+  run('git', ['add', '--all'])
+  run('git', [
+    '-c',
+    'user.name=recipe',
+    '-c',
+    'user.email=recipe@example.com',
+    'commit',
+    '--quiet',
+    '--message=Before',
+  ])
+  run('git', ['apply', '-'], recipe)
+  run('npx', ['openapi-typescript'])
+  run('npm', ['run', '--silent', 'check:format'])
+  run('npm', ['run', '--silent', 'check:types'])
+  run('npm', ['run', '--silent', 'check:contract'])
+  run('npm', ['test', '--', ...tests])
+  const changed = countChanges()
+  console.log(`The endpoint changes ${changed} files`)
+  if (changed > maxFiles) throw new Error(`An endpoint is to change at most ${maxFiles} files`)
+} finally {
+  rmSync(copy, { recursive: true, force: true })
+}
