@@ -95,7 +95,7 @@ export interface paths {
         put?: never;
         /**
          * Sign out
-         * @description Ends the current session, or all sessions of the user. Their access and refresh tokens stop working immediately. API tokens are not affected.
+         * @description Ends the current session, or all sessions of the user. Their access and refresh tokens stop working immediately, in other processes and instances within 5 seconds. API tokens are not affected.
          */
         post: operations["logout"];
         delete?: never;
@@ -196,7 +196,7 @@ export interface paths {
         post?: never;
         /**
          * End a session
-         * @description Ends one of your sessions. Its access and refresh tokens stop working immediately. Ending the current session signs you out.
+         * @description Ends one of your sessions. Its access and refresh tokens stop working immediately, in other processes and instances within 5 seconds. Ending the current session signs you out.
          */
         delete: operations["revokeSession"];
         options?: never;
@@ -300,7 +300,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke an API token
-         * @description The token stops working immediately.
+         * @description The token stops working immediately, in other processes and instances within 5 seconds.
          */
         delete: operations["revokeApiToken"];
         options?: never;
@@ -500,7 +500,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke a user's API token
-         * @description For administrators. The token stops working immediately.
+         * @description For administrators. The token stops working immediately, in other processes and instances within 5 seconds.
          */
         delete: operations["revokeUserApiToken"];
         options?: never;
