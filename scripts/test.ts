@@ -53,15 +53,15 @@ const environment = {
 const slowFiles: readonly string[] = [
   'test/backup.ts',
   'test/crash.ts',
-  'test/db/outcome.ts',
-  'test/db/shares.ts',
+  'test/db/engine/outcome.ts',
+  'test/db/engine/shares.ts',
   'test/overload.ts',
   'test/rotation.ts',
-  'test/server.ts',
-  'test/stop.ts',
-  'test/storage-check.ts',
+  'test/process/server.ts',
+  'test/process/stop.ts',
+  'test/jobs/storage-check.ts',
   'test/transfer-memory.ts',
-  'test/workers.ts',
+  'test/process/workers.ts',
 ]
 
 rmSync(coverageFolder, { recursive: true, force: true })

@@ -124,7 +124,7 @@ export interface AppDeps {
 }
 
 /** Bytes. The longest filter takes 24,000 of them in a URL when no character of it is ASCII; Node's own limit is 16,384. */
-const largestHead = 65_536
+const maxHeadSize = 65_536
 
 /** What is left of a stop for all the rest, when the requests have had their time. */
 const closingSeconds = 4
@@ -168,7 +168,7 @@ export const buildApp = async ({
       joinDuplicateHeaders: true,
       requireHostHeader: false,
       headersTimeout: timeLimits.head,
-      maxHeaderSize: largestHead,
+      maxHeaderSize: maxHeadSize,
       connectionsCheckingInterval: timeLimits.checkEvery,
     },
     trustProxy: config.trustProxy.length > 0 ? [...config.trustProxy] : false,

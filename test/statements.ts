@@ -17,9 +17,9 @@ const runs: Run[] = []
 
 const recording = (db: Database): Database => ({
   ...db,
-  run(text, values, manner) {
+  run(text, values, mode) {
     runs.push({ text, values })
-    return db.run(text, values, manner)
+    return db.run(text, values, mode)
   },
 })
 

@@ -1,7 +1,7 @@
 import { verify } from 'argon2'
 import Fastify from 'fastify'
 import type { AddressInfo } from 'node:net'
-import { mostConnections } from '../../src/db/engine/client.ts'
+import { maxConnections } from '../../src/db/engine/client.ts'
 import { createClient } from '../../src/db/engine/connection.ts'
 
 /**
@@ -13,7 +13,7 @@ import { createClient } from '../../src/db/engine/connection.ts'
 
 const { DATABASE_URL = '', PASSWORD = '', PASSWORD_HASH = '', USER_ID = '', PORT = '0' } = process.env
 
-const sql = createClient({ kind: 'server', url: DATABASE_URL }, { max: mostConnections.server })
+const sql = createClient({ kind: 'server', url: DATABASE_URL }, { max: maxConnections.server })
 const app = Fastify()
 
 interface ById {

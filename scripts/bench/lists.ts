@@ -104,9 +104,9 @@ const readerOf = ({ db, principal, query, position }: PageOfList) => {
   let statement: Parameters<typeof rowsRead>[1] = { text: '', values: [] }
   const recording: Database = {
     ...db,
-    run: (text, values, manner) => {
+    run: (text, values, mode) => {
       statement = { text, values }
-      return db.run(text, values, manner)
+      return db.run(text, values, mode)
     },
   }
   const list = listOf(principal, query)
@@ -169,8 +169,8 @@ const openWithoutDeadline = (connection: ServerConnection): Database => {
   const settings = { statement_timeout: 0, timezone: 'UTC', jit: 'off' }
   const client = createClient(connection, { connection: settings })
   return {
-    run: (text, values, manner) =>
-      client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare: manner !== 'once' }),
+    run: (text, values, mode) =>
+      client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare: mode !== 'once' }),
     listen: () => undefined,
     pending: () => 0,
     close: () => client.end(),

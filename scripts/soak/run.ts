@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { readConfig } from '../../src/config/config.ts'
-import { type Database, mostConnections, openDatabase } from '../../src/db/engine/client.ts'
+import { type Database, maxConnections, openDatabase } from '../../src/db/engine/client.ts'
 import { createClient } from '../../src/db/engine/connection.ts'
 import { countFileDeletions } from '../../src/db/files.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from '../../src/jobs/inventory.ts'
@@ -50,7 +50,7 @@ const measures: readonly Measure[] = [
   {
     name: 'PostgreSQL connections',
     of: ({ connections }) => connections,
-    most: () => mostConnections.server * workers,
+    most: () => maxConnections.server * workers,
   },
   { name: 'event loop lag p99 (ms)', of: ({ lagP99 }) => lagP99 },
 ]

@@ -9,9 +9,9 @@ export interface Digested {
 /** A form that carries one file, not read yet. */
 export interface FileForm {
   /** Bytes that the file has at least, by the length of the request; 0 when that is not told. */
-  readonly leastSize: number
+  readonly minSize: number
   /** Bytes that the file has at most, by the length of the request; Infinity when that is not told. */
-  readonly mostSize: number
+  readonly maxSize: number
   /**
    * Streams the file into `store` and reads the form to its end. When the form turns out to hold anything else, or
    * something else than its digests say, what was stored is given to `discard`.

@@ -12,4 +12,4 @@ export interface Client {
 }
 
 /** The length to which a client's name for itself is kept. */
-export const longestUserAgent = 512
+export const maxUserAgentLength = 512

@@ -4,7 +4,7 @@ import { Readable } from 'node:stream'
 import type { ContractOperation } from '../contract/contract.ts'
 import type { Database } from '../db/engine/client.ts'
 import type { Idempotency, OpContext } from '../db/engine/context.ts'
-import { type Client, longestUserAgent } from '../domain/audit.ts'
+import { type Client, maxUserAgentLength } from '../domain/audit.ts'
 import { matchesWeakly, parseETagList, parseHttpDate } from './conditional.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { withTimeout } from '../concurrency/deadline.ts'
@@ -206,7 +206,7 @@ const checkTusVersion = ({ takesTusVersion }: ContractOperation, { headers }: Fa
 
 const clientOf = ({ ip, headers, id }: FastifyRequest): Client => ({
   address: ip,
-  userAgent: headers['user-agent']?.slice(0, longestUserAgent) ?? null,
+  userAgent: headers['user-agent']?.slice(0, maxUserAgentLength) ?? null,
   requestId: id,
 })
 

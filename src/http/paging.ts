@@ -96,12 +96,12 @@ const readCursor = (keys: KeyRing, scope: CursorScope, text: string): Cursor => 
 }
 
 /** Bytes of a Link header. Many clients and proxies refuse an answer whose head is longer than 16 KiB. */
-const longestLink = 8_192
+const maxLinkLength = 8_192
 
 /** As many of the links as fit, from the last one on. */
 const joinFitting = (links: readonly string[]): string => {
   const joined = links.join(', ')
-  return joined.length <= longestLink ? joined : joinFitting(links.slice(1))
+  return joined.length <= maxLinkLength ? joined : joinFitting(links.slice(1))
 }
 
 /** A query's entries, a repeated one for each value of a list. */

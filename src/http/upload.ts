@@ -26,8 +26,8 @@ export const readFileForm = (request: FastifyRequest, maxBytes: number): FileFor
   const digests = readContentDigest(request)
   const { 'content-length': length } = request.headers
   return {
-    leastSize: Math.max(0, Number(length ?? 0) - maxFormOverhead),
-    mostSize: Number(length ?? Infinity),
+    minSize: Math.max(0, Number(length ?? 0) - maxFormOverhead),
+    maxSize: Number(length ?? Infinity),
     receive: (store, discard) => receiveFile(request, { maxBytes, digests, store, discard }),
   }
 }

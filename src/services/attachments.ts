@@ -56,12 +56,12 @@ export const createAttachments = ({
     async attachFile(ctx, { taskId, form }) {
       const quota = attachmentQuotaBytes
       // A repeat needs no room. Whether this is one is known when the file has been received.
-      const room = mayBeRepeat(ctx) ? noRoom : { size: form.leastSize, quota }
+      const room = mayBeRepeat(ctx) ? noRoom : { size: form.minSize, quota }
       expectDone(await checkMayAttach(ctx, { taskId, ...room }))
       // The storage reserves memory by the size that a file can have.
-      const maxBytes = Math.min(attachmentMaxBytes, form.mostSize)
+      const maxBytes = Math.min(attachmentMaxBytes, form.maxSize)
       const { fileName, contentType, stored } = await form.receive(
-        (content) => putDetecting(storage, content, { maxBytes, minBytes: form.leastSize }),
+        (content) => putDetecting(storage, content, { maxBytes, minBytes: form.minSize }),
         discard,
       )
       const { key: storageKey, size, sha256, detectedContentType } = stored

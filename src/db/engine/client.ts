@@ -19,7 +19,7 @@ import { socketsAtBoundedRate } from './sockets.ts'
  * How a statement runs: `prepared`, and kept by its connection for the next time; `once`, and planned for its values;
  * `maintenance`, which may occupy the embedded database for minutes.
  */
-export type Manner = 'prepared' | 'once' | 'maintenance'
+export type StatementMode = 'prepared' | 'once' | 'maintenance'
 
 type Rows = readonly Readonly<Record<string, unknown>>[]
 
@@ -34,7 +34,7 @@ export interface Database {
    * @throws DatabaseUnavailable when the database cannot be reached, does not answer in time, or too many statements
    *   wait; a statement that writes has then done nothing
    */
-  run(text: string, values: readonly unknown[], manner?: Manner): Promise<Rows>
+  run(text: string, values: readonly unknown[], mode?: StatementMode): Promise<Rows>
   /** Is told of audit events that are committed: a JSON array of them. */
   readonly audited?: (events: string) => void
   /** Listens for notifications until `close`. Does nothing on the embedded database, which has one session. */
@@ -64,7 +64,7 @@ const maintenanceDeadline = 240_000
  * Connections of a process. The embedded database has one session: a second connection would break into the first one's
  * statements.
  */
-export const mostConnections: Readonly<Record<ConnectionOptions['kind'], number>> = {
+export const maxConnections: Readonly<Record<ConnectionOptions['kind'], number>> = {
   server: 10,
   embedded: 1,
 }
@@ -91,7 +91,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   // A pool of the driver's for each: with several connections in one it looks for each statement through a list of all that
   // were used since it was last idle, which takes longer the longer it is busy (postgres 3.4.9, queue.js).
   const openPool = (): Pool =>
-    Array.from({ length: mostConnections[options.kind] }, () => ({
+    Array.from({ length: maxConnections[options.kind] }, () => ({
       client: createClient(options, shared),
       pending: 0,
     }))
@@ -99,8 +99,8 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   const listening: postgres.Sql[] = []
 
   const queue = fairQueue({
-    concurrency: mostConnections[options.kind],
-    share: Math.min(maxConnectionsPerPrincipal, mostConnections[options.kind]),
+    concurrency: maxConnections[options.kind],
+    share: Math.min(maxConnectionsPerPrincipal, maxConnections[options.kind]),
     maxWaiting: maxWaitingPerPrincipal,
     maxWaitingInAll,
     maxWait: deadline,
@@ -133,13 +133,13 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     work: Work,
     text: string,
     values: readonly unknown[],
-    manner: Manner,
+    mode: StatementMode,
   ): Promise<Rows> => {
     const used = pool
     const connection = leastBusyOf(used)
-    const limit = manner === 'maintenance' && options.kind === 'embedded' ? maintenanceDeadline : deadline
+    const limit = mode === 'maintenance' && options.kind === 'embedded' ? maintenanceDeadline : deadline
     const query = connection.client.unsafe<Record<string, unknown>[]>(text, values as never[], {
-      prepare: manner !== 'once',
+      prepare: mode !== 'once',
     })
     connection.pending += 1
     work.sent.push(text)
@@ -159,11 +159,11 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   }
 
   return {
-    async run(text, values, manner = 'prepared') {
+    async run(text, values, mode = 'prepared') {
       const work = currentWork()
       for (let attempt = 1; ; attempt += 1) {
         try {
-          return await queue.run(work, () => send(work, text, values, manner))
+          return await queue.run(work, () => send(work, text, values, mode))
         } catch (error) {
           if (attempt >= attempts || !isTransient(error)) throw translateError(error)
         }

@@ -62,7 +62,7 @@ export const minFreeBytes = 32 * 1_048_576
 const emscriptenNoSpace = 51
 
 // In bytes; systems allow 104 to 108.
-const longestSocketPath = 100
+const maxSocketPathLength = 100
 
 /**
  * Starts a PostgreSQL inside this process, in a thread of its own, which accepts one connection at a time.
@@ -202,7 +202,7 @@ interface Socket {
 async function prepareSocket(dataDir: string): Promise<Socket | null> {
   if (process.platform === 'win32') return null
   const path = join(dataDir, 'postgres.sock')
-  if (Buffer.byteLength(path) > longestSocketPath) return prepareTemporarySocket()
+  if (Buffer.byteLength(path) > maxSocketPathLength) return prepareTemporarySocket()
   await rm(path, { force: true })
   return { path, remove: () => rm(path, { force: true }) }
 }

@@ -12,7 +12,7 @@ interface Address {
 }
 
 /** New connections of one pool in a second; a start takes ten. */
-const mostInSecond = 20
+const maxPerSecond = 20
 
 /**
  * Makes the sockets of a pool, at a bounded rate: a connection that is closed before the server has said anything (by a
@@ -31,7 +31,7 @@ export const socketsAtBoundedRate = (): ((address: Address) => Promise<Duplex>) 
         opened = 0
       }
       opened += 1
-      if (opened <= mostInSecond) return
+      if (opened <= maxPerSecond) return
       await pause(1_000 - (now % 1_000))
     }
   }

@@ -1,4 +1,4 @@
-import type { Database, Manner } from './client.ts'
+import type { Database, StatementMode } from './client.ts'
 import { type ContextPlaceholders, contextParameters, contextValues, type OpContext } from './context.ts'
 import { PgDialect, type SQL } from '../schema/drizzle.ts'
 import {
@@ -104,17 +104,14 @@ export const runCompiled = async <C extends Columns>(
   { text, names }: Compiled,
   columns: C,
   values: Readonly<Record<string, unknown>>,
-  manner: Manner = 'prepared',
+  mode: StatementMode = 'prepared',
 ): Promise<Row<C>[]> => {
-  const rows = await db.run(text, encode(names, values), manner)
+  const rows = await db.run(text, encode(names, values), mode)
   return rows.map((row) => {
     if (typeof row.audit === 'string') db.audited?.(row.audit)
     return parseRow(columns, row)
   })
 }
-
-/** The only row of a statement that answers with at most one. */
-export const onlyRow = <R>(rows: readonly R[]): R | null => rows[0] ?? null
 
 /** The values of these parameters, in their order. */
 const encode = (names: readonly string[], values: Readonly<Record<string, unknown>>): unknown[] =>

@@ -12,7 +12,7 @@ interface Waiting {
 
 /** Milliseconds between two attempts: the first pause, and the longest. */
 const firstPause = 250
-const longestPause = 5_000
+const maxPause = 5_000
 
 /** The same fault is told again after this many attempts. */
 const tellEvery = 12
@@ -43,7 +43,7 @@ export const migrateWhenPossible = async (
         log.warn(`${error.message}; retrying until it is available`)
       told = error.message
     }
-    const length = Math.min(firstPause * 2 ** Math.min(attempt, 10), longestPause)
+    const length = Math.min(firstPause * 2 ** Math.min(attempt, 10), maxPause)
     await Promise.race([pause(length, undefined, { ref: false }), stopped])
   }
 }

@@ -8,7 +8,7 @@ import { allOf, type Condition, constant, listOf, unionAll } from '../engine/con
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { renderedRows } from '../engine/rendered-rows.ts'
 import { parameter } from '../engine/parameters.ts'
-import { type Compiled, compile, onlyRow, runCompiled } from '../engine/statement.ts'
+import { type Compiled, compile, runCompiled } from '../engine/statement.ts'
 import { indexOrder, type Keyset, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import { type PickedRows, type RowsOf, searchedRows } from './searched.ts'
 
@@ -111,8 +111,8 @@ export const selectPage = async <Field extends string>(
   const rows = isPrepared(source, request)
     ? await runCompiled(db, prepare(source, principal.role, request), pageColumns, values)
     : await runCompiled(db, pageStatement(source, principal.role, request), pageColumns, values, 'once')
-  const row = onlyRow(rows)
-  if (row === null) throw new Error('A list statement answers with one row')
+  const [row] = rows
+  if (row === undefined) throw new Error('A list statement answers with one row')
   if (row.is_too_long) throw new TooManyToSort(maxSorted)
   const { items, total } = row
   const [near, far] = [parseEdge(row.near), parseEdge(row.far)]

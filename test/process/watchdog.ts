@@ -7,7 +7,7 @@ import t, { type Test } from 'tap'
 
 /** What ends a process whose event loop stands still: the fixture's after a second. */
 
-const program = fileURLToPath(new URL('fixture/standing-still.ts', import.meta.url))
+const program = fileURLToPath(new URL('../fixture/standing-still.ts', import.meta.url))
 
 const start = async (t: Test) => {
   const child = spawn(process.execPath, [program], { stdio: ['pipe', 'pipe', 'inherit'] })

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { openDatabase } from '../../src/db/engine/client.ts'
-import { createTestDatabase } from '../fixture/database.ts'
+import { openDatabase } from '../../../src/db/engine/client.ts'
+import { createTestDatabase } from '../../fixture/database.ts'
 
 t.test('no statement is compiled to machine code', async (t) => {
   const { options } = await createTestDatabase(t)

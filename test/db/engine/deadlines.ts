@@ -1,9 +1,9 @@
 import { createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { openDatabase } from '../../src/db/engine/client.ts'
-import { DatabaseUnavailable } from '../../src/db/engine/errors.ts'
-import { eventually } from '../fixture/eventually.ts'
-import { listen } from '../fixture/ports.ts'
+import { openDatabase } from '../../../src/db/engine/client.ts'
+import { DatabaseUnavailable } from '../../../src/db/engine/errors.ts'
+import { eventually } from '../../fixture/eventually.ts'
+import { listen } from '../../fixture/ports.ts'
 
 /** Something that takes connections where a database server should be. */
 const startServer = async (t: Test, onConnection: (socket: Socket) => void) => {

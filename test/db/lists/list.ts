@@ -1,12 +1,12 @@
 import t from 'tap'
-import { type Database, openDatabase } from '../../src/db/engine/client.ts'
-import { maxSorted } from '../../src/db/lists/list.ts'
-import { selectTasks } from '../../src/db/task-list.ts'
-import type { Principal } from '../../src/domain/permissions.ts'
-import { TooManyToSort } from '../../src/domain/sort.ts'
-import { taskList, type TaskListQuery } from '../../src/domain/task-filter.ts'
-import { createTestDatabase } from '../fixture/database.ts'
-import { rowsRead } from '../fixture/plan.ts'
+import { type Database, openDatabase } from '../../../src/db/engine/client.ts'
+import { maxSorted } from '../../../src/db/lists/list.ts'
+import { selectTasks } from '../../../src/db/task-list.ts'
+import type { Principal } from '../../../src/domain/permissions.ts'
+import { TooManyToSort } from '../../../src/domain/sort.ts'
+import { taskList, type TaskListQuery } from '../../../src/domain/task-filter.ts'
+import { createTestDatabase } from '../../fixture/database.ts'
+import { rowsRead } from '../../fixture/plan.ts'
 
 const count = maxSorted + 1
 const userId = '00000000-0000-7000-8000-000000000000'
@@ -50,9 +50,9 @@ const read = async (query: TaskListQuery, includeTotal = false) => {
   const statements: Parameters<typeof rowsRead>[1][] = []
   const recording: Database = {
     ...db,
-    run: (text, values, manner) => {
+    run: (text, values, mode) => {
       statements.push({ text, values })
-      return db.run(text, values, manner)
+      return db.run(text, values, mode)
     },
   }
   const list = taskList(query, { now: new Date(), userId })

@@ -1,8 +1,8 @@
 import { chmod, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { loadSecrets } from '../src/process/secrets.ts'
-import { temporaryFolder } from './fixture/process.ts'
+import { loadSecrets } from '../../src/process/secrets.ts'
+import { temporaryFolder } from '../fixture/process.ts'
 
 const jwtSecret = 'a secret of at least thirty-two bytes'
 

@@ -1,8 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
-import { createClient } from '../../src/db/engine/connection.ts'
-import { DatabaseUnavailable } from '../../src/db/engine/errors.ts'
-import { openTestDatabase } from '../fixture/database.ts'
+import { createClient } from '../../../src/db/engine/connection.ts'
+import { DatabaseUnavailable } from '../../../src/db/engine/errors.ts'
+import { openTestDatabase } from '../../fixture/database.ts'
 
 const skip = process.env.DATABASE_URL === undefined && 'nothing ends the connection of the embedded database'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { startService } from './fixture/service.ts'
+import { startService } from '../fixture/service.ts'
 
 /** How many tasks a user may own. */
 

@@ -3,12 +3,12 @@ import { request } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
-import { environmentFor } from './fixture/database.ts'
-import { eventually } from './fixture/eventually.ts'
-import { metricsUrl, readMetrics, startCollector } from './fixture/observe.ts'
-import { startProcess } from './fixture/process.ts'
-import { createClient, fileForm } from './fixture/service.ts'
-import { filesBelow } from './fixture/storage.ts'
+import { environmentFor } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { metricsUrl, readMetrics, startCollector } from '../fixture/observe.ts'
+import { startProcess } from '../fixture/process.ts'
+import { createClient, fileForm } from '../fixture/service.ts'
+import { filesBelow } from '../fixture/storage.ts'
 
 /** What an operator sees of a service: its log, its metrics and its traces. */
 

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { environmentFor } from './fixture/database.ts'
-import { runProcess, startProcess } from './fixture/process.ts'
-import { createClient } from './fixture/service.ts'
+import { environmentFor } from '../fixture/database.ts'
+import { runProcess, startProcess } from '../fixture/process.ts'
+import { createClient } from '../fixture/service.ts'
 
 /** What the process prints where nobody set a format: JSON, one object a line, on both streams. */
 

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap'
-import type { Database } from '../src/db/engine/client.ts'
-import { openTestDatabase } from './fixture/database.ts'
-import { eventually } from './fixture/eventually.ts'
-import { startService } from './fixture/service.ts'
-import { taskActions } from './fixture/tasks.ts'
+import type { Database } from '../../src/db/engine/client.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
 
 /** A service whose background jobs wait until they are released, with their statements counted. */
 const startHeld = async (t: Test) => {

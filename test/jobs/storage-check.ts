@@ -3,19 +3,19 @@ import { mkdir, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promise
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { type Database, openDatabase } from '../src/db/engine/client.ts'
-import { migrate } from '../src/db/engine/migrate.ts'
-import { diskStorage } from '../src/storage/disk.ts'
-import { ownerName } from '../src/storage/keys.ts'
-import { sweepTimes } from '../src/jobs/sweeper.ts'
-import { environmentFor, openDatabaseOf } from './fixture/database.ts'
-import { eventually } from './fixture/eventually.ts'
-import { runProcess, temporaryFolder } from './fixture/process.ts'
-import { fileForm, startService } from './fixture/service.ts'
-import { filesBelow } from './fixture/storage.ts'
-import { pieceHeaders, tusHeaders } from './fixture/uploads.ts'
+import { type Database, openDatabase } from '../../src/db/engine/client.ts'
+import { migrate } from '../../src/db/engine/migrate.ts'
+import { diskStorage } from '../../src/storage/disk.ts'
+import { ownerName } from '../../src/storage/keys.ts'
+import { sweepTimes } from '../../src/jobs/sweeper.ts'
+import { environmentFor, openDatabaseOf } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { runProcess, temporaryFolder } from '../fixture/process.ts'
+import { fileForm, startService } from '../fixture/service.ts'
+import { filesBelow } from '../fixture/storage.ts'
+import { pieceHeaders, tusHeaders } from '../fixture/uploads.ts'
 
-const program = (name: string): string => fileURLToPath(new URL(`../scripts/${name}.ts`, import.meta.url))
+const program = (name: string): string => fileURLToPath(new URL(`../../scripts/${name}.ts`, import.meta.url))
 
 const environment = await environmentFor(t)
 const files = join(environment.DATA_DIR, 'attachments')

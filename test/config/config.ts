@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import t from 'tap'
-import { ConfigError, readConfig } from '../src/config/config.ts'
+import { ConfigError, readConfig } from '../../src/config/config.ts'
 
 const messageOf = (env: Readonly<Record<string, string>>): string => {
   try {

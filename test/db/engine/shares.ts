@@ -1,6 +1,6 @@
 import t from 'tap'
-import { openTestDatabase } from '../fixture/database.ts'
-import { startService } from '../fixture/service.ts'
+import { openTestDatabase } from '../../fixture/database.ts'
+import { startService } from '../../fixture/service.ts'
 
 const isEmbedded = process.env.DATABASE_URL === undefined
 

@@ -1,8 +1,8 @@
 import t from 'tap'
-import { openDatabase } from '../../src/db/engine/client.ts'
-import { createClient } from '../../src/db/engine/connection.ts'
-import { createTestDatabase } from '../fixture/database.ts'
-import { startService } from '../fixture/service.ts'
+import { openDatabase } from '../../../src/db/engine/client.ts'
+import { createClient } from '../../../src/db/engine/connection.ts'
+import { createTestDatabase } from '../../fixture/database.ts'
+import { startService } from '../../fixture/service.ts'
 
 const skip = process.env.DATABASE_URL === undefined && 'nobody keeps the embedded database from writing'
 

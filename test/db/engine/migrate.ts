@@ -2,18 +2,18 @@ import { cp, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import type { Teardown } from '../../scripts/run-to-end.ts'
-import { openDatabase } from '../../src/db/engine/client.ts'
-import { SchemaUnknown } from '../../src/db/engine/errors.ts'
-import { migrate, readMigrationState, readSchema, type Schema } from '../../src/db/engine/migrate.ts'
-import { migrateWhenPossible } from '../../src/db/engine/when-migrated.ts'
-import { createTestDatabase } from '../fixture/database.ts'
-import { temporaryFolder } from '../fixture/process.ts'
-import { startService } from '../fixture/service.ts'
+import type { Teardown } from '../../../scripts/run-to-end.ts'
+import { openDatabase } from '../../../src/db/engine/client.ts'
+import { SchemaUnknown } from '../../../src/db/engine/errors.ts'
+import { migrate, readMigrationState, readSchema, type Schema } from '../../../src/db/engine/migrate.ts'
+import { migrateWhenPossible } from '../../../src/db/engine/when-migrated.ts'
+import { createTestDatabase } from '../../fixture/database.ts'
+import { temporaryFolder } from '../../fixture/process.ts'
+import { startService } from '../../fixture/service.ts'
 
 /** Versions of the service that meet on one database while one of them is rolled out. */
 
-const own = fileURLToPath(new URL('../../src/db', import.meta.url))
+const own = fileURLToPath(new URL('../../../src/db', import.meta.url))
 const { options } = await createTestDatabase(t)
 
 /** Runs one statement while no service is connected: the embedded database takes one connection. */

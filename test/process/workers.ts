@@ -3,11 +3,11 @@ import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:h
 import { text } from 'node:stream/consumers'
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
-import { createEmptyDatabase, environmentFor } from './fixture/database.ts'
-import { eventually } from './fixture/eventually.ts'
-import { metricsUrl } from './fixture/observe.ts'
-import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from './fixture/process.ts'
-import { createClient } from './fixture/service.ts'
+import { createEmptyDatabase, environmentFor } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { metricsUrl } from '../fixture/observe.ts'
+import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from '../fixture/process.ts'
+import { createClient } from '../fixture/service.ts'
 
 /** Several processes that answer requests as one service. */
 

@@ -1,10 +1,10 @@
 import t from 'tap'
-import { DatabaseUnavailable, SchemaPending } from '../src/db/engine/errors.ts'
-import { diskStorage } from '../src/storage/disk.ts'
-import { StorageUnavailable } from '../src/storage/storage.ts'
-import { openTestDatabase } from './fixture/database.ts'
-import { temporaryFolder } from './fixture/process.ts'
-import { startService } from './fixture/service.ts'
+import { DatabaseUnavailable, SchemaPending } from '../../src/db/engine/errors.ts'
+import { diskStorage } from '../../src/storage/disk.ts'
+import { StorageUnavailable } from '../../src/storage/storage.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { temporaryFolder } from '../fixture/process.ts'
+import { startService } from '../fixture/service.ts'
 
 /** What the log tells while something cannot be used. */
 

@@ -1,10 +1,10 @@
 import { readdirSync } from 'node:fs'
 import t from 'tap'
-import { openDatabase } from '../../src/db/engine/client.ts'
-import { DatabaseUnavailable, OutcomeUnknown } from '../../src/db/engine/errors.ts'
-import { timeLimits } from '../../src/http/slow-clients.ts'
-import { createTestDatabase } from '../fixture/database.ts'
-import { startService } from '../fixture/service.ts'
+import { openDatabase } from '../../../src/db/engine/client.ts'
+import { DatabaseUnavailable, OutcomeUnknown } from '../../../src/db/engine/errors.ts'
+import { timeLimits } from '../../../src/http/slow-clients.ts'
+import { createTestDatabase } from '../../fixture/database.ts'
+import { startService } from '../../fixture/service.ts'
 
 const isEmbedded = process.env.DATABASE_URL === undefined
 
