@@ -1,7 +1,7 @@
 import type { BatchKind, BatchResult, TaskBatch } from '../domain/task-batch.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { OpContext } from './engine/context.ts'
-import { creation, expectCreated } from './engine/idempotency.ts'
+import { creation, expectCreated } from './engine/creation.ts'
 import { newId } from './engine/ids.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import {

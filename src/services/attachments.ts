@@ -10,7 +10,7 @@ import {
 import { auditReadByAdmin } from '../db/audit.ts'
 import { mayBeRepeat, type OpContext, withContent } from '../db/engine/context.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
-import type { Created } from '../db/engine/idempotency.ts'
+import type { Created } from '../db/engine/creation.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { expectDone } from '../problems/problems.ts'
 import { putDetecting } from '../storage/content-type.ts'

@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import type { OpContext } from '../db/engine/context.ts'
-import type { Created } from '../db/engine/idempotency.ts'
+import type { Created } from '../db/engine/creation.ts'
 import {
   insertTask,
   type NewTask,
