@@ -63,7 +63,7 @@ import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
 import { countInMemory, countInSupervisor } from './http/request-counts.ts'
 import { answerUnknownRoutes, collectPaths, readBodies, registerOperations } from './http/routes.ts'
 import { setSecurityHeaders } from './http/security-headers.ts'
-import { limitBodyTime, type TimeLimits, timeLimits as usualLimits } from './http/slow-clients.ts'
+import { limitBodyTime, type TimeLimits, timeLimits as defaultTimeLimits } from './http/slow-clients.ts'
 import { withoutBase } from './http/url.ts'
 import { instrumentDatabase, instrumentStorage } from './observe/instrument.ts'
 import { reportOutages } from './observe/outages.ts'
@@ -77,7 +77,6 @@ import { createTasks } from './services/tasks.ts'
 import { createThumbnails } from './services/thumbnails.ts'
 import { createUploads } from './services/uploads.ts'
 
-/** What an app is made of; a test passes its own. */
 export interface AppDeps {
   readonly config: Pick<
     Config,
@@ -102,45 +101,45 @@ export interface AppDeps {
   >
   readonly secrets: Secrets
   readonly db: Database
-  /** For the work that no request waits for, if that is to wait for the database. */
+  /** For background work, which waits while the database is unavailable; `db` by default. */
   readonly backgroundDb?: Database
   readonly storage: Storage
   readonly passwords: PasswordHasher
   readonly thumbnailer: Thumbnailer
   readonly openMailer: OpenMailer
-  /** The usual ones, unless a test has less time. */
+  /** Overridden by tests. */
   readonly timeLimits?: TimeLimits
-  /** The standard output, unless it is another one. */
+  /** Standard output by default. */
   readonly logStream?: LogStream
-  /** How many requests may run at a time; the usual number, unless a test has fewer. */
+  /** Maximum of concurrent requests. Overridden by tests. */
   readonly requestLimit?: number
-  /** Bytes of answers that may wait to be read; the usual number, unless a test has fewer. */
+  /** Maximum bytes of answers that clients have not read yet. Overridden by tests. */
   readonly unreadLimit?: number
-  /** Add hooks in front of all others, to see each request whole. */
+  /** Add hooks before all others, to observe the whole request. */
   readonly observers?: readonly ((app: FastifyInstance) => void)[]
   readonly sweepTimes?: SweepTimes
-  /** The number of this process among the workers of a supervisor; null when it has none. */
+  /** The number of this worker; null without a supervisor. */
   readonly worker?: number | null
 }
 
-/** Bytes. The longest filter takes 24,000 of them in a URL when no character of it is ASCII; Node's own limit is 16,384. */
+/** Bytes. The longest filter takes 24,000 bytes in a URL if none of its characters is ASCII; Node's default is 16,384. */
 const maxHeadSize = 65_536
 
-/** What is left of a stop for all the rest, when the requests have had their time. */
+/** The part of `shutdownSeconds` that is reserved for everything after the requests. */
 const closingSeconds = 4
 
-/** Builds the service, ready to listen or to be asked by `inject`. Closing it leaves the database open. */
+/** Builds the service, ready for `listen` or `inject`. Closing it leaves the database open. */
 export const buildApp = async ({
   config,
   secrets,
-  db: silentDb,
-  backgroundDb = silentDb,
+  db: rawDb,
+  backgroundDb = rawDb,
   logStream,
-  storage: silentStorage,
+  storage: rawStorage,
   passwords,
   thumbnailer,
   openMailer,
-  timeLimits = usualLimits,
+  timeLimits = defaultTimeLimits,
   requestLimit = maxRequests,
   unreadLimit = maxUnread,
   observers = [],
@@ -162,8 +161,8 @@ export const buildApp = async ({
     requestTimeout: uploadTimeout,
     connectionTimeout: timeLimits.stall,
     keepAliveTimeout: timeLimits.keepAlive,
-    // Else Node keeps the first of two Authorization or Content-Type headers, where a proxy may have read the other.
-    // And its own answer to a request without Host would be no problem document.
+    // joinDuplicateHeaders: otherwise Node keeps the first of two Authorization or Content-Type headers, while a proxy may
+    // have read the second. requireHostHeader: Node's own answer to a missing Host is not a problem document.
     http: {
       joinDuplicateHeaders: true,
       requireHostHeader: false,
@@ -173,7 +172,7 @@ export const buildApp = async ({
     },
     trustProxy: config.trustProxy.length > 0 ? [...config.trustProxy] : false,
     genReqId: requestIdOf,
-    // Ours is a problem, like every other refusal.
+    // `refuseWhileClosing` answers with a problem document instead.
     return503OnClosing: false,
     rewriteUrl: (request) => {
       const path = withoutBase(request.url ?? '/', base)
@@ -181,7 +180,7 @@ export const buildApp = async ({
       return path
     },
     routerOptions: { maxParamLength: 1_024 },
-    // No hook sees these requests.
+    // Hooks do not run for these requests, so CORS headers are set here.
     frameworkErrors: (error, request, reply) => {
       reply.headers(corsHeaders(config.corsOrigins, request.headers.origin))
       sendProblem(problemOf(error), publicUrl, request, reply)
@@ -193,14 +192,14 @@ export const buildApp = async ({
     sendProblem(problemOf(error, request.routeOptions.bodyLimit), publicUrl, request, reply),
   )
   const outages = reportOutages(app.log)
-  const storage = instrumentStorage(silentStorage, outages.forStorage)
+  const storage = instrumentStorage(rawStorage, outages.forStorage)
   const background = instrumentDatabase(backgroundDb, outages.forStatements)
   const db: Database = {
-    ...instrumentDatabase(silentDb, outages.forStatements),
+    ...instrumentDatabase(rawDb, outages.forStatements),
     audited: (events) => logAudit(app.log, events),
   }
 
-  // Weak maps of requests would take longer, above all to collect.
+  // Faster than weak maps keyed by request, especially in garbage collection.
   app.decorateRequest('principal', null)
   app.decorateRequest('problem', undefined)
 
@@ -236,7 +235,7 @@ export const buildApp = async ({
   const reauthenticate = createReauthenticate({ checkPassword, attemptKeys, secondFactorKeys })
   const cursorKeys = deriveKeys(secrets, 'cursor')
   const paging = createPaging(cursorKeys, publicUrl)
-  // Hooks of this kind run the last one first, and the sweeper uses the storage.
+  // onClose hooks run in reverse order: the sweeper, which uses the storage, must close first.
   app.addHook('onClose', () => storage.close())
   app.addHook('onClose', async () => thumbnailer.close())
   const { auditDays, trashDays } = config
@@ -332,7 +331,7 @@ export const buildApp = async ({
 /** The fields of every log line of a worker: pino's defaults and its number. */
 const logBase = (worker: number) => ({ pid: process.pid, hostname: hostname(), worker })
 
-/** The audit trail for those who read logs: a line for each event. */
+/** Logs each audit event as a line. */
 const logAudit = (log: FastifyBaseLogger, events: string): void => {
   const parsed: unknown = JSON.parse(events)
   if (Array.isArray(parsed)) for (const event of parsed) log.info({ audit: event as unknown }, 'audit')

@@ -9,21 +9,21 @@ export const accessTokenLifetime = 900
 const issuer = 'taskwright'
 const audience = 'taskwright-api'
 
-/** Milliseconds by which the clocks of two instances may differ. */
+/** Tolerated clock skew between instances, in milliseconds. */
 const clockTolerance = 30_000
 
-/** Verified tokens in the cache, half a kilobyte each. */
+/** Maximum number of verified tokens in the cache, half a kilobyte each. */
 const maxCached = 10_000
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** What an access token (RFC 7519) proves. */
+/** The claims of an access token (RFC 7519). */
 export interface AccessClaims {
   readonly userId: string
   readonly sessionId: string
 }
 
-/** The other inputs of an access token: equal inputs give equal tokens, byte for byte. */
+/** The remaining inputs of an access token. Equal inputs produce identical tokens. */
 export interface Issuance {
   /** Milliseconds since the epoch. */
   readonly issuedAt: number
@@ -33,14 +33,13 @@ export interface Issuance {
   readonly keyIndex: number
 }
 
-/** Issues and verifies access tokens. */
 export interface AccessTokens {
   issue(claims: AccessClaims, issuance: Issuance): string
-  /** Null for a token that is malformed, expired, or not exactly one of ours. */
+  /** Null if the token is malformed, expired or not issued by this service. */
   verify(token: string): AccessClaims | null
 }
 
-/** One algorithm, one issuer, one audience, and every claim required. */
+/** Accepts one algorithm, one issuer and one audience, and requires every claim. */
 const jwtOptions = (secret: Buffer): FastifyJWTOptions => ({
   secret,
   sign: { algorithm: 'HS256', iss: issuer, aud: audience, expiresIn: accessTokenLifetime },
@@ -60,8 +59,8 @@ interface Verified {
 }
 
 /**
- * Access tokens by @fastify/jwt, which is registered once for each secret. Verified ones are cached by their text: the
- * library's own cache would hash it for each request.
+ * Registers @fastify/jwt once per secret. Verified tokens are cached by their text, because the library's own cache would
+ * hash the token on each request.
  */
 export const createAccessTokens = async (
   app: FastifyInstance,
@@ -93,7 +92,7 @@ export const createAccessTokens = async (
   }
 }
 
-/** Registers the plugin in a context of its own, since a context takes it only once. */
+/** Registers the plugin in a separate context, because a context allows it only once. */
 const registerJwt = async (app: FastifyInstance, secret: Buffer): Promise<JWT> => {
   const { promise, resolve } = Promise.withResolvers<JWT>()
   await app.register(async (context) => {
@@ -114,7 +113,7 @@ const verifiedPayload = (jwt: JWT, token: string): object | null => {
 const readPayload = (payload: object): Verified | null => {
   if (!('sub' in payload && 'sid' in payload && 'aud' in payload && 'exp' in payload)) return null
   const { sub, sid, aud, exp } = payload
-  // The library also takes a list of audiences.
+  // The library also accepts a list of audiences.
   if (aud !== audience || !isId(sub) || !isId(sid) || typeof exp !== 'number') return null
   return { claims: { userId: sub, sessionId: sid }, expiresAt: exp * 1_000 + clockTolerance }
 }

@@ -9,8 +9,8 @@ const checksumLength = 6
 const pattern = /^twp_[0-9A-Za-z]{49}$/
 
 /**
- * A new API token: `twp_`, 43 random base62 characters (256 bits), and 6 more for the CRC-32 of all that precedes. A
- * secret scanner finds it by `\btwp_[0-9A-Za-z]{49}\b`, and knows by the checksum that it is one.
+ * Creates an API token: `twp_`, 43 random base62 characters (256 bits), and 6 for the CRC-32 of the preceding ones. Secret
+ * scanners find it by `\btwp_[0-9A-Za-z]{49}\b` and confirm it by the checksum.
  */
 export const newApiToken = (): NewToken => {
   const body = prefix + randomText(base62, 43)
@@ -18,7 +18,7 @@ export const newApiToken = (): NewToken => {
   return { token, hash: sha256(token) }
 }
 
-/** The SHA-256 under which a token is stored, or null for a string that cannot be one: most typos need no look-up. */
+/** The SHA-256 that a token is stored as; null for a malformed token, so that most typos need no look-up. */
 export const hashApiToken = (token: string): Buffer | null =>
   pattern.test(token) && token.endsWith(checksumOf(token.slice(0, -checksumLength))) ? sha256(token) : null
 

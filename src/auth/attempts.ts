@@ -3,10 +3,9 @@ import type { Client } from '../domain/audit.ts'
 import { networkOf } from '../domain/network.ts'
 
 /**
- * The keys that failed attempts are counted by. Those at a password are counted by the typed address or the user, and the
- * client's network, so that attempts from elsewhere lock nobody out, and known and unknown addresses are treated alike.
- * Those at a second factor are counted by user alone: whoever gets that far knows the password, and six digits must not
- * be guessed from many networks.
+ * The keys of the counters of failed attempts. Password attempts are counted per typed address or user, and per network: an
+ * attacker elsewhere cannot lock out a user, and unknown addresses behave like known ones. Second factor attempts are
+ * counted per user only: the attacker already knows the password, and must not guess six digits from many networks.
  */
 export interface AttemptKeys {
   ofSignIn(email: string, client: Client): Buffer
@@ -14,7 +13,7 @@ export interface AttemptKeys {
   ofSecondFactor(userId: string): Buffer
 }
 
-/** Keyed hashes, since a password may have been typed in place of the address. */
+/** Keys are HMACs, because a user may type the password into the address field. */
 export const createAttemptKeys = (key: KeyObject): AttemptKeys => {
   const keyOf = (...parts: readonly string[]): Buffer =>
     createHmac('sha256', key).update(JSON.stringify(parts)).digest()

@@ -11,23 +11,23 @@ import { selectSessionRole } from '../db/sessions.ts'
 import type { Principal } from '../domain/permissions.ts'
 
 /**
- * The live sessions and API tokens. A change takes effect in this process when `forget…` is called, and in other workers
- * and instances when they receive its notification, or after 5 seconds at the latest.
+ * Live sessions and API tokens. A change takes effect in this process when `forget…` is called, and in other workers and
+ * instances when they receive the notification, after 5 seconds at the latest.
  */
 export interface Credentials {
-  /** Null when the session has ended or belongs to another user. */
+  /** Null if the session has ended or belongs to another user. */
   ofSession(sessionId: string, userId: string): Promise<Principal | null>
-  /** Looks up a token by its hash; null when it does not exist or has expired. */
+  /** Null if no token has the hash, or it has expired. */
   ofApiToken(hash: Buffer): Promise<Principal | null>
-  /** To be called after a session has ended. */
+  /** Call after a session has ended. */
   forgetSession(sessionId: string): Promise<void>
-  /** To be called after an API token was revoked. */
+  /** Call after an API token was revoked. */
   forgetApiToken(tokenId: string): Promise<void>
-  /** To be called after a user was changed or deleted, or several of their sessions have ended. */
+  /** Call after a user was changed or deleted, or several of their sessions have ended. */
   forgetUser(userId: string): Promise<void>
 }
 
-/** Milliseconds. Bounds how long a revoked credential works in a process that has missed the notification. */
+/** Milliseconds. How long a revoked credential can work in a process that missed the notification. */
 const cacheTtl = 5_000
 
 const maxEntries = 20_000
@@ -66,7 +66,7 @@ export const cacheCredentials = (db: Database): Credentials => {
 
   const forget = async (change: CredentialChange): Promise<void> => {
     invalidate(change)
-    // Without a notification the entries of other processes expire.
+    // If this fails, the entries of other processes expire.
     const late = (): Error => new Error('The notification took too long')
     await withTimeout(cacheTtl, notifyCredentialChange(db, change), late).catch(() => undefined)
   }

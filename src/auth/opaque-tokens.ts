@@ -8,8 +8,8 @@ export interface NewToken {
 }
 
 /**
- * A kind of opaque token: a prefix that secret scanners and people recognize, and 256 bits in base64url, random unless
- * given. `hashOf` returns null for a string that cannot be a token of the kind.
+ * A type of opaque token: a prefix that secret scanners and people recognize, and 256 bits in base64url, random by default.
+ * `hashOf` returns null for a malformed token.
  */
 const opaqueTokens = (prefix: string) => {
   const isToken = (text: string): boolean =>
@@ -31,17 +31,17 @@ export const newRefreshToken = (): NewToken => refreshTokens.create()
 export const { hashOf: hashRefreshToken } = refreshTokens
 
 /**
- * The successor of a refresh token. Derived rather than random, so that a repeated refresh gets the same token although
- * only hashes are stored. Nobody can derive it without the key, the holder of `token` included.
+ * The successor of a refresh token. It is derived, not random: a repeated refresh returns the same token although only hashes
+ * are stored. Without the key nobody can derive it, not even the holder of `token`.
  */
 export const nextRefreshToken = (key: KeyObject, token: string): NewToken =>
   refreshTokens.create(createHmac('sha256', key).update(token).digest())
 
-/** Proves once that the password was right, until the second factor is proven. */
+/** A sign-in challenge: single-use proof of a correct password while the second factor is pending. */
 export const { create: newChallenge, hashOf: hashChallenge } = opaqueTokens('twc_')
 
-/** Undoes a change of address, once. */
+/** Undoes a change of email address. Single-use. */
 export const { create: newUndoToken, hashOf: hashUndoToken } = opaqueTokens('twu_')
 
-/** Sets a new password, once. */
+/** Sets a new password. Single-use. */
 export const { create: newResetToken, hashOf: hashResetToken } = opaqueTokens('twx_')

@@ -15,7 +15,7 @@ export type HashParameters = {
 
 export type PasswordHasherOptions = {
   parameters?: HashParameters
-  /** A queue of its own by default. */
+  /** By default, a separate `hashQueue`. */
   limiter?: Limiter
 }
 
@@ -29,15 +29,15 @@ export type PasswordHasher = {
   hash(password: string): Promise<string>
 
   /**
-   * Compares a password with an encoded hash. A null hash stands for an unknown user: verifying takes equally long and
-   * never succeeds. `rehash` is true for a valid password whose hash was made with other parameters.
+   * Compares a password with an encoded hash. A null hash means an unknown user: verification takes the same time and always
+   * fails. `rehash` is true for a valid password whose hash has other parameters.
    *
    * @throws HashQueueFull
    * @throws TextTooCostly
    */
   verify(encoded: string | null, password: string): Promise<{ valid: boolean; rehash: boolean }>
 
-  /** The hash of an account without a valid password. */
+  /** A hash that no password matches, for accounts without a password. */
   readonly unmatchable: string
 }
 
@@ -57,22 +57,22 @@ export class HashQueueFull extends Error {
 }
 
 export type HashQueueOptions = {
-  /** How many hashes are computed at a time. They occupy the threads that file operations use too. */
+  /** Concurrent hashes. They share the thread pool with file operations. */
   concurrency?: number
-  /** How many more may wait. */
+  /** Maximum number of waiting hashes. */
   maxQueue?: number
 }
 
-/** Limits how many passwords are hashed at a time; the others wait in the order in which they came. */
+/** Limits concurrent password hashing. Waiting hashes run in FIFO order. */
 export function hashQueue({ concurrency = 2, maxQueue = 64 }: HashQueueOptions = {}): Limiter {
   return boundedQueue({ concurrency, maxQueue, full: () => new HashQueueFull() })
 }
 
-/** The share of one of several workers on a host. */
+/** The queue of one of several workers on a host. */
 export const hashQueueOfWorker = (workers: number): Limiter =>
   hashQueue({ concurrency: 1, maxQueue: Math.ceil(64 / workers) })
 
-/** Hashes and verifies passwords with argon2id, in NFC, within the bounds of a limiter. */
+/** Hashes and verifies passwords with argon2id after NFC normalization. The limiter bounds concurrency. */
 export function passwordHasher({
   parameters = defaultParameters,
   limiter = hashQueue(),
@@ -96,7 +96,7 @@ export function passwordHasher({
   }
 }
 
-/** Well-formed and as costly to verify as any other, but with a random digest. */
+/** Well-formed and as costly to verify as any other hash, but with a random digest. */
 function unmatchableHash({ memoryCost, timeCost, parallelism }: HashParameters): string {
   const [salt, digest] = [randomBytes(16), randomBytes(32)].map(unpaddedBase64)
   return `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$${salt}$${digest}`

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto'
 
-/** Characters of an alphabet, each drawn independently and equally likely. */
+/** Independent, uniformly distributed characters of an alphabet. */
 export const randomText = (alphabet: string, length: number): string =>
   Array.from({ length }, () => alphabet.charAt(randomInt(alphabet.length))).join('')

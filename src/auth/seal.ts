@@ -8,8 +8,8 @@ const tagBytes = 16
 const headBytes = 1 + nonceBytes
 
 /**
- * Encrypts a small secret for storage with the active key: version byte, nonce, ciphertext and tag. The context, such as
- * the id of its owner, is authenticated but not stored, so that a secret opens only where it belongs.
+ * Encrypts a small secret for storage with the active key: version byte, nonce, ciphertext and tag. The context, such as the
+ * owner's id, is authenticated but not stored, so a sealed secret cannot be moved to another owner.
  */
 export const seal = ({ active }: KeyRing, plaintext: Buffer, context: string): Buffer => {
   const nonce = randomBytes(nonceBytes)
@@ -19,8 +19,8 @@ export const seal = ({ active }: KeyRing, plaintext: Buffer, context: string): B
 }
 
 /**
- * Opens what was sealed for the same context with any key of the ring; null for anything else. A secret that an earlier key
- * opens (`isActive` is false) should be sealed again, since that key will be dropped.
+ * Decrypts a secret that any key of the ring sealed for the same context; null on failure. Seal a secret of an earlier key
+ * (`isActive` is false) again, because that key will be dropped.
  */
 export const open = (
   { active, verification }: KeyRing,
@@ -43,7 +43,7 @@ const decrypt = (key: KeyObject, sealed: Buffer, context: string): Buffer | null
     .setAuthTag(sealed.subarray(-tagBytes))
   const plaintext = decipher.update(sealed.subarray(headBytes, -tagBytes))
   try {
-    // It throws unless the tag is right.
+    // Throws if the tag does not match.
     return Buffer.concat([plaintext, decipher.final()])
   } catch {
     return null

@@ -8,15 +8,15 @@ import { totpStep } from './totp.ts'
 export const sealSecret = (keys: KeyRing, userId: string, secret: Buffer): Buffer =>
   seal(keys, secret, userId)
 
-/** The time step of a TOTP code of the factor; null for a wrong code, and when no key opens the secret. */
+/** The time step of a TOTP code; null if the code is wrong or no key opens the secret. */
 export const stepOf = (keys: KeyRing, { userId, secret }: SecondFactor, code: string): number | null => {
   const opened = open(keys, secret, userId)
   return opened && totpStep(opened.plaintext, code, Date.now())
 }
 
-/** Reads a TOTP code or a recovery code; null when it cannot be right. */
+/** Parses a TOTP code or a recovery code; null if it is neither. Recovery codes are not looked up here. */
 export const readCode = (keys: KeyRing, factor: SecondFactor, code: string): Code | null => {
-  // Authenticators show a code in two groups of three.
+  // Authenticator apps show a code as two groups of three digits.
   const step = stepOf(keys, factor, code.replaceAll(' ', ''))
   if (step !== null) return { step }
   const recoveryHash = hashRecoveryCode(code)

@@ -11,10 +11,10 @@ const pattern = /^[0-9]{6}$/
 /** A new secret of 160 bits, the length that RFC 4226 §4 recommends. */
 export const newTotpSecret = (): Buffer => randomBytes(20)
 
-/** The secret in base32, as people type it into an authenticator app. */
+/** The secret in base32, for manual entry into an authenticator app. */
 export const totpSecretText = (secret: Buffer): string => secretOf(secret).base32
 
-/** The URI that authenticator apps read. A username is short, so that the QR code stays easy to scan. */
+/** The URI for authenticator apps. The label is the username, which is short, so that the QR code stays easy to scan. */
 export const otpauthUri = (secret: Buffer, username: string): string =>
   new TOTP({ ...parameters, issuer, label: username, secret: secretOf(secret) }).toString()
 
@@ -25,17 +25,16 @@ export const qrCode = async (uri: string): Promise<string> => {
 }
 
 /**
- * The time step (RFC 6238 §4.2) that a code belongs to: the current one, or the one before or after it, since clocks
- * differ; null for a wrong code. A code is valid once (§5.2): the caller refuses a step that is not after the last
- * accepted one.
+ * The time step (RFC 6238 §4.2) of a code; null for a wrong code. Accepts the current step and its two neighbours, because
+ * clocks differ. A code is valid once (§5.2): the caller must refuse a step that is not after the last accepted one.
  */
 export const totpStep = (secret: Buffer, code: string, now: number): number | null => {
-  // The library throws for six characters that are more than six bytes.
+  // The library throws if six characters are more than six bytes.
   if (!pattern.test(code)) return null
   const totp = new TOTP({ ...parameters, secret: secretOf(secret) })
   const delta = totp.validate({ token: code, timestamp: now, window: 1 })
   return delta === null ? null : totp.counter({ timestamp: now }) + delta
 }
 
-// The library takes the whole of an ArrayBuffer, and a small Buffer is a part of a shared one.
+// The library reads the whole ArrayBuffer. A small Buffer is a slice of a shared one, so it is copied.
 const secretOf = (bytes: Buffer): Secret => new Secret({ buffer: new Uint8Array(bytes).buffer })

@@ -6,31 +6,31 @@ import { isRequiredScope, type RequiredScope } from '../domain/scopes.ts'
 
 export type OperationId = keyof operations
 
-/** A limit on the rate of requests, each with a count of its own. */
+/** Rate limit policies. Each has its own counter. */
 export type RateLimitPolicy = 'anonymous' | 'sign_in' | 'refresh' | 'api' | 'upload' | 'resume'
 
-/** What the service reads from the contract about one operation, beside the schemas that the glue compiles. */
+/** The metadata of an operation in the contract, without its schemas, which openapi-glue compiles. */
 export interface ContractOperation {
   readonly id: string
   readonly method: string
-  /** With `{parameters}` in braces. */
+  /** With parameters in braces: `/tasks/{task_id}`. */
   readonly path: string
-  /** Whether it needs no access token. */
+  /** Whether the operation requires no token. */
   readonly isOpen: boolean
   readonly scope: RequiredScope
   readonly permission: Permission
-  /** The policy that its requests count against: by the client's network if it is open, else by user. */
+  /** The rate limit policy: per network for an open operation, otherwise per user. */
   readonly rateLimit: RateLimitPolicy | 'none'
-  /** Media types of its body; none when it takes no body. */
+  /** Accepted media types; empty if the operation has no body. */
   readonly mediaTypes: readonly string[]
   readonly requiresBody: boolean
-  /** The largest body in bytes, unless it brings a file. */
+  /** Maximum body in bytes, for bodies that are not files. */
   readonly maxBody: number
   readonly takesIfMatch: boolean
-  /** Whether it is one of the tus protocol, and what its clients have to say is their version. */
+  /** Whether the operation belongs to the tus protocol, which requires Tus-Resumable. */
   readonly takesTusVersion: boolean
   readonly takesIdempotencyKey: boolean
-  /** By status: headers that are always there and have but one value. */
+  /** Required response headers with a single possible value, by status. */
   readonly constantHeaders: Readonly<Record<string, Readonly<Record<string, string>>>>
 }
 
@@ -49,9 +49,9 @@ const methods = new Set(['options', 'head', 'get', 'put', 'post', 'patch', 'dele
 let loaded: Contract | undefined
 
 /**
- * The contract of openapi.yaml, which a process reads once.
+ * The contract in openapi.yaml. Each process reads it once.
  *
- * @throws Error when an operation lacks what the service enforces from it
+ * @throws Error if `x-scope`, `x-permission`, `x-rate-limit` or `security` of an operation is missing or inconsistent
  */
 export const loadContract = (): Contract => (loaded ??= readContract())
 
@@ -102,13 +102,13 @@ const readOperation = (document: Json, path: string, method: string, operation: 
   }
 }
 
-/** Bytes: several times of what the largest legal body needs that has no description of a task. */
+/** Bytes. Several times the largest valid body without the description of a task. */
 const defaultMaxBody = 16_384
 
 const networkLimits = ['anonymous', 'sign_in', 'refresh', 'none'] as const
 const userLimits = ['api', 'upload', 'resume', 'none'] as const
 
-/** The first of each list is what absence means. Null for another policy, which would have nobody to count for. */
+/** The first policy of each list is the default. Null for a policy of the other list, which would have no caller to count. */
 const readRateLimit = (isOpen: boolean, value: unknown): ContractOperation['rateLimit'] | null => {
   const known: readonly ContractOperation['rateLimit'][] = isOpen ? networkLimits : userLimits
   return known.find((policy) => policy === (value ?? known[0])) ?? null

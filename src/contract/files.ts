@@ -1,22 +1,22 @@
 import type { Readable } from 'node:stream'
 import type { FileDescription } from '../domain/file-description.ts'
 
-/** What a file turned out to hash to, in lower-case hexadecimal. */
+/** The SHA-256 of a stored file, in lower-case hexadecimal. */
 export interface Digested {
   readonly sha256: string
 }
 
-/** A form that carries one file, not read yet. */
+/** A multipart form with one file, not read yet. */
 export interface FileForm {
-  /** Bytes that the file has at least, by the length of the request; 0 when that is not told. */
+  /** Lower bound of the file size in bytes, from Content-Length; 0 without it. */
   readonly minSize: number
-  /** Bytes that the file has at most, by the length of the request; Infinity when that is not told. */
+  /** Upper bound of the file size in bytes, from Content-Length; Infinity without it. */
   readonly maxSize: number
   /**
-   * Streams the file into `store` and reads the form to its end. When the form turns out to hold anything else, or
-   * something else than its digests say, what was stored is given to `discard`.
+   * Streams the file into `store` and reads the form to its end. If the form has other parts, or the content does not match
+   * its digests, the stored file is passed to `discard`.
    *
-   * @throws Problem when the form is not as the contract describes it
+   * @throws Problem if the form violates the contract
    */
   receive<Stored extends Digested>(
     store: (content: Readable) => Promise<Stored>,
@@ -24,15 +24,14 @@ export interface FileForm {
   ): Promise<FileDescription & { readonly stored: Stored }>
 }
 
-/** A piece of a file, not read yet. */
+/** A chunk of an upload, not read yet. */
 export interface FilePiece {
   /** False when the request has no body. */
   readonly isThere: boolean
-  /** Streams the piece into `store`. */
   receive<T>(store: (content: AsyncIterable<Uint8Array>) => Promise<T>): Promise<T>
 }
 
-/** The bytes of a file; opened only if they are really sent. */
+/** The bytes of a file, opened only when they are sent. */
 export interface FileBody {
   open(): Promise<Readable>
 }

@@ -1,11 +1,11 @@
 /**
- * The JSON of a `T`, as text that PostgreSQL built and that is passed on without being parsed. The type parameter is
- * a promise of the statement that built it, which the tests check against the contract.
+ * JSON text of a `T`, built by PostgreSQL and sent without parsing. The compiler cannot check the type parameter; the tests
+ * check the text against the contract.
  */
 export interface JsonText<T> {
   readonly json: string
   readonly of?: T
 }
 
-/** Marks text from a statement as the JSON of a `T`. */
+/** Marks text from a statement as JSON of a `T`. */
 export const jsonText = <T>(json: string): JsonText<T> => ({ json })

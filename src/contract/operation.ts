@@ -8,11 +8,11 @@ import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { FileBody, FileForm, FilePiece } from './files.ts'
 
 /**
- * What an operation is to its handler: a function from typed input to a typed answer, both derived from the contract.
- * `http/adapter.ts` adapts such a function to Fastify.
+ * The types of handlers. A handler maps typed input to a typed answer, both derived from the contract. `http/adapter.ts`
+ * adapts it to Fastify.
  */
 
-/** Operations that need no token, and so have no principal: those with `security: []`. */
+/** Operations with `security: []`. They require no token and have no principal. */
 export const openOperations = [
   'register',
   'login',
@@ -28,7 +28,7 @@ export const openOperations = [
   'getContractJson',
 ] as const satisfies readonly OperationId[]
 
-/** Operations for people who are signed in, and not for programs: those with `x-scope: session`. */
+/** Operations with `x-scope: session`. They do not accept API tokens. */
 export const sessionOperations = [
   'logout',
   'reauthenticate',
@@ -114,15 +114,15 @@ type BodyPart<Response> =
     : { readonly body: AnswerBodyOf<Response> }
 
 interface AnswerOptions {
-  /** The media type, where the contract leaves it open. */
+  /** The media type, if the contract does not fix it. */
   readonly contentType?: string
-  /** Whether this is the answer of an earlier request with the same Idempotency-Key. */
+  /** Whether this is the stored answer to an earlier request with the same Idempotency-Key. */
   readonly replayed?: boolean
-  /** The path of what came of the request, where that is another resource. */
+  /** The path of the resource in the body, if it is not that of the request. */
   readonly contentLocation?: string
 }
 
-/** A success that the contract declares: its status, the headers that it requires, and its body. */
+/** A successful response in the contract: status, required headers and body. */
 export type Answer<Op> = Op extends { responses: infer Responses }
   ? {
       [Status in keyof Responses & SuccessStatus]: { readonly status: Status } & HeadersPart<
@@ -133,17 +133,17 @@ export type Answer<Op> = Op extends { responses: infer Responses }
     }[keyof Responses & SuccessStatus]
   : never
 
-/** The context of an operation: its principal is null where no token is needed. */
+/** The context of an operation. The principal of an open operation is null. */
 export type ContextOf<Id extends OperationId> = OpContext<PrincipalOf<Id>>
 
-/** What the request says, in the types of the contract. */
+/** The validated request. */
 export interface Input<Id extends OperationId> {
   readonly params: PathOf<operations[Id]>
   readonly query: QueryOf<operations[Id]>
   readonly body: RequestBodyOf<operations[Id]>
-  /** The path of the request, without the prefix of PUBLIC_URL and without the query. */
+  /** Without the prefix of PUBLIC_URL and without the query. */
   readonly path: string
-  /** Request headers with a meaning to this operation alone. */
+  /** For headers that only this operation reads. */
   readonly headers: FastifyRequest['headers']
 }
 
@@ -151,7 +151,7 @@ export type Handlers = {
   readonly [Id in OperationId]: (ctx: ContextOf<Id>, input: Input<Id>) => Promise<Answer<operations[Id]>>
 }
 
-/** The answer to a creation: 201, where the resource is, its ETag and the resource itself. */
+/** The answer to a creation: 201 with Location, ETag and the resource. */
 export const created = <T>(
   path: string,
   etag: string,

@@ -1,9 +1,8 @@
 import type { components } from '../../generated/openapi.ts'
 
-/** What the audit trail tells of. */
 export type AuditAction = components['schemas']['AuditAction']
 
-/** Where a request came from, as far as its connection and its header tell. */
+/** The origin of a request, from its connection and headers. */
 export interface Client {
   /** IP address; X-Forwarded-For counts only from a trusted proxy. */
   readonly address: string
@@ -11,5 +10,5 @@ export interface Client {
   readonly requestId: string
 }
 
-/** The length to which a client's name for itself is kept. */
+/** Longer User-Agent headers are truncated. In UTF-16 code units. */
 export const maxUserAgentLength = 512

@@ -2,18 +2,18 @@ import { type CursorScope, openCursor, sealCursor } from './cursors.ts'
 import type { KeyRing } from './key-ring.ts'
 import type { Principal } from './permissions.ts'
 
-/** A position in the change feed. Transactions are decimal digits. */
+/** A position in the change feed. Transaction ids are decimal strings. */
 export interface ChangePosition {
-  /** The epoch of the history that was read. */
+  /** The epoch of the history. */
   readonly epoch: number
-  /** The transaction and the task that were read last. */
+  /** Transaction and id of the last task read. */
   readonly changedIn: string
   readonly id: string
-  /** Tombstones before this transaction are of tasks that the client has removed or never had. */
+  /** The client has applied all tombstones before this transaction, or never had their tasks. */
   readonly tombstonesFrom: string
 }
 
-/** One feed: that of a user's own tasks, or that of all tasks. */
+/** The feed of a user's own tasks, or of all tasks. */
 export interface ChangeFeed {
   readonly principal: Principal
   readonly all: boolean
@@ -25,13 +25,13 @@ const scopeOf = ({ principal, all }: ChangeFeed): CursorScope => ({
   filter: { all },
 })
 
-/** Makes the opaque cursor for the changes after `position`. */
+/** The opaque cursor for the changes after `position`. */
 export const encodeChangeCursor = (keys: KeyRing, feed: ChangeFeed, position: ChangePosition): string => {
   const { epoch, changedIn, id, tombstonesFrom } = position
   return sealCursor(keys, scopeOf(feed), [epoch, changedIn, id, tombstonesFrom].join(' '))
 }
 
-/** Reads such a cursor; null when this service did not make it for this feed. */
+/** Decodes a cursor; null if it was not sealed for this feed. */
 export const decodeChangeCursor = (
   keys: KeyRing,
   feed: ChangeFeed,

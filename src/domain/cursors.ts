@@ -2,22 +2,21 @@ import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { isInstant } from './dates.ts'
 import type { KeyRing } from './key-ring.ts'
 
-/** A position in a list, next to an item, and the direction to read in. */
+/** A position before or after an item of a list. */
 export interface Position {
   readonly direction: 'after' | 'before'
-  /** The sort keys of that item, as text; null where it has no value. */
+  /** The sort keys of the item, as text; null for a missing value. */
   readonly values: readonly (string | null)[]
   readonly id: string
 }
 
-/** What a cursor stands for. */
 export interface Cursor {
   readonly position: Position
   /** The time of the request for the first page (RFC 3339), if the filter depends on it. */
   readonly asOf: string | null
 }
 
-/** What a cursor is bound to: it is refused for another caller, list, filter or order. */
+/** The scope of a cursor. It is refused for another caller, list, filter or order. */
 export interface CursorScope {
   readonly principalId: string
   readonly list: string

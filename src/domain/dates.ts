@@ -4,14 +4,14 @@ const dateTime =
 const earliest = Date.parse('0001-01-01T00:00:00.000Z')
 const latest = Date.parse('9999-12-31T23:59:59.999Z')
 
-/** Whether a text is an RFC 3339 time, and within the years 1 to 9999 also when it is told in UTC. */
+/** Whether text is an RFC 3339 time whose year in UTC is 1 to 9999. */
 export const isInstant = (text: string): boolean => {
   if (!dateTime.test(text) || !isCalendarDay(text)) return false
   const time = Date.parse(text.toUpperCase())
   return time >= earliest && time <= latest
 }
 
-/** Date.parse takes February 30th for March 2nd. */
+/** Date.parse accepts February 30 as March 2. */
 const isCalendarDay = (text: string): boolean => {
   const [year, month, day] = text.slice(0, 10).split('-').map(Number)
   const last = new Date(Date.UTC(2000, month ?? 0, 0))

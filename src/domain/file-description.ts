@@ -1,6 +1,6 @@
 import { hasTooManyMarks, isCleanText, maxMarksInRow, toNfc } from './text.ts'
 
-/** The name and media type of a file, from its client. */
+/** The file name and media type, from the client. */
 export interface FileDescription {
   readonly fileName: string
   readonly contentType: string
@@ -12,7 +12,7 @@ const maxFileName = 255
 const maxRawFileName = 4 * maxFileName
 const mediaType = /^[\w!#$&^.+-]{1,127}\/[\w!#$&^.+-]{1,127}$/
 
-/** What is wrong with a file name; null if it is valid. */
+/** The error in a file name; null if it is valid. */
 export const validateFileName = (name: string): string | null => {
   const wrongLength = `must have a name of 1 to ${maxFileName} characters`
   if (name.length > maxRawFileName) return wrongLength
@@ -23,7 +23,7 @@ export const validateFileName = (name: string): string | null => {
   return length === 0 || length > maxFileName ? wrongLength : null
 }
 
-/** The description as it is stored. A claimed type that is not a media type is ignored. */
+/** The stored form of a description. An invalid media type becomes `application/octet-stream`. */
 export const describeFile = (name: string, claimedType: string): FileDescription => ({
   fileName: toNfc(name),
   contentType: mediaType.test(claimedType) ? claimedType.toLowerCase() : 'application/octet-stream',

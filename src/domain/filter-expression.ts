@@ -9,11 +9,11 @@ import {
 } from 'chevrotain'
 
 /**
- * The syntax of filters: Google's AIP-160 (https://google.aip.dev/160), of which functions and composite arguments are
- * refused. What the names in a filter mean is not known here.
+ * The syntax of filters: Google's AIP-160 (https://google.aip.dev/160) without functions and composite arguments.
+ * `task-condition.ts` resolves the names.
  */
 
-/** What a filter says, whatever its fields are. */
+/** The syntax tree of a filter. */
 export type Expression =
   | { readonly kind: 'and' | 'or'; readonly operands: readonly Expression[] }
   | { readonly kind: 'not'; readonly operand: Expression }
@@ -21,7 +21,7 @@ export type Expression =
       readonly kind: 'comparison'
       readonly field: Word
       readonly operator: Operator
-      /** Where the operator stands, as in a word. */
+      /** Position of the operator, as in `Word`. */
       readonly at: number
       readonly value: Word
     }
@@ -29,24 +29,24 @@ export type Expression =
 
 export type Operator = '=' | '!=' | '<' | '<=' | '>' | '>=' | ':'
 
-/** A name or a value as it was written. */
+/** A name or a value in a filter. */
 export interface Word {
-  /** Without its quotes, its escapes and the wildcards at its ends. */
+  /** Without quotes, escapes, and wildcards at the ends. */
   readonly text: string
   readonly isQuoted: boolean
-  /** Whether it begins, or ends, with a wildcard. */
+  /** Whether the word starts, or ends, with a wildcard. */
   readonly hasOpenStart: boolean
   readonly hasOpenEnd: boolean
-  /** As it stands in the filter. */
+  /** The source text. */
   readonly image: string
-  /** Where it stands: the number of its first character, counted from 1. */
+  /** Position of the first character, counted from 1. */
   readonly at: number
 }
 
-/** A filter that cannot be read. */
+/** A syntax error, unknown name or invalid value in a filter. */
 export class FilterError extends Error {
   override readonly name = 'FilterError'
-  /** The number of the character, counted from 1. */
+  /** Position of the character, counted from 1. */
   readonly at: number
   readonly found: string
   readonly expected: string
@@ -59,11 +59,11 @@ export class FilterError extends Error {
   }
 }
 
-/** Deeper than people nest, and far from what the call stack holds. */
+/** More than any realistic filter, and far below the limit of the call stack. */
 const maxDepth = 20
 const maxTerms = 50
 
-// AIP-160 parts words and dots. No field here has fields of its own, so a dot is part of a word.
+// AIP-160 separates words at dots. No field here has subfields, so a dot is part of a word.
 const text = createToken({ name: 'Text', label: 'a word', pattern: /[^\s()<>=!:,"'\\-][^\s()<>=!:,"\\]*/ })
 const quoted = createToken({
   name: 'String',
@@ -71,7 +71,7 @@ const quoted = createToken({
   pattern: /"(?:[^"\\]|\\[^])*"|'(?:[^'\\]|\\[^])*'/y,
   line_breaks: true,
 })
-// The only word with colons in it. What it says exactly is checked where it is used.
+// The only word that may contain colons. Its value is validated by `readInstant`.
 const timestamp = createToken({
   name: 'Timestamp',
   label: 'a time',
@@ -90,19 +90,19 @@ const space = createToken({ name: 'Space', pattern: /\s+/, group: Lexer.SKIPPED,
 
 const tokens = [space, timestamp, and, or, not, quoted, operator, minus, open, close, text]
 
-// Without recovery, which looks for the end of an open text again from each character.
+// Recovery searches for the end of an unclosed string again from each character, which takes quadratic time.
 const lexer = new Lexer(tokens, { positionTracking: 'onlyOffset', recoveryEnabled: false })
 
-const aTerm = 'a comparison such as status = todo, a word to search for, or ('
-const aValue = 'a value: a word, a number, a time or quoted text'
+const expectedTerm = 'a comparison such as status = todo, a word to search for, or ('
+const expectedValue = 'a value: a word, a number, a time or quoted text'
 const valueRules = new Set(['arg', 'value'])
 
-/** What would be right where the parser stops. */
+/** The expected input at a syntax error. */
 const expectations: IParserErrorMessageProvider = {
   buildMismatchTokenMessage: ({ expected }) => expected.LABEL ?? expected.name,
   buildNotAllInputParsedMessage: () => 'AND, OR, another comparison, or the end',
-  buildNoViableAltMessage: ({ ruleName }) => (valueRules.has(ruleName) ? aValue : aTerm),
-  buildEarlyExitMessage: () => aTerm,
+  buildNoViableAltMessage: ({ ruleName }) => (valueRules.has(ruleName) ? expectedValue : expectedTerm),
+  buildEarlyExitMessage: () => expectedTerm,
 }
 
 const combine = (kind: 'and' | 'or', operands: readonly Expression[]): Expression => {
@@ -110,7 +110,7 @@ const combine = (kind: 'and' | 'or', operands: readonly Expression[]): Expressio
   return operands.length === 1 && first !== undefined ? first : { kind, operands }
 }
 
-/** The rules are those of AIP-160's EBNF, by their names. OR binds closer than AND, and a space is an AND. */
+/** Rules have the names of AIP-160's EBNF. OR binds more tightly than AND; whitespace means AND. */
 class FilterParser extends EmbeddedActionsParser {
   readonly expression: ParserMethod<[], Expression> = this.RULE('expression', () => {
     const operands = [this.SUBRULE(this.sequence)]
@@ -191,11 +191,11 @@ class FilterParser extends EmbeddedActionsParser {
   }
 }
 
-/** Made for the first filter: it analyses its own grammar, which takes longer than most of the start. */
+/** Created on first use: the analysis of the grammar would take longer than most of the startup. */
 let filterParser: FilterParser | undefined
 
 /**
- * Reads a filter; null when it is empty, which AIP-160 allows.
+ * Parses a filter; null if it is empty, which AIP-160 allows.
  *
  * @throws FilterError
  */
@@ -225,7 +225,7 @@ const unreadableCharacter = (source: string, offset: number): FilterError => {
 
 const countCharacters = (text: string): number => Array.from(text).length
 
-/** The lexer counts UTF-16 units from 0, people count characters from 1. */
+/** Converts token offsets from UTF-16 code units, counted from 0, to characters, counted from 1. */
 const numberCharacters = (source: string, tokens: readonly IToken[]): IToken[] => {
   let units = 0
   let characters = 1
@@ -238,7 +238,7 @@ const numberCharacters = (source: string, tokens: readonly IToken[]): IToken[] =
 
 const words = new Set([text, quoted, timestamp])
 
-/** Before the parser, which calls itself, sees the tokens. */
+/** Limits nesting and terms. Runs before the parser, which is recursive. */
 const checkBounds = (tokens: readonly IToken[]): void => {
   let depth = 0
   let terms = 0

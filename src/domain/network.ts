@@ -1,17 +1,19 @@
 import { isIPv4, isIPv6 } from 'node:net'
 
 /**
- * The network that a client's address stands for: an IPv4 address for itself, and an IPv6 address for its /64, in the
- * text of RFC 5952, since one client has all of that. What is no address stays as it is.
+ * The network of a client: an IPv4 address itself, or the /64 of an IPv6 address in RFC 5952 form, because one client usually
+ * has a whole /64. Text that is not an address is returned unchanged.
  */
 export const networkOf = (address: string): string => {
   const bare = withoutPort(address).replace(/%.*/, '')
   if (!isIPv6(bare)) return bare
   const groups = groupsOf(bare)
-  return isMapped(groups) ? dotted(groups.slice(6)) : `${canonical(`${groups.slice(0, 4).join(':')}::`)}/64`
+  return isMapped(groups)
+    ? dottedQuad(groups.slice(6))
+    : `${canonical(`${groups.slice(0, 4).join(':')}::`)}/64`
 }
 
-/** The /16 of an IPv4 network and the /32 of an IPv6 one, given what `networkOf` returns; anything else as it is. */
+/** The /16 of an IPv4 network or the /32 of an IPv6 network, as returned by `networkOf`. Other text is returned unchanged. */
 export const widerNetworkOf = (network: string): string => {
   if (isIPv4(network)) return `${network.split('.', 2).join('.')}.0.0/16`
   if (!network.endsWith('/64')) return network
@@ -24,7 +26,7 @@ const withoutPort = (address: string): string =>
 
 const canonical = (address: string): string => new URL(`http://[${address}]`).hostname.slice(1, -1)
 
-/** The eight groups, in hexadecimal without leading zeros. */
+/** The eight groups of an IPv6 address, in hexadecimal without leading zeros. */
 const groupsOf = (address: string): readonly string[] => {
   const [left = [], right = []] = canonical(address)
     .split('::')
@@ -33,10 +35,10 @@ const groupsOf = (address: string): readonly string[] => {
   return [...left, ...zeros, ...right]
 }
 
-/** ::ffff:0:0/96, in which an IPv4 client appears on an IPv6 socket (RFC 4291 §2.5.5.2). */
+/** Whether the address is IPv4-mapped: an IPv4 client on an IPv6 socket, in ::ffff:0:0/96 (RFC 4291 §2.5.5.2). */
 const isMapped = (groups: readonly string[]): boolean => groups.slice(0, 6).join(':') === '0:0:0:0:0:ffff'
 
-const dotted = (groups: readonly string[]): string =>
+const dottedQuad = (groups: readonly string[]): string =>
   groups
     .map((group) => parseInt(group, 16))
     .flatMap((number) => [number >> 8, number & 255])

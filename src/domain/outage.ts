@@ -1,13 +1,19 @@
-/** What is told of something that cannot be used. */
+/** Reports the start and the end of an outage. */
 interface OutageLog {
   readonly began: (failure: Error) => void
   readonly ended: (outage: { readonly seconds: number; readonly failures: number }) => void
 }
 
-/** Milliseconds without a failure after which an outage is over: it may be one of some work, while other work is done. */
+/**
+ * Milliseconds without a failure after which an outage is over. A single success does not end it, because some operations can
+ * succeed during a partial outage.
+ */
 const quietTime = 10_000
 
-/** To be told how each piece of work ended, makes of an outage two messages: that it began, and that it is over. */
+/**
+ * Returns a function to call with the error of each operation, null on success. It reports the start and the end of each
+ * outage.
+ */
 export const watchOutage = (
   { began, ended }: OutageLog,
   quiet: number = quietTime,

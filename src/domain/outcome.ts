@@ -1,12 +1,12 @@
 /**
- * How a query on one resource ended: it was done, or the first check that failed, in the order that the contract promises:
+ * The outcome of a query on one resource: success, or the first failed check. The contract promises the order of the checks:
  * missing or not visible, forbidden, precondition failed.
  */
 export type Outcome<T> = { readonly outcome: 'done'; readonly value: T } | Refusal
 
 export type Refusal = { readonly outcome: SimpleRefusal } | UnknownReference | QuotaExceeded
 
-/** Refusals that their name says all about. */
+/** Refusals without further data. */
 export const simpleRefusals = [
   'missing',
   'forbidden',
@@ -30,17 +30,17 @@ export interface UnknownReference {
   readonly kind: 'user' | 'tag'
 }
 
-/** What a quota limits: the bytes of all files that a user attached, or the number of tasks that a user owns. */
+/** A resource with a quota: the total bytes of a user's attachments, or the number of tasks that a user owns. */
 export type QuotaResource = 'attachment_bytes' | 'tasks'
 
-/** A user would have more than their quota allows. */
+/** The request would exceed a user's quota. */
 export interface QuotaExceeded {
   readonly outcome: 'quota_exceeded'
   readonly resource: QuotaResource
   readonly quota: number
-  /** What the user has already. */
+  /** Current usage. */
   readonly used: number
-  /** What the request adds, as far as that is known. */
+  /** The addition by the request, as far as it is known. */
   readonly size: number
 }
 
@@ -48,5 +48,5 @@ export const missing: Refusal = { outcome: 'missing' }
 
 export const done = <T>(value: T): Outcome<T> => ({ outcome: 'done', value })
 
-/** A row that was found, or that there is none that the caller can see. */
+/** The row, or `missing` if there is none that the caller can see. */
 export const found = <T>(row: T | null | undefined): Outcome<T> => (row == null ? missing : done(row))

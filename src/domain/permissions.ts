@@ -1,9 +1,9 @@
 import { includesScope, type RequiredScope, type Scope } from './scopes.ts'
 
 /**
- * Who may do what, as data. A key is the `x-permission` of an operation or a finer rule within one; its value names the
- * relations to the resource of which one is enough. `src/db/access` compiles them: into conditions on single rows, into the
- * branches that lists and the change feed read, and into `task_viewers`, which the triggers use.
+ * The access rules. A key is the `x-permission` of an operation or a finer rule within an operation. Its value lists the
+ * relations to the resource that grant the permission; one is enough. `src/db/access` compiles the rules into conditions on
+ * single rows, into the access branches of lists and the change feed, and into `task_viewers`, which the triggers use.
  */
 export const permissions = {
   anyone: ['anyone'],
@@ -31,7 +31,7 @@ export const permissions = {
   'user.set_password': ['another_admin'],
   // An API token must not delete the account that it acts for.
   'user.delete': ['self_in_session', 'another_admin'],
-  // `all=true` of a list or feed: everything in the installation.
+  // `all=true` of a list or feed: all resources of the installation.
   'list.all': ['admin'],
   'task.see': ['owner', 'assignee', 'admin'],
   'task.create': ['signed_in'],
@@ -69,26 +69,24 @@ export interface Principal {
   readonly credential: Credential
 }
 
-/** A principal with a session, not an API token. */
+/** A principal that authenticated with a session, not an API token. */
 export interface SessionPrincipal extends Principal {
   readonly credential: Extract<Credential, { kind: 'session' }>
 }
 
-/** Whether a principal authenticated with a session. */
 export const isInSession = (principal: Principal): principal is SessionPrincipal =>
   principal.credential.kind === 'session'
 
-/** Whether an `x-permission` of the contract is a key of `permissions`. */
 export const isPermission = (name: unknown): name is Permission =>
   typeof name === 'string' && Object.hasOwn(permissions, name)
 
 const administrators = new Set<string>(['admin', 'admin_in_session', 'another_admin'])
 
-/** Whether the role alone denies the permission, without a look at the resource: only administrators have its relations. */
+/** Whether the role alone denies the permission: every relation that grants it requires an administrator. */
 export const roleRefuses = (permission: Permission, role: Role): boolean =>
   role !== 'admin' && permissions[permission].every((relation) => administrators.has(relation))
 
-/** The principal in the role by which a list or feed is read: administrators read as members unless they ask for `all`. */
+/** The principal for reading a list or feed. Administrators read as members unless `all` is set. */
 export const listReader = (principal: Principal, { all = false }: { readonly all?: boolean }): Principal =>
   all ? principal : { ...principal, role: 'member' }
 

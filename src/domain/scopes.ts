@@ -1,11 +1,11 @@
 import type { components } from '../../generated/openapi.ts'
 
-/** What an API token may do, as far as its user may. */
+/** The scope of an API token. It never exceeds the permissions of the token's user. */
 export type Scope = components['schemas']['Scope']
 
 /**
- * An operation's `x-scope`: the scope that an API token needs, `session` where no API token will do, `none` where nobody
- * signs in.
+ * The `x-scope` of an operation: the scope that an API token needs, `session` if API tokens are not accepted, or `none` if
+ * no token is required.
  */
 export type RequiredScope = Scope | 'session' | 'none'
 
@@ -22,7 +22,7 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   none: true,
 }
 
-/** The read scope that each write scope includes: the answer to a change shows what was changed. */
+/** The read scope that each write scope includes, because the answer to a write contains the resource. */
 const readScopes: Partial<Record<Scope, Scope>> = {
   'tasks:write': 'tasks:read',
   'tags:write': 'tags:read',
@@ -30,15 +30,14 @@ const readScopes: Partial<Record<Scope, Scope>> = {
   'users:write': 'users:read',
 }
 
-/** Whether a scope that a token was granted is enough where another one is required. */
+/** Whether a granted scope satisfies a required one. */
 export const includesScope = (granted: Scope, required: Scope): boolean =>
   granted === required || readScopes[granted] === required
 
-/** Whether a contract's `x-scope` is one that exists here. */
 export const isRequiredScope = (name: unknown): name is RequiredScope =>
   typeof name === 'string' && Object.hasOwn(requiredScopes, name)
 
-/** Reads scopes as they are stored, with spaces between them. */
+/** Parses the stored form: scopes separated by spaces. */
 export const parseScopes = (text: string): readonly Scope[] =>
   text.split(' ').map((name) => {
     if (isRequiredScope(name) && name !== 'session' && name !== 'none') return name

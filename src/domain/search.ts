@@ -1,15 +1,15 @@
 import { foldSearch } from './text.ts'
 
-/** A search in titles and descriptions. */
+/** A full-text search in titles and descriptions. */
 export interface Search {
-  /** A tsquery in PostgreSQL's syntax; empty without a word. */
+  /** A tsquery in PostgreSQL's syntax; empty if the text has no words. */
   readonly words: string
   /**
-   * A tsquery that matches at least what `words` matches, without phrases and negations, so that the index needs no recheck.
-   * Empty if there is none.
+   * A tsquery without phrases and negations, so that the index needs no recheck. Matches a superset of `words`. Empty if none
+   * exists.
    */
   readonly index: string
-  /** The whole text, folded, to be found as a part of a title. */
+  /** The whole text, folded, for a substring match in titles. */
   readonly part: string
 }
 
@@ -39,7 +39,7 @@ export const parseSearch = (text: string): Search => {
   return { words, index: indexOf(alternatives), part: foldSearch(text) }
 }
 
-/** Words of an alternative, and alternatives, that are looked up in an index. More do not make it faster. */
+/** Maximum number of alternatives, and of words per alternative, in an index query. More do not make it faster. */
 const maxIndexed = 8
 
 const between = / <\d+> /
@@ -53,7 +53,7 @@ const term = /(?<minus>-?)(?:"(?<quoted>[^"]*)"?|(?<bare>[^\s"]+))/g
 
 /** A run of letters and digits. */
 const word = /[\p{L}\p{Nd}]+/gu
-/** Runs of scripts without spaces between words, and runs of others. */
+/** Splits a word into runs of scripts without word spaces (CJK, Thai, Lao) and runs of other scripts. */
 const run =
   /[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\u{20000}-\u{3ffff}]+|[^\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\u{20000}-\u{3ffff}]+/gu
 const isUnspaced = /^[\u0e00-\u0eff\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\u{20000}-\u{3ffff}]/u

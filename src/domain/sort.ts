@@ -1,10 +1,9 @@
-/** A field that a list is sorted by, and which way. */
 export interface SortBy<Field extends string> {
   readonly field: Field
   readonly descending: boolean
 }
 
-/** A list in an order without an index has more items than a request sorts. */
+/** No index supports the order, and the list has more items than a request may sort. */
 export class TooManyToSort extends Error {
   override readonly name = 'TooManyToSort'
   readonly limit: number
@@ -15,7 +14,7 @@ export class TooManyToSort extends Error {
   }
 }
 
-/** Reads a `sort` parameter, whose form and names the contract has validated; null when it names a field twice. */
+/** Parses a `sort` parameter, which the contract has validated; null if it names a field twice. */
 export const parseSort = <Field extends string>(
   text: string,
   isField: (name: string) => name is Field,

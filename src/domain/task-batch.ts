@@ -1,6 +1,6 @@
 import type { Refusal } from './outcome.ts'
 
-/** What a batch does to tasks, by kind; the order has no meaning, since no two items are about the same thing. */
+/** The items of a batch, by kind. Their order does not matter, because no two items change the same thing. */
 export interface TaskBatch<NewTask, TaskChange> {
   readonly create?: readonly NewTask[]
   readonly update?: readonly (NamedTask & { readonly patch: TaskChange })[]
@@ -23,35 +23,34 @@ interface NamedLink {
 export const batchKinds = ['create', 'update', 'delete', 'tag', 'untag'] as const
 export type BatchKind = (typeof batchKinds)[number]
 
-/** An item of a batch, by its place in it. */
+/** The position of an item in a batch. */
 export interface BatchPlace {
   readonly kind: BatchKind
   readonly index: number
 }
 
-/** How an item ended. */
+/** The result of an item. */
 export interface BatchResult extends BatchPlace {
-  /** Null when it was done. */
+  /** Null on success. */
   readonly refusal: Refusal | null
-  /** Of a task that was created. */
+  /** Set for a created task. */
   readonly id: string | null
-  /** Of a task that was created or changed. */
+  /** Set for a created or changed task. */
   readonly version: number | null
 }
 
-/** How many items a batch may have. */
 export const maxItems = 500
 
 export const countItems = (batch: TaskBatch<unknown, unknown>): number =>
   batchKinds.reduce((count, kind) => count + (batch[kind]?.length ?? 0), 0)
 
 /**
- * What indexing the titles and descriptions of a batch may cost, in characters. The embedded database takes about 1 µs for a
- * character, and 4 µs where each of them is a word of its own (measured on a busy machine).
+ * Maximum cost of indexing the titles and descriptions of a batch, in characters. The embedded database takes about 1 µs per
+ * character, and 4 µs if each character is a separate word (measured on a busy machine).
  */
 export const maxIndexedCharacters = 262_144
 
-/** Characters at the beginning of a description that are indexed; searched_text() in routines.sql has the same bound. */
+/** Only this many leading characters of a description are indexed; searched_text() in routines.sql has the same bound. */
 const maxIndexedPerText = 8_192
 
 interface Text {
@@ -59,7 +58,10 @@ interface Text {
   readonly description?: string
 }
 
-/** In UTF-16 code units; those from U+0E00 on, which may be words of their own or fold to several, count as four. */
+/**
+ * The indexing cost in UTF-16 code units. Those from U+0E00 on count as four: each can be a separate word or fold to
+ * several characters.
+ */
 export const countIndexedCharacters = ({ create = [], update = [] }: TaskBatch<Text, Text>): number =>
   [...create, ...update.map(({ patch }) => patch)].reduce(
     (count, { title = '', description = '' }) =>
@@ -74,8 +76,8 @@ const indexingCost = (text: string): number => {
 }
 
 /**
- * The first item that is about the same as another one before it: a task is named once, or by several items that put
- * tags on it or take tags off it, and these are different tags.
+ * The first item that conflicts with an earlier one. A task may occur once, or in several `tag` items or several `untag`
+ * items with different tags.
  */
 export const findRepeated = (batch: TaskBatch<unknown, unknown>): BatchPlace | null => {
   const named = new Map<string, BatchKind>()

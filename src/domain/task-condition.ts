@@ -4,14 +4,14 @@ import { priorityRanks, statusRanks } from './task-ranks.ts'
 import { foldSearch } from './text.ts'
 import { type Expression, FilterError, type Operator, parseFilter, type Word } from './filter-expression.ts'
 
-/** How the values of a field compare. */
+/** The type of a field, which determines its operators and values. */
 type FieldType = { readonly type: 'text' } | OtherFieldType
 
 type OtherFieldType =
   | { readonly type: 'id' | 'user' | 'instant' | 'number' }
   | { readonly type: 'choice' | 'rank'; readonly values: readonly string[] }
 
-/** The fields of a task that have one value at most and that a filter can name, as the contract names them. */
+/** The filterable fields with at most one value, named as in the contract. */
 const fields = {
   id: { type: 'id' },
   title: { type: 'text' },
@@ -34,12 +34,11 @@ export type TextField = 'title' | 'description'
 
 const isTextField = (field: TaskField): field is TextField => fields[field].type === 'text'
 
-/** Whether the values of a field are ids. */
 export const isIdField = (field: TaskField): boolean => ['id', 'user'].includes(fields[field].type)
 
 export type Comparison = Exclude<Operator, ':'>
 
-/** A text that is to match, with anything in front of it or behind it or not. */
+/** Text to match. An open start or end allows any text before or after it. */
 export interface Pattern {
   readonly text: string
   readonly hasOpenStart: boolean
@@ -47,22 +46,22 @@ export interface Pattern {
 }
 
 /**
- * What a list asks of a task, by `filter` and by the other query parameters alike: names and values are valid, and `now` and
- * `me` are resolved.
+ * A condition on tasks, from `filter` or from another query parameter. Names and values are valid; `now` and `me` are
+ * resolved.
  */
 export type TaskCondition =
   | { readonly kind: 'and' | 'or'; readonly operands: readonly TaskCondition[] }
   | { readonly kind: 'not'; readonly operand: TaskCondition }
-  /** The words are in the title or the description, or the text is in the title; all as in a `Search`. */
+  /** The title or description contains the words, or the title contains the text. See `Search`. */
   | { readonly kind: 'search'; readonly words: string; readonly index: string; readonly text: string }
-  /** Carries one of these tags, or all of them. */
+  /** Has any, or all, of these tags. */
   | { readonly kind: 'carries'; readonly match: 'any' | 'all'; readonly tags: readonly string[] }
   | { readonly kind: 'has_tags' }
-  /** Carries a tag whose name is like this, whatever its case. */
+  /** Has a tag whose name matches, ignoring case. */
   | { readonly kind: 'tagged'; readonly pattern: Pattern }
   | { readonly kind: 'present'; readonly field: TaskField }
   | { readonly kind: 'not_empty'; readonly field: TextField }
-  /** Has this folded text in it. */
+  /** Contains this text, which is folded. */
   | { readonly kind: 'contains'; readonly field: TextField; readonly text: string }
   | { readonly kind: 'matches'; readonly field: TextField; readonly pattern: Pattern }
   | { readonly kind: 'one_of'; readonly field: TaskField; readonly values: readonly string[] }
@@ -75,16 +74,15 @@ interface CompareWith<Kind, Value> {
   readonly value: Value
 }
 
-/** What the words of a filter stand for that are not themselves a value. */
+/** The values of `now` and `me` in a filter. */
 export interface FilterContext {
-  /** What `now` is. */
   readonly now: Date
-  /** Who `me` is. */
+  /** The value of `me`. */
   readonly userId: string
 }
 
 /**
- * Reads a filter of tasks; null when it is empty.
+ * Parses a filter of tasks; null if it is empty.
  *
  * @throws FilterError
  */
@@ -118,12 +116,12 @@ const isField = (name: string): name is TaskField => Object.hasOwn(fields, name)
 
 const readComparison = (comparison: ComparisonExpression, context: FilterContext): TaskCondition => {
   const { field: name, operator, value } = comparison
-  const { text: field } = plain(name, aField)
+  const { text: field } = withoutWildcards(name, expectedField)
   if (field === 'tags') return readTagged(comparison)
-  if (!isField(field)) throw unexpected(name, aField)
+  if (!isField(field)) throw unexpected(name, expectedField)
   if (isTextField(field)) return readText(field, comparison)
   const definition: OtherFieldType = fields[field]
-  if (operator === ':' && isAnything(value)) return { kind: 'present', field }
+  if (operator === ':' && isWildcard(value)) return { kind: 'present', field }
   switch (definition.type) {
     case 'choice':
     case 'rank':
@@ -147,7 +145,7 @@ const readComparison = (comparison: ComparisonExpression, context: FilterContext
 
 const oneOf = (names: readonly string[]): string => `one of ${names.join(', ')}`
 
-const aField = oneOf([...Object.keys(fields), 'tags'])
+const expectedField = oneOf([...Object.keys(fields), 'tags'])
 
 const readTagged = ({ operator, at, value }: ComparisonExpression): TaskCondition => {
   if (operator !== ':') throw new FilterError(at, operator, ':, because a task can have several tags')
@@ -156,8 +154,8 @@ const readTagged = ({ operator, at, value }: ComparisonExpression): TaskConditio
 
 const readText = (field: TextField, comparison: ComparisonExpression): TaskCondition => {
   const { operator, value } = comparison
-  if (operator === ':' && isAnything(value)) return { kind: 'not_empty', field }
-  if (operator === ':') return contains(field, plain(value, 'text without *').text)
+  if (operator === ':' && isWildcard(value)) return { kind: 'not_empty', field }
+  if (operator === ':') return contains(field, withoutWildcards(value, 'text without *').text)
   const matches: TaskCondition = { kind: 'matches', field, pattern: patternOf(value) }
   return readEquality(comparison) === '=' ? matches : not(matches)
 }
@@ -168,13 +166,13 @@ const contains = (field: TextField, text: string): TaskCondition => ({
   text: foldSearch(text),
 })
 
-/** The values that the comparison is true for. */
+/** The values for which the comparison is true. */
 const readChoices = (
   { type, values }: Extract<FieldType, { values: unknown }>,
   comparison: ComparisonExpression,
 ): readonly string[] => {
   const operator = type === 'rank' ? readOrder(comparison) : readEquality(comparison)
-  const rank = values.indexOf(plain(comparison.value, oneOf(values)).text)
+  const rank = values.indexOf(withoutWildcards(comparison.value, oneOf(values)).text)
   if (rank === -1) throw unexpected(comparison.value, oneOf(values))
   return values.filter((_, index) => holds[operator](index, rank))
 }
@@ -188,7 +186,7 @@ const holds: Readonly<Record<Comparison, (left: number, right: number) => boolea
   '>=': (left, right) => left >= right,
 }
 
-/** The operator of a comparison with a field that has one value, where `:` asks for that value. */
+/** The operator. On a field with a single value, `:` means `=`. */
 const readOrder = ({ operator }: ComparisonExpression): Comparison => (operator === ':' ? '=' : operator)
 
 const readEquality = (comparison: ComparisonExpression): '=' | '!=' => {
@@ -201,28 +199,28 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 const readId = (word: Word, { me }: { readonly me?: string }): string => {
   const expected = me === undefined ? 'a UUID' : 'a UUID or me'
-  const { text } = plain(word, expected)
+  const { text } = withoutWildcards(word, expected)
   if (text === 'me' && me !== undefined) return me
   if (uuid.test(text)) return text.toLowerCase()
   throw unexpected(word, expected)
 }
 
-const aTime = 'a time such as 2026-11-02T09:00:00Z, 2026-11-02, now or now+7d'
+const expectedTime = 'a time such as 2026-11-02T09:00:00Z, 2026-11-02, now or now+7d'
 const relative = /^now(?:([+-]\d{1,9}(?:\.\d{1,9})?)([smhdw]))?$/
 const units: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400, w: 604_800 }
 
 const readInstant = (word: Word, now: Date): string => {
-  const { text } = plain(word, aTime)
+  const { text } = withoutWildcards(word, expectedTime)
   const [matched, amount = '0', unit = 's'] = relative.exec(text) ?? []
   const instant =
     matched === undefined
       ? text.replace(/^\d{4}-\d\d-\d\d$/, '$&T00:00:00Z')
       : instantText(now.getTime() + Number(amount) * (units[unit] ?? 0) * 1_000)
   if (isInstant(instant)) return new Date(instant.toUpperCase()).toISOString()
-  throw unexpected(word, aTime)
+  throw unexpected(word, expectedTime)
 }
 
-/** Empty when no date is that far away. */
+/** Empty if the time is out of range. */
 const instantText = (milliseconds: number): string => {
   const date = new Date(milliseconds)
   return Number.isNaN(date.getTime()) ? '' : date.toISOString()
@@ -231,13 +229,13 @@ const instantText = (milliseconds: number): string => {
 const decimal = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/
 
 const readNumber = (word: Word): number => {
-  const { text } = plain(word, 'a number')
+  const { text } = withoutWildcards(word, 'a number')
   const number = Number(text)
   if (decimal.test(text) && Number.isFinite(number)) return number
   throw unexpected(word, 'a number')
 }
 
-/** Searches for what people write into a search box. */
+/** The condition of the search parameter `q`. */
 export const searchFor = (query: string): TaskCondition => {
   const { words, index, part } = parseSearch(query)
   return words === ''
@@ -246,7 +244,7 @@ export const searchFor = (query: string): TaskCondition => {
 }
 
 const readSearch = (word: Word): TaskCondition => {
-  const { text, isQuoted } = plain(word, 'a word without *')
+  const { text, isQuoted } = withoutWildcards(word, 'a word without *')
   if (!isQuoted && /^(and|or|not)$/i.test(text)) throw unexpected(word, `${text.toUpperCase()} in upper case`)
   // A + that is not percent-encoded arrives as a space.
   if (!isQuoted && /^\+?\d+(\.\d+)?[smhdw]$/.test(text))
@@ -258,9 +256,9 @@ const readSearch = (word: Word): TaskCondition => {
 
 const patternOf = ({ text, hasOpenStart, hasOpenEnd }: Word): Pattern => ({ text, hasOpenStart, hasOpenEnd })
 
-const isAnything = ({ text, hasOpenStart }: Word): boolean => text === '' && hasOpenStart
+const isWildcard = ({ text, hasOpenStart }: Word): boolean => text === '' && hasOpenStart
 
-const plain = (word: Word, expected: string): Word => {
+const withoutWildcards = (word: Word, expected: string): Word => {
   if (word.hasOpenStart || word.hasOpenEnd) throw unexpected(word, expected)
   return word
 }

@@ -2,7 +2,7 @@ import type { TaskExpansion } from './expansions.ts'
 import { parseSort, type SortBy } from './sort.ts'
 import { type FilterContext, readTaskCondition, searchFor, type TaskCondition } from './task-condition.ts'
 
-/** The parameters of a list of tasks, as the contract names them, beside those of its pages. */
+/** The query parameters of a task list, named as in the contract, without the paging parameters. */
 export interface TaskListQuery {
   readonly status?: readonly string[]
   readonly priority?: readonly string[]
@@ -40,24 +40,23 @@ export const taskSortFields = [
 ] as const
 export type TaskSortField = (typeof taskSortFields)[number]
 
-/** A list of tasks that is asked for. */
+/** A parsed task list query. */
 export interface TaskList {
-  /** Only tasks that this user owns or is assigned; null for the caller's. */
+  /** Only tasks that this user owns or is assigned to; null for the caller. */
   readonly userId: string | null
-  /** Null for all of them. */
+  /** Null for no condition. */
   readonly condition: TaskCondition | null
-  /** Null for the default: the newest first. */
+  /** Null for the default, newest first. */
   readonly order: readonly SortBy<TaskSortField>[] | null
-  /** Words, in PostgreSQL's query syntax: tasks that have them in their titles come first. Null with an order. */
+  /** A tsquery. Tasks whose titles match come first. Null if `order` is set. */
   readonly titleWords: string | null
-  /** What to bring along with each task. */
   readonly expand: readonly TaskExpansion[]
-  /** Everything in the installation, not only what is the caller's own. */
+  /** Whether to list all tasks of the installation, not only the caller's. */
   readonly all: boolean
 }
 
 /**
- * The list that a query asks for, null when it sorts by a field twice; `userId` narrows it to one user's tasks.
+ * Parses a list query; null if it sorts by a field twice. `userId` restricts the list to one user's tasks.
  *
  * @throws FilterError
  */
@@ -92,7 +91,7 @@ const oneOf = (
   values: readonly string[],
 ): TaskCondition => ({ kind: 'one_of', field, values: [...new Set(values)] })
 
-/** The conditions of the query parameters with a condition of their own. */
+/** The conditions of all query parameters except `filter` and `q`. */
 const parameterConditions = (query: TaskListQuery, { now }: FilterContext): readonly TaskCondition[] => {
   const { tag_id: tags, tag_match: match = 'any', untagged, has_attachments: attached, overdue } = query
   const choices = (['status', 'priority', 'owner_id', 'assignee_id'] as const).flatMap((field) => {

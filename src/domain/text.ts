@@ -1,12 +1,12 @@
-/** The longest run of combining marks that text may have: that of the Stream-Safe Text Format (UAX #15, section 13). */
+/** Maximum run of combining marks, from the Stream-Safe Text Format (UAX #15, section 13). */
 export const maxMarksInRow = 30
 
-/** The longest text that is normalized, in UTF-16 code units. */
+/** Maximum length of text to normalize, in UTF-16 code units. */
 export const maxNormalizedLength = 16_384
 
 /**
- * Normalization sorts each run of combining marks, in V8 in quadratic time. The last two characters are not marks, but NFKC
- * and NFKD turn them into one.
+ * Normalization sorts each run of combining marks, in V8 in quadratic time. U+FF9E and U+FF9F are not marks, but NFKC and NFKD
+ * convert each to one.
  */
 const marksInRow = /[\p{M}\uff9e\uff9f]{1,31}/gu
 
@@ -18,7 +18,7 @@ export const hasTooManyMarks = (text: string): boolean => {
   return false
 }
 
-/** Text that would take too long to normalize. Requests with such text are refused before; this is the second line. */
+/** Text that would take too long to normalize. Request validation refuses such text earlier; this is defence in depth. */
 export class TextTooCostly extends Error {
   override readonly name = 'TextTooCostly'
 }
@@ -35,15 +35,15 @@ const normalize = (text: string, form: 'NFC' | 'NFKC' | 'NFKD'): string => {
 export const toNfc = (text: string): string => normalize(text, 'NFC')
 
 /**
- * Folds text so that spellings that differ only in case or compatibility form are equal on both databases. The lower case of
- * a sigma depends on whether it ends a word, which a substring does not know.
+ * Folds case and compatibility forms in the service, so that both databases compare text alike. Both lower-case forms of sigma
+ * become σ: the final form depends on the end of the word, which a substring does not know.
  *
  * @throws TextTooCostly
  */
 export const foldText = (text: string): string => lowerCase(normalize(text, 'NFKC'))
 
 /**
- * Folds text for a search, which ignores accents as well. The database's fold_text() does the same.
+ * Folds text for search: also removes accents. The database's fold_text() does the same.
  *
  * @throws TextTooCostly
  */
@@ -58,8 +58,8 @@ const lowerCase = (text: string): string => text.toLowerCase().replaceAll('ς', 
 
 /**
  * The form in which email addresses are stored and compared. The local part is in NFKC_Casefold (Unicode 16, section 3.13).
- * The domain is mapped as UTS #46 does, which tells ß from ss and ς from σ: these are domains of different owners, and
- * mail must not go to the wrong one.
+ * The domain is mapped as UTS #46 does, which distinguishes ß from ss and ς from σ: such domains can have different owners,
+ * and mail must not go to the wrong one.
  *
  * @throws TextTooCostly
  */
@@ -75,13 +75,13 @@ export const canonicalEmail = (text: string): string => {
 }
 
 /**
- * Full case folding: ß becomes ss, ς becomes σ. The way through the upper case merges lower-case forms of the same letter;
- * it must not merge the dotless i with i.
+ * Full case folding: ß becomes ss, ς becomes σ. Conversion to upper case first merges lower-case forms of the same letter.
+ * The dotless i is excluded, because it must not become i.
  */
 const foldCase = (text: string): string =>
   text.replaceAll(/[^ı]+/g, (part) => lowerCase(part.toLowerCase().toUpperCase()))
 
-/** Whether text has a character that one can see: not only spaces, controls and fillers such as U+3164. */
+/** Whether text has a visible character, other than spaces, controls and fillers such as U+3164. */
 export const isVisible = (text: string): boolean =>
   /[^\s\p{Cc}\p{Cf}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/u.test(text)
 

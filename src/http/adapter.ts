@@ -23,44 +23,43 @@ import { maxFormOverhead, readFileForm, readFilePiece } from './upload.ts'
 import { pathOf } from './url.ts'
 
 /**
- * Adapts operations to Fastify, and does once what is true of all of them: who asks, media types, conditional requests,
- * idempotency, links.
+ * Adapts operations to Fastify. Handles what all operations share: authentication, media types, conditional requests,
+ * idempotency and links.
  */
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who asks, once that is known; nobody does where no token is needed. */
+    /** Set by authentication; stays null for operations without a token. */
     principal: Principal | null
   }
 }
 
-/** What the adapter needs of the service. */
 export interface AdapterDeps {
   readonly db: Database
-  /** Finds out who asks, by the Authorization header; throws the problem when it is nobody. */
+  /** Authenticates by the Authorization header; throws a 401 problem on failure. */
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
   readonly limit: Limit
   readonly shares: CallerShares
-  /** Fingerprint the requests that have an Idempotency-Key. */
+  /** Keys for the fingerprints of requests with an Idempotency-Key. */
   readonly fingerprintKeys: KeyRing
-  /** In front of every Location; empty when PUBLIC_URL is unset. */
+  /** Prefix of Location and Content-Location; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
   readonly attachmentMaxBytes: number
-  /** Milliseconds that a handler has, unless it receives a file. */
+  /** Time limit of a handler in milliseconds. Handlers that receive a file have none. */
   readonly deadline: number
-  /** Takes what has to be finished before the service ends, whatever becomes of its connection. */
+  /** Registers work that must finish before shutdown, even if its connection closes. */
   readonly finish: (work: Promise<unknown>) => void
 }
 
 /**
- * A handler whose operation is not known to the compiler any more. The contract decides what it is given, and the
- * generated types, which it was checked against, say the same.
+ * A handler of any operation. Its input follows the contract, from which the types that the handler was checked against
+ * are generated.
  */
 export type AnyHandler = (ctx: never, input: never) => Promise<PlainAnswer>
 
 const tusVersion = '1.0.0'
 
-/** An answer when its operation is not known to the compiler any more. */
+/** The answer of any operation. */
 interface PlainAnswer {
   readonly status: number
   readonly headers?: Readonly<Record<string, string | number>>
@@ -70,7 +69,7 @@ interface PlainAnswer {
   readonly contentLocation?: string
 }
 
-/** The options of an operation's route: its hooks in the order of the checks, and its handler. */
+/** Builds the route options of an operation: its hooks and its handler. */
 export const adaptOperation = (operation: ContractOperation, handle: AnyHandler, deps: AdapterDeps) => {
   return {
     bodyLimit: operation.maxBody,
@@ -85,7 +84,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       if (operation.rateLimit !== 'none') deps.shares.admit(request, reply, principal)
       checkScope(operation, principal)
       checkTusVersion(operation, request)
-      // The type of no content says nothing. Without it the parser of bodies sees whatever comes all the same.
+      // An operation without a body ignores Content-Type. Without the header, the catch-all parser still sees any body.
       if (operation.mediaTypes.length === 0) delete request.headers['content-type']
       checkMediaType(operation, request)
       checkContentEncoding(operation, request)
@@ -104,7 +103,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         client: clientOf(request),
         ifMatch,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
-        // Made for the few handlers that read it.
+        // Lazy: few handlers read it.
         get signal() {
           return signalOf(reply)
         },
@@ -119,7 +118,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const answering = runAs(work, () => handle(ctx as never, input as never)).catch((error: unknown) => {
         throw error instanceof DatabaseUnavailable ? unavailable(work, request, error) : error
       })
-      // Half a file is to be removed, and a lease to be given back.
+      // On failure, the handler still has to remove a partial file and release a lease.
       if (takesFile(operation)) deps.finish(answering)
       const answer = await (takesFile(operation)
         ? answering
@@ -127,7 +126,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
 
       if (operation.takesIfMatch) checkUnchanged(answer, ifMatch, request)
       const notModified = isNotModified(answer, request)
-      // Before any header is set: a problem is not to be described like the file that could not be opened.
+      // Before any header is set: a problem must not carry the headers of the file that failed to open.
       const file = notModified ? null : await openFile(answer, request)
       const payload = notModified || file !== null ? undefined : payloadOf(answer)
       if (payload !== undefined) deps.shares.hold(request, reply, payload)
@@ -137,22 +136,22 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
   } satisfies { bodyLimit: number; onRequest: unknown; handler: RouteHandlerMethod }
 }
 
-/** The work of a request whose principal is not known yet, or never will be. */
+/** The work of a request that is not authenticated, or not yet. */
 const anonymousWork = ({ ip }: FastifyRequest): Work => ({
   principal: `network ${networkOf(ip)}`,
   isAbandoned: () => false,
   sent: [],
 })
 
-/** The work of a request's handler, abandoned when its client goes. */
+/** The work of a request's handler. It is abandoned when the deadline passes, or when the client of a read disconnects. */
 const workOf = (operation: ContractOperation, request: FastifyRequest, reply: FastifyReply): RequestWork => {
   const { principal, raw } = request
   const work: RequestWork = {
     principal: principal === null ? anonymousWork(request).principal : principal.userId,
     sent: [],
     isLate: false,
-    // Nobody reads the answer to a client that has gone, but a write is done: one that guesses passwords and hangs up is
-    // counted. A handler that takes a file cleans up after its client.
+    // A write continues after its client disconnects: a client that guesses passwords and hangs up is counted. A handler
+    // that receives a file continues, to clean up.
     isAbandoned: () =>
       !takesFile(operation) &&
       (work.isLate || (isRead(request) && raw.socket.destroyed && !reply.sent)) &&
@@ -162,24 +161,24 @@ const workOf = (operation: ContractOperation, request: FastifyRequest, reply: Fa
 }
 
 interface RequestWork extends Work {
-  /** Whether the client has been told that the answer took too long. */
+  /** Whether the deadline has passed and the client has received an error. */
   isLate: boolean
 }
 
-/** A read does nothing that its client would have to know of. */
+/** A read changes nothing, so its outcome is never unknown. */
 const unavailable = (work: Work, request: FastifyRequest, cause: DatabaseUnavailable): Error => {
   if (!isRead(request) && mayHaveWritten(work)) return problems.outcomeUnknown(cause)
   return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', cause)
 }
 
-/** From here on the request sends no statement, unless it has already written. */
+/** Marks the request as late: it sends no further statements, unless it may have written already. */
 const tooLate = (work: RequestWork, request: FastifyRequest): Error => {
   work.isLate = true
   if (!isRead(request) && mayHaveWritten(work)) return problems.outcomeUnknown()
   return problems.serviceUnavailable('The response took too long. Retry in a few seconds.')
 }
 
-/** Who asks. An attempt that fails counts for the network that it came from. */
+/** Authenticates the request. A failed attempt counts against the client's network. */
 const identify = async (
   request: FastifyRequest,
   reply: FastifyReply,
@@ -193,12 +192,12 @@ const identify = async (
   }
 }
 
-/** Before the body is read: a token that may not do this at all need not learn anything more. */
+/** Runs before the body is read, so that a token without the scope learns nothing else about the request. */
 const checkScope = ({ scope }: ContractOperation, principal: Principal | null): void => {
   if (principal !== null && scopeRefuses(scope, principal.credential)) throw problems.insufficientScope(scope)
 }
 
-/** Before anything else is understood of the request (tus 1.0.0, Tus-Resumable). */
+/** A request with another version must not be processed (tus 1.0.0, Tus-Resumable). */
 const checkTusVersion = ({ takesTusVersion }: ContractOperation, { headers }: FastifyRequest): void => {
   if (takesTusVersion && headers['tus-resumable'] !== tusVersion)
     throw problems.tusVersionUnsupported(tusVersion)
@@ -210,7 +209,7 @@ const clientOf = ({ ip, headers, id }: FastifyRequest): Client => ({
   requestId: id,
 })
 
-/** RFC 9110 §14.2: Range has a meaning for GET alone. */
+/** RFC 9110 §14.2: Range is defined for GET only. */
 const conditionsOf = ({ method, headers }: FastifyRequest): FastifyRequest['headers'] => {
   if (method !== 'HEAD') return headers
   const { range: _, ...others } = headers
@@ -227,7 +226,7 @@ const signalOf = ({ raw }: FastifyReply): AbortSignal => {
 
 const isForm = ({ mediaTypes }: ContractOperation): boolean => mediaTypes.includes('multipart/form-data')
 
-/** A file takes as long as its sender, whatever it comes in. */
+/** Whether the body is a file, as a form or as raw bytes. How long it takes depends on the sender. */
 const takesFile = ({ mediaTypes }: ContractOperation): boolean =>
   mediaTypes.some((type) => !type.endsWith('json'))
 
@@ -236,7 +235,7 @@ const bodyOf = (operation: ContractOperation, request: FastifyRequest, maxBytes:
   return operation.mediaTypes.includes(pieceType) ? readFilePiece(request) : request.body
 }
 
-/** RFC 9110 §8.3: the type in front of the parameters, whatever its case; JSON in UTF-8 only. */
+/** RFC 9110 §8.3: media types are case-insensitive, and parameters follow. JSON must be UTF-8. */
 const checkMediaType = (operation: ContractOperation, { headers }: FastifyRequest): void => {
   const { mediaTypes, requiresBody } = operation
   if (mediaTypes.length === 0) return
@@ -251,18 +250,18 @@ const checkMediaType = (operation: ContractOperation, { headers }: FastifyReques
   throw problems.unsupportedMediaType(mediaTypes, acceptPatch(operation))
 }
 
-/** RFC 9110 §8.4: what is compressed would be kept as if it were the file itself. */
+/** RFC 9110 §8.4. A compressed body would be stored as if it were the file itself. */
 const checkContentEncoding = (operation: ContractOperation, { headers }: FastifyRequest): void => {
   const encoding = headers['content-encoding']?.trim().toLowerCase() ?? ''
   if (operation.mediaTypes.length === 0 || encoding === '' || encoding === 'identity') return
   throw problems.unsupportedContentEncoding(acceptPatch(operation))
 }
 
-/** Which types a patch may have, for who has sent another one (RFC 5789 §2.2). */
+/** The Accept-Patch header for an unsupported patch type (RFC 5789 §2.2). */
 const acceptPatch = ({ method, mediaTypes }: ContractOperation): Readonly<Record<string, string>> =>
   method === 'PATCH' ? { 'accept-patch': mediaTypes.join(', ') } : {}
 
-/** A form that cannot fit is refused before it is read. */
+/** Refuses a form that is too large before it is read. */
 const checkFormLength = (
   operation: ContractOperation,
   { headers }: FastifyRequest,
@@ -289,8 +288,8 @@ const readIfMatch = (value: string | undefined): readonly string[] | null => {
 }
 
 /**
- * RFC 9110 §13.1.1, §13.1.4: the condition of a read, where a date counts without tags. A change asks for its own in the
- * statement that makes it.
+ * Checks If-Match and If-Unmodified-Since of a read (RFC 9110 §13.1.1, §13.1.4). The date applies only without If-Match.
+ * Writes check If-Match in their SQL statement.
  */
 const checkUnchanged = (
   { headers }: PlainAnswer,
@@ -306,7 +305,10 @@ const checkUnchanged = (
   }
 }
 
-/** RFC 9110 §13.1.2, §13.1.3: only reads are answered 304, tags are compared weakly, and a date counts without them. */
+/**
+ * RFC 9110 §13.1.2, §13.1.3: only reads return 304. Tags compare weakly. If-Modified-Since applies only without
+ * If-None-Match.
+ */
 const isNotModified = ({ headers }: PlainAnswer, request: FastifyRequest): boolean => {
   if (!isRead(request)) return false
   const list = readETags('If-None-Match', request.headers['if-none-match'])
@@ -317,16 +319,16 @@ const isNotModified = ({ headers }: PlainAnswer, request: FastifyRequest): boole
 
 const isRead = ({ method }: FastifyRequest): boolean => method === 'GET' || method === 'HEAD'
 
-/** A date that is none is ignored. */
+/** Null without a date. An invalid date is ignored too. */
 const timeOf = (date: string | undefined): number | null => (date === undefined ? null : parseHttpDate(date))
 
-/** NaN, which is neither before nor after anything, for what has no such date. */
+/** NaN without Last-Modified: every comparison with NaN is false. */
 const modifiedAt = (headers: PlainAnswer['headers']): number => Date.parse(String(headers?.['last-modified']))
 
 const sendNotModified = (reply: FastifyReply): FastifyReply =>
   reply.code(304).removeHeader('content-length').removeHeader('content-range').send()
 
-/** A client that sends a key relies on it, so an operation that would ignore it refuses it. */
+/** Refuses a key that the operation would ignore: the client relies on it. */
 const checkIdempotencyKey = (
   { method, takesIdempotencyKey }: ContractOperation,
   { headers }: FastifyRequest,
@@ -338,7 +340,7 @@ const checkIdempotencyKey = (
   )
 }
 
-/** The key of a request, and a fingerprint of its body. A form is not read yet: its handler supplies the content. */
+/** The idempotency key and the fingerprint of the body. A form is unread at this point; its handler supplies the content. */
 const idempotencyOf = (
   operation: ContractOperation,
   principal: Principal,
@@ -369,11 +371,12 @@ const fingerprintRequest = (
     operation: operation.id,
     key,
     fingerprint: fingerprintBy(fingerprintKeys.active),
-    isFingerprint: (kept) => fingerprintKeys.verification.some((secret) => fingerprintBy(secret) === kept),
+    isFingerprint: (stored) =>
+      fingerprintKeys.verification.some((secret) => fingerprintBy(secret) === stored),
   }
 }
 
-/** The same value whatever the order of the fields in it. */
+/** Sorts the fields of objects, so that their order does not change the fingerprint. */
 const canonical = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(canonical)
   if (typeof value !== 'object' || value === null) return value
@@ -397,7 +400,7 @@ const setHeaders = (
     reply.header('content-location', `${publicUrl}${answer.contentLocation}`)
 }
 
-/** The bytes of a file. HEAD opens it too, for the status that GET would have, and keeps the length of what it does not send. */
+/** The bytes of a file. HEAD opens it too, to return the status and length of GET, but sends no bytes. */
 const openFile = async ({ body }: PlainAnswer, { method }: FastifyRequest): Promise<Readable | null> => {
   if (!isFile(body)) return null
   const content = await body.open()
@@ -406,7 +409,7 @@ const openFile = async ({ body }: PlainAnswer, { method }: FastifyRequest): Prom
   return Readable.from([])
 }
 
-/** The body of an answer that is no file, as it is sent. */
+/** Serializes a body that is not a file. */
 const payloadOf = ({ body }: PlainAnswer): string | Buffer | undefined => {
   if (body === undefined || typeof body === 'string' || Buffer.isBuffer(body)) return body
   return isJsonText(body) ? body.json : JSON.stringify(body)

@@ -5,16 +5,16 @@ import { hashApiToken } from '../auth/api-tokens.ts'
 import type { Credentials } from '../auth/credentials.ts'
 
 /**
- * Finds out who makes a request, by its Authorization header.
+ * Authenticates a request by its Authorization header.
  *
  * @throws Problem 401
  */
 export type Authenticate = (authorization: string | undefined) => Promise<Principal>
 
-/** RFC 6750 §2.1: the scheme in any case, and one token. */
+/** RFC 6750 §2.1: the scheme, in any case, and one token. */
 const bearer = /^bearer +([\w.-]+) *$/i
 
-/** Authenticates by access tokens whose sessions are live, and by API tokens. */
+/** Accepts access tokens of live sessions, and API tokens. */
 export const createAuthenticate = (accessTokens: AccessTokens, credentials: Credentials): Authenticate => {
   const principalOf = (token: string): Promise<Principal | null> | null => {
     const hash = hashApiToken(token)
@@ -24,7 +24,7 @@ export const createAuthenticate = (accessTokens: AccessTokens, credentials: Cred
   }
 
   return async (authorization) => {
-    // With another scheme there is no token either, and so no error to tell of (RFC 6750 §3.1).
+    // Another scheme counts as a missing token, so the challenge has no error code (RFC 6750 §3.1).
     if (authorization === undefined || !/^bearer\b/i.test(authorization)) throw problems.noToken()
     const token = bearer.exec(authorization)?.[1]
     const principal = token === undefined ? null : await principalOf(token)

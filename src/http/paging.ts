@@ -20,10 +20,10 @@ export interface PageQuery {
   readonly include_total?: boolean
 }
 
-/** A list request: what is asked of the database, and how its page is answered. */
+/** A parsed list request: the filter and page to query, and the formatter of the answer. */
 export interface PagedList<Filter> {
   readonly filter: Filter
-  /** What `now` is in a `filter`: when the first page was asked for. */
+  /** The value of `now` in a `filter`: the time of the request for the first page. */
   readonly asOf: Date
   readonly request: PageRequest
   readonly answer: <List>(page: Page) => ListAnswer<List>
@@ -35,7 +35,7 @@ export interface ListAnswer<List> {
   readonly body: JsonText<List>
 }
 
-/** Reads the query of the list at `path`; `page` holds what is left of it as the filter. */
+/** Parses the query of the list at `path`. Parameters other than those of `PageQuery` form the filter. */
 export type Paging = <Query extends PageQuery & { readonly filter?: string }>(
   path: string,
   principal: Principal,
@@ -43,15 +43,15 @@ export type Paging = <Query extends PageQuery & { readonly filter?: string }>(
 ) => PagedList<Omit<Query, keyof PageQuery>>
 
 /**
- * Makes the reader of list queries. Cursors are sealed with `cursorKeys`, for the principal, the path and the filter
- * they were made for; links (RFC 8288) stand under `publicUrl`.
+ * Creates the parser of list queries. `cursorKeys` seal cursors, which are bound to their principal, path and filter. Links
+ * (RFC 8288) start with `publicUrl`.
  */
 export const createPaging =
   (cursorKeys: KeyRing, publicUrl: string): Paging =>
   (path, principal, query) => {
     const { limit = defaultLimit, offset, cursor, include_total: includeTotal = false, ...filter } = query
-    const inOrder = Object.entries(filter).toSorted(([a], [b]) => (a < b ? -1 : 1))
-    const scope: CursorScope = { principalId: principal.userId, list: path, filter: inOrder }
+    const sortedFilter = Object.entries(filter).toSorted(([a], [b]) => (a < b ? -1 : 1))
+    const scope: CursorScope = { principalId: principal.userId, list: path, filter: sortedFilter }
     if (cursor !== undefined && offset !== undefined) throw problems.cursorWithOffset()
     const from = cursor === undefined ? null : readCursor(cursorKeys, scope, cursor)
     const asOf = from?.asOf ?? new Date().toISOString()
@@ -84,7 +84,7 @@ export const createPaging =
           ...(nextCursor === null ? [] : [linkTo('next', { cursor: nextCursor })]),
         ]
         const body = `{"items":${items},"next_cursor":${JSON.stringify(nextCursor)},"prev_cursor":${JSON.stringify(previousCursor)},"total":${JSON.stringify(total)}}`
-        return { status: 200, headers: { link: joinFitting(links) }, body: jsonText(body) }
+        return { status: 200, headers: { link: joinLinks(links) }, body: jsonText(body) }
       },
     }
   }
@@ -95,16 +95,16 @@ const readCursor = (keys: KeyRing, scope: CursorScope, text: string): Cursor => 
   return cursor
 }
 
-/** Bytes of a Link header. Many clients and proxies refuse an answer whose head is longer than 16 KiB. */
+/** Maximum length of a Link header in bytes. Many clients and proxies refuse response headers of more than 16 KiB. */
 const maxLinkLength = 8_192
 
-/** As many of the links as fit, from the last one on. */
-const joinFitting = (links: readonly string[]): string => {
+/** Joins the links, without the first ones if all of them would exceed `maxLinkLength`. */
+const joinLinks = (links: readonly string[]): string => {
   const joined = links.join(', ')
-  return joined.length <= maxLinkLength ? joined : joinFitting(links.slice(1))
+  return joined.length <= maxLinkLength ? joined : joinLinks(links.slice(1))
 }
 
-/** A query's entries, a repeated one for each value of a list. */
+/** The parameters of a query. A list becomes a repeated parameter. */
 const listEntries = (query: Readonly<Record<string, unknown>>): [string, string][] =>
   Object.entries(query).flatMap(([name, value]) =>
     (Array.isArray(value) ? value : [value]).map((one): [string, string] => [name, String(one)]),

@@ -6,8 +6,8 @@ import { problems } from '../problems/problems.ts'
 import { type CountRequest, windowLength } from './request-counts.ts'
 
 /**
- * Counts a request for its user, or for the network of its client when nobody is signed in, and sets the headers
- * RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers).
+ * Counts a request against its user, or against the client's network if it is not authenticated. Sets the headers RateLimit
+ * and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers).
  *
  * @throws Problem 429
  */
@@ -19,15 +19,14 @@ export type Limit = (
 ) => Promise<void>
 
 interface RateLimitOptions {
-  /** Requests per minute; null for no limits. */
+  /** Requests per minute; null disables rate limiting. */
   readonly limits: Readonly<Record<RateLimitPolicy, number>> | null
-  /** The Redis that instances count in together; null when each counts by itself. */
+  /** The Redis that instances share their counts in; null if each instance counts separately. */
   readonly redisUrl: string | null
-  /** Counts for this instance, without Redis and while Redis is unavailable. */
+  /** The counter of this instance, used without Redis and while Redis is unavailable. */
   readonly countHere: CountRequest
 }
 
-/** Limits the rates of requests. */
 export const createLimit = async (
   app: FastifyInstance,
   { limits, redisUrl, countHere }: RateLimitOptions,
@@ -60,7 +59,7 @@ export const createLimit = async (
   }
 }
 
-/** The caller that a request counts for: its user, or the network of its client when nobody is signed in. */
+/** The caller that a request counts against: its user, or the client's network if it is not authenticated. */
 export const callerOf = ({ ip }: FastifyRequest, principal: Principal | null): string =>
   principal?.userId ?? networkOf(ip)
 
@@ -69,7 +68,6 @@ const policiesOf = (rateLimit: ContractOperation['rateLimit']): readonly RateLim
   return rateLimit === 'upload' ? ['api', 'upload'] : [rateLimit]
 }
 
-/** The state of a policy after a request. */
 interface Count {
   readonly policy: RateLimitPolicy
   readonly limit: number
@@ -79,7 +77,7 @@ interface Count {
   readonly isExceeded: boolean
 }
 
-/** Limits requests without an operation by network: pages, and unknown paths and methods. */
+/** Limits requests to pages, unknown paths and unknown methods, by network. */
 export const limitOtherRoutes = (app: FastifyInstance, limit: Limit): void => {
   app.addHook('onRequest', async (request, reply) => {
     if (request.routeOptions.config.operation === undefined) await limit(request, reply, 'anonymous', null)

@@ -3,12 +3,12 @@ import { Redis } from 'ioredis'
 import { RateLimiterRedis } from 'rate-limiter-flexible'
 import { type CountRequest, limiterOptions, requestCount } from './request-counts.ts'
 
-/** Milliseconds that a command may take. */
+/** Milliseconds per command. */
 const timeout = 500
 
 /**
- * Counts in Redis or Valkey until `app` closes; `countHere` takes over while it is unavailable. The library's own
- * `insuranceLimiter` is not used: it hides the error, which the log should name, and its counts in memory have no bound.
+ * Counts in Redis or Valkey until `app` closes; falls back to `countHere` while it is unavailable. The library's own
+ * `insuranceLimiter` is not used: it hides the error, which should be logged, and its counts in memory are unbounded.
  */
 export const countInRedis = (app: FastifyInstance, url: string, countHere: CountRequest): CountRequest => {
   const { client, report } = connectRedis(app, url)
@@ -16,7 +16,7 @@ export const countInRedis = (app: FastifyInstance, url: string, countHere: Count
     ...limiterOptions,
     storeClient: client,
     keyPrefix: 'rate-limit',
-    // Otherwise a command waits while the client connects.
+    // Otherwise commands wait while the client connects.
     rejectIfRedisNotReady: true,
   })
   return async (policy, caller) => {
@@ -33,16 +33,15 @@ export const countInRedis = (app: FastifyInstance, url: string, countHere: Count
 
 interface Connection {
   readonly client: Redis
-  /** To be called with the outcome of each command; logs the beginning and the end of an outage. */
+  /** Takes the error of each command, null on success. Logs the start and the end of an outage. */
   readonly report: (failure: Error | null) => void
 }
 
-/** Connects, and reconnects when the connection is lost. */
 const connectRedis = (app: FastifyInstance, url: string): Connection => {
   const client = new Redis(url, {
     keyPrefix: 'taskwright:',
-    // A slow server delays each request by at most this. A server that hangs loses the connection, and commands fail
-    // immediately until there is a new one.
+    // The maximum delay of a request by a slow server. A hanging server loses its connection, and commands fail immediately
+    // until there is a new one.
     commandTimeout: timeout,
     socketTimeout: timeout,
     maxRetriesPerRequest: 0,
@@ -54,7 +53,7 @@ const connectRedis = (app: FastifyInstance, url: string): Connection => {
   const report: Connection['report'] = (failure) => {
     if (isUnavailable === (failure !== null)) return
     isUnavailable = failure !== null
-    // Only the message: the error contains the command, which can be the one with the password.
+    // Only the message: the error contains the command, which may include the password.
     if (failure !== null)
       app.log.warn(
         { reason: failure.message },

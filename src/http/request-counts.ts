@@ -17,7 +17,7 @@ export interface RequestCount {
   readonly left: number
 }
 
-/** Counts one more request of a user or a network. */
+/** Adds a request to the count of a user or a network. */
 export type CountRequest = (policy: RateLimitPolicy, caller: string) => Promise<RequestCount>
 
 /**
@@ -31,20 +31,20 @@ export const requestCount = ({ consumedPoints, msBeforeNext }: RateLimiterRes): 
   left: msBeforeNext,
 })
 
-/** Callers with a count of their own per window. A single IPv6 client can use more networks than fit into memory. */
+/** Maximum of callers with their own count per window. A single IPv6 client can use more networks than fit into memory. */
 const maxNewCallers = 20_000
 
-/** Milliseconds that a worker waits for the supervisor. */
+/** How long a worker waits for the supervisor, in milliseconds. */
 const supervisorTimeout = 500
 
 /** Counts in the memory of this process. */
 export const countInMemory = (maxNew = maxNewCallers): CountRequest =>
   boundedCounter(new RateLimiterMemory({ ...limiterOptions, keyPrefix: '' }), maxNew)
 
-/** Keeps the counts of all workers; to be called in their supervisor before it starts them. */
+/** Keeps the counts of all workers. Call it in the supervisor before the workers start. */
 export const shareCountsWithWorkers = (): void => void new RateLimiterClusterMaster()
 
-/** Counts in the supervisor of this worker, and in the memory of this process while the supervisor does not answer. */
+/** Counts in this worker's supervisor; falls back to this process's memory if the supervisor does not answer. */
 export const countInSupervisor = (): CountRequest => {
   const countTogether = boundedCounter(
     new RateLimiterCluster({ ...limiterOptions, keyPrefix: 'requests', timeoutMs: supervisorTimeout }),
@@ -54,7 +54,7 @@ export const countInSupervisor = (): CountRequest => {
   return (policy, caller) => countTogether(policy, caller).catch(() => countHere(policy, caller))
 }
 
-/** Above `maxNew` callers in a window, new ones share the count of a wider network: the library has no bound of its own. */
+/** After `maxNew` callers in a window, new ones share the count of a wider network, because the library has no bound. */
 const boundedCounter = (limiter: RateLimiterMemory | RateLimiterCluster, maxNew: number): CountRequest => {
   let windowStart = performance.now()
   let newCallers = 0

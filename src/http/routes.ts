@@ -12,12 +12,12 @@ import { checkQueryText, compileValidation, type ObjectSchema } from './validati
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** What the contract says of the route; absent on pages. */
+    /** The operation of the route; absent on pages. */
     operation?: ContractOperation
   }
 }
 
-/** Registers every operation of the contract by its operationId, with its schemas and its hooks. */
+/** Registers a route for every operation of the contract. Handlers are found by operationId. */
 export const registerOperations = async (
   app: FastifyInstance,
   contract: Contract,
@@ -48,7 +48,7 @@ export const registerOperations = async (
   })
 }
 
-/** What the compiler takes for granted about an operation's principal must be what the contract says. */
+/** Checks that the lists in operation.ts, which type the principals, agree with the contract. */
 const checkPrincipalType = ({ id, scope }: ContractOperation): void => {
   const isListed = (list: readonly string[]): boolean => list.includes(id)
   if (
@@ -59,8 +59,8 @@ const checkPrincipalType = ({ id, scope }: ContractOperation): void => {
 }
 
 /**
- * A copy of the contract for the glue, which resolves references in place. It needs no responses: answers are not
- * serialized by schema, since that would hide what is wrong with them.
+ * A copy of the contract for openapi-glue, which resolves references in place. Responses are left out: serialization by
+ * schema would silently drop or convert fields that violate the contract.
  */
 const withoutResponses = (document: Contract['document']): object => {
   const copy = structuredClone(document) as { paths: Record<string, Record<string, { responses?: object }>> }
@@ -78,8 +78,9 @@ interface GlueSchema {
 }
 
 /**
- * Validates requests in place of Fastify, which stops at the first part with an error: bodies whatever their media type (the
- * adapter checks that first), unknown query parameters, headers under their names as Node gives them. Forms are read by hand.
+ * Replaces Fastify's validation, which stops at the first invalid part of a request. Validates bodies of any media type (the
+ * adapter checks the type first), refuses unknown query parameters, and looks up headers by Node's lower-case names. Forms
+ * are validated by their reader.
  */
 const validateRequests = (route: RouteOptions): void => {
   const { params, body, querystring, headers } = (route.schema ?? {}) as GlueSchema
@@ -88,7 +89,7 @@ const validateRequests = (route: RouteOptions): void => {
     params,
     body: body?.content?.['application/json']?.schema,
     querystring: { type: 'object', properties: {}, ...querystring, additionalProperties: false },
-    // All of a request's headers are read for it.
+    // Header validation reads every header of a request, so it runs only where needed.
     headers: Object.keys(checked?.properties ?? {}).length > 0 ? checked : undefined,
   })
   delete route.schema
@@ -98,7 +99,7 @@ const validateRequests = (route: RouteOptions): void => {
   }
 }
 
-/** The adapter parses these itself, and says better what is wrong with them. */
+/** The adapter parses these headers, with more precise errors. */
 const entityTags = new Set(['If-Match', 'If-None-Match'])
 
 const headersOf = ({ properties = {}, required = [], ...rest }: ObjectSchema): ObjectSchema => ({
@@ -112,8 +113,8 @@ const headersOf = ({ properties = {}, required = [], ...rest }: ObjectSchema): O
 })
 
 /**
- * One parser for every body that brings no file: JSON where the operation takes it, and nothing where it does not. A piece
- * of a file is left for the handler to read.
+ * Installs the body parser: JSON if the operation accepts it; otherwise any body is refused. File chunks are left to the
+ * handler.
  */
 export const readBodies = (app: FastifyInstance): void => {
   app.removeAllContentTypeParsers()
@@ -122,7 +123,7 @@ export const readBodies = (app: FastifyInstance): void => {
     if (bytes.length > 0) throw problems.invalidRequest('This operation does not accept a body.')
     return undefined
   }
-  // The catch-all would do; the glue warns of media types that are not there by name.
+  // Redundant with the catch-all, but openapi-glue warns about media types without a parser of their own.
   app.addContentTypeParser(pieceType, async () => undefined)
   app.addContentTypeParser(
     ['application/json', 'application/merge-patch+json', '*'],
@@ -131,17 +132,16 @@ export const readBodies = (app: FastifyInstance): void => {
   )
 }
 
-/** The methods that the path of a URL takes; null when there is no such path. */
+/** The methods of a URL's path; null if no route has the path. */
 export type MethodsOf = (url: string) => readonly string[] | null
 
-/** What is known of all paths that get a route. */
 export interface KnownPaths {
   readonly methodsOf: MethodsOf
-  /** Whether the path is a route's as it stands, without parameters. */
+  /** Whether a route without parameters has exactly this path. */
   readonly isLiteral: (path: string) => boolean
 }
 
-/** Keeps the methods of all paths that get a route from now on. */
+/** Records the paths and methods of all routes registered from now on. */
 export const collectPaths = (app: FastifyInstance): KnownPaths => {
   const paths = findMyWay({ maxParamLength: app.initialConfig.routerOptions?.maxParamLength ?? 100 })
   const methodsByPath = new Map<string, Set<string>>()
@@ -162,23 +162,23 @@ export const collectPaths = (app: FastifyInstance): KnownPaths => {
   }
 }
 
-/** The router takes `/tasks/` for `/tasks/{task_id}` with an empty id. */
+/** The router matches `/tasks/` to `/tasks/{task_id}` with an empty id. */
 const hasEmptyParameter = (params: unknown): boolean => Object.values(params ?? {}).includes('')
 
-/** Characters; no path with a route is as long. */
+/** Characters. Every valid path is shorter. */
 const maxPath = 8_192
 
-/** Answers a path without the method with 405 and Allow, and anything else that has no route with 404. */
+/** Returns 405 with Allow for a known path, and 404 for an unknown one. */
 export const answerUnknownRoutes = (app: FastifyInstance, { methodsOf, isLiteral }: KnownPaths): void => {
   const refuse = ({ method, url }: FastifyRequest): never => {
     const methods = methodsOf(url)
     if (methods === null || methods.includes(method)) throw problems.notFound()
     throw problems.methodNotAllowed(method, methods.join(', '))
   }
-  // PUT /tasks/changes is a method that this path does not take, though the router takes it for PUT /tasks/{task_id}.
+  // The router matches PUT /tasks/changes to PUT /tasks/{task_id}, but /tasks/changes has no PUT.
   const isMisrouted = ({ url, routeOptions }: FastifyRequest): boolean =>
     routeOptions.url?.includes(':') === true && isLiteral(pathOf(url))
-  // Before a body is read, since that can only find another fault.
+  // Before the body is read: an error in the body would hide this one.
   app.addHook('onRequest', (request, _reply, done) => {
     if (pathOf(request.url).length > maxPath) throw problems.uriTooLong()
     if (request.is404 || hasEmptyParameter(request.params) || isMisrouted(request)) refuse(request)

@@ -2,10 +2,10 @@ import type { Database } from '../db/engine/client.ts'
 import { selectAttachmentIds, selectAttachmentKeys, selectUnreferenced } from '../db/files.ts'
 import type { ListedFile, Storage } from '../storage/storage.ts'
 
-/** Files compared at a time, which bounds memory. */
+/** Files per batch. Bounds memory. */
 const batchSize = 500
 
-/** Stored files without a row, batch by batch. A recent one may belong to a request that has not inserted its row yet. */
+/** Stored files without a row, in batches. A recent file may belong to a request that has not inserted its row yet. */
 export async function* filesWithoutRows(
   db: Database,
   listed: AsyncIterable<ListedFile>,
@@ -17,7 +17,7 @@ export async function* filesWithoutRows(
   }
 }
 
-/** Ids of attachments without a file, batch by batch. */
+/** Ids of attachments without a file, in batches. */
 export async function* attachmentsWithoutFiles(
   db: Database,
   storage: Storage,

@@ -5,9 +5,9 @@ import type { Storage } from '../storage/storage.ts'
 import { inBatches } from './inventory.ts'
 
 /**
- * Which database the files of a storage belong to. To another database, or to an earlier copy of the same one, files that are
- * in use look orphaned: after a mistyped address, when two installations share a bucket, after restoring a dump. So the
- * storage keeps a record of its owner, and no other database removes its files.
+ * The owner of the files in a storage. Another database, or an earlier copy of the same one, sees files in use as orphans:
+ * after a mistyped address, in a bucket that two installations share, after a restored dump. The storage therefore records
+ * its owner, and no other database removes its files.
  */
 export type Ownership =
   /** This database. */

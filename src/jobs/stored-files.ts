@@ -17,10 +17,10 @@ export interface FileDeps {
 /** Files taken from the queue at a time. */
 const batchSize = 500
 
-/** Attachments without a file that a round logs by id. */
+/** Maximum number of attachments without a file that a round logs by id. */
 const maxReported = 100
 
-/** Records this database, and its current transaction, as the owner of the files; logs the reason if it must not. */
+/** Records this database and its current transaction as the owner of the files; logs an error if it is not the owner. */
 export const recognizeFiles = async ({ db, storage, log }: FileDeps): Promise<void> => {
   const reason = whyNotOurs(await ownershipOf(db, storage))
   const identity = await noteOrigin(db)
@@ -28,16 +28,16 @@ export const recognizeFiles = async ({ db, storage, log }: FileDeps): Promise<vo
   else log.error(`${reason}, so no unreferenced files are deleted; run npm run doctor for help`)
 }
 
-const areFilesOurs = async ({ db, storage }: FileDeps): Promise<boolean> =>
+const ownsFiles = async ({ db, storage }: FileDeps): Promise<boolean> =>
   whyNotOurs(await ownershipOf(db, storage)) === null
 
 interface QueueOptions {
-  /** Milliseconds until a file is tried again. */
+  /** Milliseconds until the removal of a file is retried. */
   readonly retryAfter: number
   readonly stop: AbortSignal
 }
 
-/** Empties the queue of files to remove. The file goes before its entry, so that a crash only repeats its removal. */
+/** Processes the queue of deleted files. A file is removed before its entry, so a crash only repeats the removal. */
 export const removeDeletedFiles = async (
   deps: FileDeps,
   { retryAfter, stop }: QueueOptions,
@@ -46,24 +46,24 @@ export const removeDeletedFiles = async (
   for (let files: readonly DeletedFile[] | null = null; files === null || files.length === batchSize;) {
     if (stop.aborted) return
     files = await claimFileDeletions(db, { limit: batchSize, retryAfter })
-    if (files.length === 0 || !(await areFilesOurs(deps))) return
+    if (files.length === 0 || !(await ownsFiles(deps))) return
     const removed = await removeFiles(deps, files, stop)
     if (removed.length > 0) await deleteFileDeletions(db, removed)
   }
 }
 
 interface OrphanOptions {
-  /** Files modified later may still get a row. */
+  /** Later files are kept, because they may still get a row. */
   readonly before: Date
   readonly stop: AbortSignal
 }
 
-/** Removes old files that never got a row: leftovers of crashes. */
+/** Removes old files without a row, left behind by crashes. */
 export const removeOrphans = async (deps: FileDeps, options: OrphanOptions): Promise<void> => {
   await removeListed(deps, deps.storage.list(), { ...options, isUnfinished: false })
 }
 
-/** Removes old parts of files that never got a row. */
+/** Removes old unfinished files without a row. */
 export const removeUnfinishedOrphans = async (deps: FileDeps, options: OrphanOptions): Promise<void> => {
   await removeListed(deps, deps.storage.listUnfinished(), { ...options, isUnfinished: true })
 }
@@ -73,7 +73,7 @@ const removeListed = async (
   listed: AsyncIterable<ListedFile>,
   { before, isUnfinished, stop }: OrphanOptions & { readonly isUnfinished: boolean },
 ): Promise<void> => {
-  if (!(await areFilesOurs(deps))) return
+  if (!(await ownsFiles(deps))) return
   for await (const files of filesWithoutRows(deps.db, listed)) {
     const old = files.filter(({ modifiedAt }) => modifiedAt < before)
     await removeFiles(
@@ -85,7 +85,7 @@ const removeListed = async (
   }
 }
 
-/** Logs attachments that have lost their file. Their rows stay: they say what to look for in a backup. */
+/** Logs attachments whose file is missing. Their rows stay: they identify the file to restore from a backup. */
 export const reportLostFiles = async (
   { db, storage, log }: FileDeps,
   { stop }: { readonly stop: AbortSignal },
@@ -103,7 +103,7 @@ export const reportLostFiles = async (
   }
 }
 
-/** Removes files one by one and resolves to the keys of those removed. A failure does not stop the rest. */
+/** Removes files one by one and returns the removed keys. A failure does not stop the rest. */
 const removeFiles = async (
   { storage, log }: FileDeps,
   files: readonly DeletedFile[],

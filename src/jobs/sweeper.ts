@@ -24,21 +24,21 @@ import {
   reportLostFiles,
 } from './stored-files.ts'
 
-/** Removes data without a use: files of deleted attachments, leftovers of crashes, expired rows. */
+/** Removes obsolete data: files of deleted attachments, orphans of crashes, expired rows. */
 export interface Sweeper {
-  /** Removes deleted files, and the remains of deleted tags and users, without waiting for the next round. */
+  /** Removes deleted files, and the remaining data of deleted tags and users, without waiting for the next round. */
   wake(): void
-  /** Stops after the current file or batch, and resolves then. */
+  /** Stops, and resolves after the current file or batch. */
   close(): Promise<void>
 }
 
 /** In milliseconds. */
 export interface SweepTimes {
-  /** Between the starts of two rounds. */
+  /** Interval between the starts of two rounds. */
   readonly round: number
-  /** Age from which a file without a row is an orphan. A younger one may still get its row. */
+  /** Minimum age of an orphan. A younger file without a row may still get one. */
   readonly grace: number
-  /** Until the removal of a file is tried again, after a failure or a crash. */
+  /** Delay before the removal of a file is retried, after a failure or a crash. */
   readonly retry: number
   /** Lease TTL: how long a crashed instance can block the rounds of the others. */
   readonly lease: number
@@ -54,7 +54,7 @@ export interface SweeperDeps extends FileDeps {
   readonly times?: SweepTimes | undefined
 }
 
-/** Milliseconds that a request may take to arrive. */
+/** Time limit for receiving a request, in milliseconds. */
 export const uploadTimeout = 600_000
 
 export const sweepTimes: SweepTimes = {
@@ -64,12 +64,12 @@ export const sweepTimes: SweepTimes = {
   lease: 30_000,
 }
 
-/** For how long it is known that somebody sees a task no longer; the contract promises it. */
+/** Retention of tombstones. The contract promises it. */
 const tombstoneDays = 30
 
 /**
- * Starts the sweeper with a full round, and repeats it every hour. A lease keeps rounds of several instances apart. The
- * queue of deleted files is shared by all of them.
+ * Starts the sweeper with a full round, which repeats every hour. A lease prevents concurrent rounds of several instances.
+ * All instances process the queue of deleted files.
  */
 export const startSweeper = (deps: SweeperDeps): Sweeper => {
   const { db, log, times = sweepTimes } = deps
@@ -110,7 +110,7 @@ export const startSweeper = (deps: SweeperDeps): Sweeper => {
 }
 
 interface RepeatedTask {
-  /** Runs the task again, after the current run. */
+  /** Runs the task after the current run. */
   readonly wake: () => void
   readonly close: () => Promise<void>
 }
@@ -156,7 +156,7 @@ const repeat = (
   }
 }
 
-/** The database is unavailable, which is logged elsewhere, or the service stops. */
+/** Whether the database is unavailable, which is logged elsewhere, or the service is stopping. */
 const isExpected = (error: unknown): boolean =>
   error instanceof DatabaseUnavailable || (error instanceof Error && error.name === 'AbortError')
 

@@ -2,10 +2,10 @@ import type { PasswordHasher } from '../auth/passwords.ts'
 import type { Database } from '../db/engine/client.ts'
 import type { Storage } from '../storage/storage.ts'
 
-/** Runs `work`, and observes its duration and outcome. */
+/** Runs `work` and observes its duration and outcome. */
 export type Instrument = <T>(name: string, work: () => Promise<T>) => Promise<T>
 
-/** Observes statements. Their name is their text, which contains no values. */
+/** Observes statements. The name of a statement is its text, which contains no values. */
 export const instrumentDatabase = (db: Database, instrument: Instrument): Database => ({
   ...db,
   run: (...parameters) => instrument(parameters[0], () => db.run(...parameters)),
@@ -29,7 +29,7 @@ export const instrumentStorage = (storage: Storage, instrument: Instrument): Sto
   check: () => instrument('check', () => storage.check()),
 })
 
-/** Observes an iteration as one operation, which ends when the consumer has finished with the last item. */
+/** Observes an iteration as one operation, which ends when the consumer has processed the last item. */
 async function* instrumentIteration<T>(
   instrument: Instrument,
   name: string,

@@ -6,21 +6,18 @@ export interface LogStream {
   write(line: string): void
 }
 
-/** Milliseconds between two writes: a write per line would take longer than the rest of logging. */
+/** Milliseconds between writes. A write per line would take longer than the rest of logging. */
 const flushInterval = 50
 
-/** Characters that may wait to be written; further lines are lost. */
+/** Maximum number of buffered characters. Further lines are dropped. */
 const maxBuffered = 4_194_304
 
-/** Milliseconds that a flush waits for a slow reader. */
+/** Maximum duration of a flush to a slow reader, in milliseconds. */
 const maxFlushTime = 1_000
 
 const standardOutput = 1
 
-/**
- * Bytes that a pipe writes atomically (PIPE_BUF on Linux), so that the lines of processes that share it do not
- * interleave.
- */
+/** Maximum bytes of an atomic write to a pipe (PIPE_BUF on Linux). Longer writes of several processes can interleave. */
 const atomicWrite = 4_096
 
 /**
@@ -38,7 +35,7 @@ export const openLog = ({
     sync: false,
     maxLength: maxBuffered,
     ...(isShared && { maxWrite: atomicWrite }),
-    // Without it, flush calls back before the write.
+    // Otherwise flush calls back before the write.
     minLength: 1,
   })
   stream.on('error', () => undefined)

@@ -15,7 +15,7 @@ export interface Metrics {
   readonly forHashes: Instrument
 }
 
-/** Seconds. The last one is the deadline of a statement. */
+/** Seconds. The last bucket is the deadline of a statement. */
 const shortBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
 const longBuckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120, 600]
 
@@ -111,23 +111,23 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
 }
 
 /**
- * Offers the metrics of this worker to its supervisor. Each series gets the worker's number: a sum over all workers would
- * fall when one of them exits, which Prometheus takes for a restart of everything.
+ * Exposes the metrics of this worker to its supervisor. Each series has the worker's number as a label: a sum over all workers
+ * would decrease when one exits, which Prometheus interprets as a counter reset.
  */
 export const offerToSupervisor = (registry: Registry, worker: number): void => {
   registry.setDefaultLabels({ worker: String(worker) })
   AggregatorRegistry.setRegistries(registry)
-  // Creating one answers the supervisor's requests from now on.
+  // Its constructor installs the listener for the supervisor's requests.
   void new AggregatorRegistry()
 }
 
-/** The metrics of all workers, to be read in their supervisor. */
+/** The metrics of all workers. Call it in the supervisor. */
 export const metricsOfWorkers = (): MetricsSource => {
   const workers = new AggregatorRegistry()
   return { contentType: workers.contentType, metrics: () => workers.clusterMetrics() }
 }
 
-/** `refused` is the client's fault; `unavailable` and `failed` are the operator's to investigate. */
+/** `refused` is a client error. `unavailable` and `failed` are for the operator to investigate. */
 type Outcome = 'done' | 'refused' | 'unavailable' | 'failed'
 
 const timed =
@@ -136,8 +136,8 @@ const timed =
     observe: (outcome: Outcome, seconds: number, name: string) => void,
   ): Instrument =>
   async (name, work) => {
-    const begun = performance.now()
-    const end = (outcome: Outcome): void => observe(outcome, (performance.now() - begun) / 1_000, name)
+    const startedAt = performance.now()
+    const end = (outcome: Outcome): void => observe(outcome, (performance.now() - startedAt) / 1_000, name)
     try {
       const result = await work()
       end('done')
@@ -153,7 +153,7 @@ const outcomeOfStatement = (error: unknown): Outcome => {
   return error instanceof DatabaseUnavailable ? 'unavailable' : 'failed'
 }
 
-/** Other errors are those of the content: too large, a digest mismatch, or an aborted upload. */
+/** All other errors are client errors: content too large, digest mismatch, aborted upload. */
 const outcomeOfStorage = (error: unknown): Outcome => {
   if (error instanceof FileMissing) return 'failed'
   return error instanceof StorageFull || error instanceof StorageUnavailable ? 'unavailable' : 'refused'

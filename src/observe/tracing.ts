@@ -25,11 +25,11 @@ import { shownPathOf } from '../http/url.ts'
 import type { Instrument } from './instrument.ts'
 
 /**
- * OpenTelemetry traces with manual spans for requests, statements and storage operations. This module is loaded only when
+ * OpenTelemetry tracing with manual spans for requests, statements and storage operations. This module is loaded only if
  * tracing is enabled. The exporter reads its standard variables (OTEL_EXPORTER_OTLP_ENDPOINT, …) itself.
  */
 export interface Tracing {
-  /** Adds a span per request, which continues the trace of the traceparent header. */
+  /** Adds a span per request. It continues the trace of the traceparent header. */
   readonly ofRequests: (app: FastifyInstance) => void
   readonly forStatements: Instrument
   readonly forStorage: Instrument

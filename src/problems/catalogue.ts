@@ -1,11 +1,11 @@
 interface ProblemType {
   readonly status: number
   readonly title: string
-  /** What it means and what to do about it, for `/problems`. */
+  /** Meaning and remedy, shown on the page `/problems`. */
   readonly explanation: string
 }
 
-/** All problems (RFC 9457) that the service answers with, by code. The contract's ProblemCode lists the same codes. */
+/** All problem types (RFC 9457) of the service, by code. ProblemCode in the contract lists the same codes. */
 export const problemTypes = {
   invalid_request: {
     status: 400,
@@ -265,5 +265,5 @@ export type ProblemCode = keyof typeof problemTypes
 
 export const isProblemCode = (code: string): code is ProblemCode => Object.hasOwn(problemTypes, code)
 
-/** All codes, by status. */
+/** All codes, sorted by status. */
 export const problemCodes: readonly ProblemCode[] = Object.keys(problemTypes).filter(isProblemCode)

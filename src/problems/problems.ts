@@ -18,10 +18,10 @@ import {
 import { type ProblemCode, problemTypes } from './catalogue.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 
-/** The most errors that a problem reports; `maxItems` in the contract. */
+/** Maximum number of errors in a problem; `maxItems` in the contract. */
 export const maxErrors = 20
 
-/** One thing that was wrong, and where: a JSON Pointer (RFC 6901) into the body, or `/name` of a parameter. */
+/** An error and its location: a JSON Pointer (RFC 6901) into the body, or `/name` of a parameter or header. */
 export interface ProblemError {
   readonly pointer: string
   readonly detail: string
@@ -35,7 +35,7 @@ interface ProblemOptions {
   readonly cause?: unknown
 }
 
-/** A failure that is told to the client: `message` is the problem's detail and holds nothing internal. */
+/** An error for the client. `message` becomes the problem's detail, so it must contain nothing internal. */
 export class Problem extends Error {
   override readonly name = 'Problem'
   readonly code: ProblemCode
@@ -58,7 +58,7 @@ export class Problem extends Error {
 
 const at = (pointer: string, detail: string) => ({ errors: [{ pointer, detail }] })
 
-/** RFC 6750 §3. */
+/** The WWW-Authenticate header (RFC 6750 §3). */
 const challenge = (error?: string, scope?: string) => {
   const parameters = { realm: 'taskwright', ...(error && { error }), ...(scope && { scope }) }
   const text = Object.entries(parameters).map(([name, value]) => `${name}="${value}"`)
@@ -67,12 +67,12 @@ const challenge = (error?: string, scope?: string) => {
 
 const retryAfter = (seconds: number) => ({ headers: { 'retry-after': String(seconds) } })
 
-/** Every problem, by name. The functions return it; the caller throws it. */
+/** Constructors of all problems. They return the problem; the caller throws it. */
 export const problems = {
   invalidRequest: (detail: string, errors: readonly ProblemError[] = []) =>
     new Problem('invalid_request', detail, errors.length > 0 ? { errors } : {}),
   invalidField: (pointer: string, detail: string) => problems.invalidFields([{ pointer, detail }]),
-  /** `errors` are in the order of the request. */
+  /** Takes the errors in the order of the request. */
   invalidFields: (errors: readonly ProblemError[]) => {
     const [{ pointer, detail } = { pointer: '', detail: 'is not valid' }, ...more] = errors.slice(
       0,
@@ -122,11 +122,11 @@ export const problems = {
       'since does not belong to this feed. Send next_cursor unchanged, or leave since out to start again.',
       at('/since', 'is not valid for this feed'),
     ),
-  batchSize: (most: number) =>
+  batchSize: (max: number) =>
     new Problem(
       'invalid_request',
-      `A batch must have 1 to ${most} items.`,
-      at('', `must have 1 to ${most} items`),
+      `A batch must have 1 to ${max} items.`,
+      at('', `must have 1 to ${max} items`),
     ),
   batchText: (max: number) =>
     new Problem(
@@ -228,7 +228,7 @@ export const problems = {
   methodNotAllowed: (method: string, allow: string) =>
     new Problem('method_not_allowed', `${method} is not allowed. Allowed: ${allow}.`, { headers: { allow } }),
   requestTimeout: () => new Problem('request_timeout', 'The request did not arrive in time. Send it again.'),
-  /** Only seen in the log. */
+  /** Appears in the log only. */
   clientGone: () => new Problem('request_timeout', 'The client closed the connection before the response.'),
   usernameTaken: () =>
     new Problem(
@@ -406,10 +406,10 @@ const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number,
     `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, including the trash. Delete tasks permanently, or ask the operator for a larger quota.`,
 }
 
-/** As much of what a client wrote as a message can hold. */
+/** Truncates client input for a message. */
 const shorten = (text: string): string => (text.length > 50 ? `${text.slice(0, 50).toWellFormed()}…` : text)
 
-/** What a problem is told as (RFC 9457), about the request to `path`. */
+/** The problem document (RFC 9457) for a request to `path`. */
 export const problemDocument = (problem: Problem, publicUrl: string, path: string, requestId: string) => ({
   type: `${publicUrl}/problems/${problem.code}`,
   title: problem.title,
@@ -422,7 +422,7 @@ export const problemDocument = (problem: Problem, publicUrl: string, path: strin
   ...(problem.errors !== null && { errors: [...problem.errors] }),
 })
 
-/** The problem of a part of the body: what it points at is found in there. */
+/** Prefixes the error pointers of a problem with the part of the body that it is about. */
 export const problemWithin = (pointer: string, problem: Problem): Problem => {
   const errors = problem.errors?.map((error) => ({ ...error, pointer: `${pointer}${error.pointer}` }))
   return new Problem(problem.code, problem.message, {
@@ -450,27 +450,27 @@ export const problemOfRefusal = (refusal: Refusal): Problem => {
 }
 
 /**
- * The value of an outcome.
+ * The value of a successful outcome.
  *
- * @throws Problem the refusal, when it is one
+ * @throws Problem for a refusal
  */
 export const expectDone = <T>(result: Outcome<T>): T => {
   if (result.outcome === 'done') return result.value
   throw problemOfRefusal(result)
 }
 
-/** Requires of an API token more scopes than those of the operation, for what the caller asks for beside it. */
+/** Requires additional scopes of an API token, for example for `expand`. */
 export const expectScopes = (scopes: readonly Scope[], { credential }: Principal): void => {
   const missing = scopes.find((scope) => scopeRefuses(scope, credential))
   if (missing !== undefined) throw problems.insufficientScope(missing)
 }
 
-/** Requires a list or feed of everything to be asked for by an administrator. */
+/** Requires an administrator for `all=true`. */
 export const expectMayListAll = ({ role }: Principal, { all = false }: { readonly all?: boolean }): void => {
   if (all && roleRefuses('list.all', role)) throw problems.listAllForbidden()
 }
 
-/** What a violated constraint of the schema means to the client who caused it. */
+/** The problem for each constraint of the schema that a request can violate. */
 const constraintProblems: Readonly<Record<string, () => Problem>> = {
   users_username_unique: problems.usernameTaken,
   users_email_unique: problems.emailTaken,
@@ -478,7 +478,7 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   tasks_due_not_before_start: problems.dueBeforeStart,
   tasks_owner_id_users_id_fk: () => problems.unknownReference('/owner_id', 'user'),
   tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
-  // What a request was about has been deleted while it ran.
+  // From here on: a resource of the request was deleted while the request ran.
   task_tags_task_id_tasks_id_fk: problems.notFound,
   task_tags_tag_id_tags_id_fk: problems.notFound,
   attachments_task_id_tasks_id_fk: problems.notFound,
@@ -497,8 +497,8 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
 }
 
 /**
- * The problem that an error is to a client, whose request may have had a body of `maxBytes`. An unexpected error is an internal
- * error: it is logged, not shown.
+ * Converts an error to a problem. `maxBytes` is the body limit of the request. An unexpected error becomes an internal
+ * error, whose cause is only logged.
  */
 export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
   if (error instanceof Problem) return error
@@ -531,13 +531,13 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
   return problemOfFramework(error, maxBytes)
 }
 
-/** Fastify's own errors, by their codes and statuses. */
+/** Converts Fastify's errors, by status. */
 const problemOfFramework = (error: unknown, maxBytes: number): Problem => {
   if (!(error instanceof Error) || !('statusCode' in error)) return problems.internalError(error)
   switch (error.statusCode) {
     case 400:
       return problems.invalidRequest('The request is malformed.')
-    // 403: a path that leads out of the folder of the documentation.
+    // 403: a path that escapes the folder of the documentation.
     case 403:
     case 404:
       return problems.notFound()
@@ -554,5 +554,5 @@ const problemOfFramework = (error: unknown, maxBytes: number): Problem => {
   }
 }
 
-/** The largest body of a request without a file, in bytes. Most operations take less: `x-max-body` in the contract. */
+/** Maximum body of a request without a file, in bytes. Most operations accept less: `x-max-body` in the contract. */
 export const maxBodyBytes = 1_048_576
