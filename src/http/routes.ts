@@ -65,7 +65,7 @@ const checkPrincipalType = ({ id, scope }: ContractOperation): void => {
 const withoutResponses = (document: Contract['document']): object => {
   const copy = structuredClone(document) as { paths: Record<string, Record<string, { responses?: object }>> }
   for (const operation of Object.values(copy.paths).flatMap((item) => Object.values(item))) {
-    operation.responses = { default: { description: 'Left out.' } }
+    operation.responses = { default: { description: 'Omitted.' } }
   }
   return copy
 }

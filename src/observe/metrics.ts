@@ -27,7 +27,7 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
   registry.registerMetric(
     new Gauge({
       name: 'taskwright_database_statements_pending',
-      help: 'Statements that run or wait for a connection',
+      help: 'Statements running or waiting for a connection',
       registers: [],
       collect() {
         this.set(pendingStatements())
@@ -37,39 +37,39 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
 
   const requestDuration = new Histogram({
     name: 'taskwright_http_request_duration_seconds',
-    help: 'Requests, from the end of their heads to the end of the answers',
+    help: 'Request duration, from the end of the header to the end of the response',
     labelNames: ['method', 'route', 'status'] as const,
     buckets: longBuckets,
     registers,
   })
   const requestsRunning = new Gauge({
     name: 'taskwright_http_requests_running',
-    help: 'Requests that have begun and are not answered yet',
+    help: 'Requests in progress',
     registers,
   })
   const problems = new Counter({
     name: 'taskwright_problems_total',
-    help: 'Answers that are problems, by their code: rate limits are too_many_requests, failed sign-ins invalid_credentials',
+    help: 'Problem responses by code',
     labelNames: ['code', 'route'] as const,
     registers,
   })
   const statementDuration = new Histogram({
     name: 'taskwright_database_statement_duration_seconds',
-    help: 'Statements, from asking for a connection to the last row',
+    help: 'Statement duration, from queueing for a connection to the last row',
     labelNames: ['outcome'] as const,
     buckets: shortBuckets,
     registers,
   })
   const storageDuration = new Histogram({
     name: 'taskwright_storage_operation_duration_seconds',
-    help: 'Operations on the files of attachments; each round of the sweeper does listUnfinished once',
+    help: 'Duration of operations on the file storage',
     labelNames: ['operation', 'outcome'] as const,
     buckets: longBuckets,
     registers,
   })
   const hashesPending = new Gauge({
     name: 'taskwright_password_hashes_pending',
-    help: 'Passwords that are being hashed or wait for it',
+    help: 'Passwords being hashed or waiting to be',
     registers,
   })
 
