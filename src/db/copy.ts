@@ -4,7 +4,7 @@ import { translateError } from './engine/errors.ts'
 import { migrate } from './engine/migrate.ts'
 import { beginHistoryAnew } from './task-changes.ts'
 
-/** The database to copy into has rows already. */
+/** The target database is not empty. */
 export class NotEmpty extends Error {
   override readonly name = 'NotEmpty'
 
@@ -13,18 +13,18 @@ export class NotEmpty extends Error {
   }
 }
 
-/** How many rows a table has now, in both databases. */
+/** The number of rows of a table, now equal in both databases. */
 export interface CopiedTable {
   readonly table: string
   readonly rows: number
 }
 
-/** Rows at a time; the largest, tasks, have up to 64 KiB. */
+/** Rows per statement. The largest rows, tasks, have up to 64 KiB. */
 const batch = 200
 
 /**
- * Copies all rows of one database into another, which is brought up to date and has to be empty. It is one transaction:
- * either all rows are there afterwards, as many as before in each table, or none.
+ * Copies all rows of one database into another, which must be empty. Both are migrated first. The copy is one transaction:
+ * either all rows are copied, with equal row counts in each table, or none.
  *
  * @throws NotEmpty, DatabaseUnavailable
  */
@@ -40,7 +40,7 @@ export const copyDatabase = async (
   try {
     const tables = await tablesInOrder(source)
     return await target.begin(async (transaction) => {
-      // A start of the service leaves one row of it; and what clients know of the history is of the other database.
+      // The service writes a row at startup. The copy starts a new history: clients' positions belong to the other database.
       await transaction.unsafe('delete from change_history')
       const copied: CopiedTable[] = []
       for (const table of tables) copied.push(await copyTable(source, transaction, table))
@@ -61,11 +61,11 @@ const copyTable = async (
 ): Promise<CopiedTable> => {
   const name = `public."${table}"`
   if ((await countRows(target, name)) > 0) throw new NotEmpty(table)
-  // What the triggers keep is copied with the rows.
+  // Rows that triggers maintain are copied like any others.
   await target.unsafe(`alter table ${name} disable trigger user`)
   let after = '(0,0)'
   for (;;) {
-    // As text from one database to the other: a number or a time would lose digits on its way through JavaScript.
+    // Passed on as text: numbers and times would lose precision as JavaScript values.
     const [page] = await source.unsafe<{ rows: string | null; last: string | null }[]>(
       `select '[' || string_agg(to_jsonb(item)::text, ',') || ']' as rows, max(item.ctid)::text as last
       from (select ctid, * from ${name} where ctid > $1::tid order by ctid limit ${batch}) item`,
@@ -91,11 +91,11 @@ const countRows = async (client: postgres.ISql, name: string): Promise<number> =
 
 interface Table {
   readonly name: string
-  /** Quoted and joined, without those that PostgreSQL computes. */
+  /** Quoted and comma-separated, without generated columns. */
   readonly columns: string
 }
 
-/** Each table behind those that it refers to. */
+/** All tables, each after the tables that it references. */
 const tablesInOrder = async (client: postgres.Sql): Promise<readonly Table[]> => {
   const tables = await client<(Table & { parents: string })[]>`
     select relname as name,

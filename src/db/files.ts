@@ -5,8 +5,8 @@ import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
 
 /**
- * Which files of the storage the database refers to. `file_deletions` is the queue of files to remove: triggers add the file of
- * every deleted attachment, upload and thumbnail.
+ * References from the database to stored files. `file_deletions` is the queue of files to remove: triggers add the file of
+ * each deleted attachment, upload and thumbnail.
  */
 
 const deletions = columnsOf<'file_deletions'>(sql.raw('file_deletions'))
@@ -36,13 +36,13 @@ const claim = statement(
 /** A file to remove. */
 export interface DeletedFile {
   readonly key: string
-  /** Whether it may be part of a file, left by an upload. */
+  /** Whether the file may be a partial upload. */
   readonly isUnfinished: boolean
 }
 
 /**
- * Takes files from the queue, those that have waited longest first. They are offered again after `retryAfter` milliseconds,
- * so that neither a failing file nor a crash holds up the rest.
+ * Claims files from the queue, by due time. Claimed files become due again after `retryAfter` milliseconds, so that neither a
+ * failing file nor a crash blocks the queue.
  */
 export const claimFileDeletions = async (
   db: Database,
@@ -59,7 +59,7 @@ const removeDeletions = statement(
   (p) => sql`delete from file_deletions where ${deletions.storage_key} = any(${p.keys})`,
 )
 
-/** Takes removed files off the queue. */
+/** Removes entries from the queue once their files are gone. */
 export const deleteFileDeletions = async (db: Database, keys: readonly string[]): Promise<void> => {
   await removeDeletions(db, { keys })
 }
@@ -74,7 +74,7 @@ const countDeletions = statement(
     from file_deletions`,
 )
 
-/** How many files wait for their removal, and the age of the oldest entry in seconds. */
+/** The length of the queue, and the age of its oldest entry in seconds. */
 export const countFileDeletions = async (
   db: Database,
 ): Promise<{ readonly count: number; readonly seconds: number }> => {
@@ -94,7 +94,7 @@ const unreferenced = statement(
       and not exists (select from file_deletions where ${deletions.storage_key} = key)`,
 )
 
-/** The keys that no attachment, upload or thumbnail refers to, and that are not queued for removal either. */
+/** The keys that no attachment, upload or thumbnail references and that are not queued for removal. */
 export const selectUnreferenced = async (db: Database, keys: readonly string[]): Promise<string[]> =>
   (await unreferenced(db, { keys })).map(({ storage_key }) => storage_key)
 
@@ -107,7 +107,7 @@ const referenced = query(
       or exists (select from uploads where ${uploads.storage_key} = ${p.key}) as is_referenced`,
 )
 
-/** Whether an attachment or an upload refers to the key. */
+/** Whether an attachment or an upload references the key. */
 export const isReferenced = async (ctx: OpContext, key: string): Promise<boolean> => {
   const [row] = await referenced(ctx, { key })
   return row?.is_referenced === true
@@ -122,7 +122,7 @@ const attachmentKeys = statement(
     order by ${attachments.storage_key} limit ${p.limit}`,
 )
 
-/** Storage keys of attachments, in order, after the key `after`. */
+/** Storage keys of attachments after the key `after`, in ascending order. */
 export const selectAttachmentKeys = async (
   db: Database,
   { after, limit }: { readonly after: string; readonly limit: number },

@@ -3,17 +3,18 @@ import { statement } from './engine/statement.ts'
 import { sql } from './schema/drizzle.ts'
 
 /**
- * The identity of a database: its cluster, its id there, and that of its table of tasks. A restored dump is another
- * database, on the same server too, since its tables are new; a copy of the files of a whole cluster is the same one.
+ * The identity of a database: the system identifier of its cluster, its OID, and the OID of its table `tasks`. A restored dump
+ * is a different database, even on the same server, since its tables are new. A file copy of a whole cluster has the same
+ * identity.
  */
 export const databaseId = sql.raw(`(
   (select system_identifier from pg_control_system()) || '/' ||
   (select oid from pg_database where datname = current_database()) || '/' || 'tasks'::regclass::oid)`)
 
-/** A database at some time. */
+/** A database at a point in time. */
 export interface Identity {
   readonly database: string
-  /** Its next transaction. In a copy from an earlier time it is less than it has been. */
+  /** The next transaction id. In a copy restored from an earlier time it is lower than before. */
   readonly transaction: bigint
 }
 
@@ -25,7 +26,7 @@ const select = statement(
     select ${databaseId} as database, pg_snapshot_xmax(pg_current_snapshot())::text as transaction`,
 )
 
-/** The identity of the database now. */
+/** The current identity of the database. */
 export const readIdentity = async (db: Database): Promise<Identity> => {
   const [row] = await select(db, {})
   return parseIdentity(row)

@@ -3,21 +3,21 @@ import { statement } from './engine/statement.ts'
 import { assignments, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
-/** The exclusive right of one instance to some work. */
+/** A lease: one instance's exclusive right to a job. */
 export interface Lease {
   readonly name: string
-  /** A UUID of the instance. */
+  /** The instance's UUID. */
   readonly holder: string
-  /** Milliseconds after which it expires unless it is renewed. */
+  /** Milliseconds until it expires, unless renewed. */
   readonly duration: number
 }
 
 const parameters = { name: 'text', holder: 'uuid', duration: 'int' } as const
 
-const end = (p: { readonly duration: SQL }): SQL => sql`now() + ${p.duration} * interval '1 millisecond'`
+const expiry = (p: { readonly duration: SQL }): SQL => sql`now() + ${p.duration} * interval '1 millisecond'`
 
 const take = statement('leases.insert', parameters, { name: 'text' }, (p) => {
-  const { columns, values } = insertion<'leases'>({ name: p.name, holder: p.holder, expires_at: end(p) })
+  const { columns, values } = insertion<'leases'>({ name: p.name, holder: p.holder, expires_at: expiry(p) })
   const taken = assignments<'leases'>({ holder: sql`excluded.holder`, expires_at: sql`excluded.expires_at` })
   return sql`
     insert into leases (${columns}) values (${values})
@@ -25,7 +25,7 @@ const take = statement('leases.insert', parameters, { name: 'text' }, (p) => {
     returning name`
 })
 
-/** Takes a lease that is free or has expired. False when somebody else holds it. */
+/** Takes a free or expired lease. Returns false if the lease has not expired. */
 export const takeLease = async (db: Database, lease: Lease): Promise<boolean> =>
   (await take(db, lease)).length > 0
 
@@ -34,7 +34,7 @@ const renew = statement(
   parameters,
   { name: 'text' },
   (p) => sql`
-    update leases set ${assignments<'leases'>({ expires_at: end(p) })}
+    update leases set ${assignments<'leases'>({ expires_at: expiry(p) })}
     where name = ${p.name} and holder = ${p.holder} returning name`,
 )
 
@@ -46,8 +46,8 @@ const release = statement(
 )
 
 /**
- * Runs the work of a taken lease, renews the lease meanwhile, and releases it. The signal that `work` gets is aborted by
- * `stop`, and when somebody else has taken the lease over.
+ * Runs `work` under a lease already taken, renews the lease meanwhile, and releases it at the end. The signal passed to
+ * `work` is aborted by `stop`, and when another instance has taken the lease.
  */
 export const withLease = async (
   db: Database,
@@ -59,7 +59,7 @@ export const withLease = async (
   const renewOnce = async (): Promise<void> => {
     if ((await renew(db, lease)).length === 0) lost.abort()
   }
-  // A failed renewal leaves time for another.
+  // Three renewals per lease duration: one may fail.
   const timer = setInterval(() => void renewOnce().catch(() => undefined), lease.duration / 3)
   try {
     await work(AbortSignal.any([stop, lost.signal]))

@@ -6,17 +6,17 @@ import type { Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 
 /**
- * The rest of a deletion. Deleting a tag or a user marks the row, which every reader honours from then on; what belongs
- * to it, which may be very much, is removed here in batches, and the row last.
+ * Purges deleted tags and users. A deletion only sets `deleted_at`, which hides the row from every reader. The dependent
+ * rows, of which there may be very many, are removed here in batches, and the row itself last.
  */
 
-/** Tasks that a statement changes; each takes up to a millisecond. */
+/** Rows per statement; a task takes up to a millisecond. */
 export const purgeBatch = 100
 
 const parameters = { id: 'uuid' } as const
 type P = Placeholders<typeof parameters>
 
-/** Rows that another transaction has locked are left to a later round. */
+/** Rows locked by another transaction are left to a later round. */
 const deletion = (name: StatementName, table: string, condition: (p: P) => SQL) =>
   deletionOfBatch(name, { parameters, table, condition, limit: purgeBatch })
 
@@ -85,8 +85,8 @@ const selectUsers = statement(
 )
 
 /**
- * Removes the first batch of everything that belongs to a deleted user: all of it, unless there is much. A failure is not
- * reported, since the user is deleted and the next round goes on.
+ * Removes the first batch of each kind of row that belongs to a deleted user; for most users that is everything.
+ * Unavailability of the database is ignored: the user is already deleted, and the next round continues.
  */
 export const purgeUserOnce = async (db: Database, id: string): Promise<void> => {
   try {
@@ -98,7 +98,7 @@ export const purgeUserOnce = async (db: Database, id: string): Promise<void> => 
   }
 }
 
-/** Removes what belongs to deleted tags and users. Several processes may do so at once, each other rows. */
+/** Removes deleted tags and users with their dependent rows. Several processes may run it concurrently, on different rows. */
 export const purgeDeleted = async (db: Database, stop: AbortSignal): Promise<void> => {
   for (const { id } of await selectTags(db, {})) {
     await untilNone(() => unlinkTag(db, { id }), stop)

@@ -1,7 +1,7 @@
 import { sql } from './schema/drizzle.ts'
 import { statement } from './engine/statement.ts'
 
-/** How many tasks a user owns, those in the trash included; counts no further than `limit`. */
+/** The number of tasks that a user owns, including the trash. Stops counting at `limit`. */
 export const countOwnedTasks = statement(
   'quotas.count_owned_tasks',
   { owner_id: 'uuid', limit: 'int8' },

@@ -29,7 +29,7 @@ const selectOne = query(
     sql`select ${tagJson(tag)} as json from tags tag where id = ${p.id} and ${allowsTag('tag.see', p, tag)}`,
 )
 
-/** One tag's JSON text, if the caller can see it. */
+/** A tag as JSON text, if the caller can see it. */
 export const selectTag = async (ctx: OpContext, id: string): Promise<Outcome<{ readonly json: string }>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
@@ -56,7 +56,7 @@ const insert = creation(
   },
 )
 
-/** Creates a tag of the caller. A name that they have already violates tags_owner_name_unique. */
+/** Creates a tag owned by the caller. A duplicate name violates tags_owner_name_unique. */
 export const insertTag = (ctx: OpContext, { name, color = null }: NewTag): Promise<Created> =>
   insert(ctx, () => ({ name, name_folded: foldText(name), color })).then(expectCreated)
 
@@ -83,23 +83,21 @@ const remove = query(
     select outcome from checked`,
 )
 
-/**
- * Deletes a tag. The first of the tasks that carry it change with the same statement, the others soon after (`purge.ts`).
- */
+/** Deletes a tag. The first `purgeBatch` tasks lose it in the same statement, the others soon after (`purge.ts`). */
 export const deleteTag = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
   const [row] = await remove(ctx, { id })
   return readOutcome(row)
 }
 
-/** Which tags a list holds. */
+/** Filters of a tag list. */
 export interface TagFilter {
-  /** A part of the name. */
+  /** A substring of the name. */
   readonly q?: string
-  /** Everything in the installation, for an administrator. */
+  /** All tags of the installation; administrators only. */
   readonly all?: boolean
 }
 
-/** A page of the principal's tags that pass the filter, each with how many tasks of their list carry it. */
+/** A page of the principal's tags that pass the filter, each with the number of tasks in their list that have it. */
 export const selectTags = (
   { db, principal }: OpContext<Principal>,
   filter: TagFilter,
@@ -123,7 +121,7 @@ export const selectTags = (
   )
 }
 
-/** How many tasks with the tag the reader can see. */
+/** The number of tasks with the tag that the reader can see. */
 const countTasks = (row: SQL, role: Role, caller: CallerPlaceholders): SQL => {
   const { tasks, user_id, tag_id } = columnsOf<'tag_counts'>(sql`counted`)
   return sql`coalesce((

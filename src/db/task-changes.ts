@@ -11,13 +11,13 @@ import { callerOf, callerParameters, isOfReader, taskBranches } from './access/p
 import { compile, statement } from './engine/statement.ts'
 
 /**
- * The change feed: changes to tasks, in the order of the transactions that made them. PostgreSQL does not expose the order in
- * which transactions commit, only a horizon: every transaction before the oldest running one has ended. The feed stops at the
- * horizon, so that nothing that commits later can sort before what a client has read. Each task comes once, as it is now: at
- * its last change, or as a tombstone at the transaction that took it out of the caller's sight.
+ * The change feed: changes to tasks, in transaction order. PostgreSQL does not expose the order of commits, only a horizon:
+ * every transaction before the oldest running one has ended. The feed stops at the horizon, so that nothing that commits later
+ * can sort before changes that a client has already read. Each task appears once, in its current state: at its last change, or
+ * as a tombstone at the transaction that made it invisible to the caller.
  */
 
-/** What a client applies to have what the principal sees; both are texts of JSON arrays. */
+/** Changes that bring a client's copy up to date. `changed` and `deleted` are JSON arrays as text. */
 export interface TaskChanges {
   /** Tasks. */
   readonly changed: string
@@ -94,8 +94,8 @@ const selectFor = (role: Role) =>
 const select = { member: selectFor('member'), admin: selectFor('admin') }
 
 /**
- * The changes after `position`, or from the beginning if it is null. Null when tombstones after the position have been
- * removed, or it belongs to another history.
+ * The changes after `position`, or from the beginning if it is null. Returns null if the position has expired: tombstones
+ * after it have been removed, or it belongs to another history.
  */
 export const selectTaskChanges = async (
   db: Database,
@@ -116,7 +116,7 @@ export const selectTaskChanges = async (
   if (row === undefined) throw new Error('A statement of changes answers with one row')
   if (row.is_expired) return null
   const { changed, deleted, epoch, last_changed_in, last_id } = row
-  // At the end the client has everything before the horizon; no task has the nil id.
+  // On the last page the client is up to date with the horizon. The nil id sorts before every task's id.
   const next =
     row.has_more && last_changed_in !== null && last_id !== null
       ? { epoch, changedIn: last_changed_in, id: last_id, tombstonesFrom: row.tombstones_from }
@@ -147,7 +147,7 @@ const pruneBatch = statement(
     select count(*) as pruned from pruned`,
 )
 
-/** Removes tombstones older than so many days. A client that has not read the feed since then starts over. */
+/** Removes tombstones older than `days`. A client that has not read the feed since then must start over. */
 export const removeOldTombstones = async (db: Database, days: number): Promise<void> => {
   for (let pruned = batch; pruned === batch;) {
     const [row] = await pruneBatch(db, { days, limit: batch })
@@ -155,7 +155,7 @@ export const removeOldTombstones = async (db: Database, days: number): Promise<v
   }
 }
 
-/** Random, not a counter: a dump can be restored twice, and each copy has a history of its own. */
+/** Random rather than a counter: a dump can be restored twice, and each copy has its own history. */
 const newEpoch = sql.raw('floor(random() * 2147483647)::int')
 
 const noteOriginOnce = statement(
@@ -197,7 +197,7 @@ const restampBatch = statement(
 )
 
 /**
- * Starts a new history if this one was made in another database: a dump was restored, or rows were copied here. Their
+ * Starts a new history if the current one originates in another database: a dump was restored, or rows were copied. Their
  * transaction ids may be ahead of this database's.
  */
 export const noteOrigin = async (db: Database): Promise<Identity> => {
@@ -209,7 +209,7 @@ export const noteOrigin = async (db: Database): Promise<Identity> => {
   return parseIdentity(origin)
 }
 
-/** Starts a new history unconditionally: a copy of a database's files cannot detect that it is one. */
+/** Starts a new history unconditionally, since a file-level copy of a database cannot detect that it is a copy. */
 export const beginHistoryAnew = compile(
   'change_history.begin_anew',
   sql`

@@ -23,8 +23,8 @@ import {
 const item = columnsOf<'tasks'>(sql.raw('item'))
 
 /**
- * The conditions on the task in row `item` that a list asks for, all of which must hold. Nothing that the caller wrote gets
- * into their text.
+ * Compiles a filter into conditions on the row `item`, all of which must hold. Values from the request are always bound as
+ * parameters, never part of the SQL text.
  */
 export const compileCondition = (condition: TaskCondition): readonly Condition[] =>
   conjunctsOf(condition).map((conjunct, index) =>
@@ -34,26 +34,26 @@ export const compileCondition = (condition: TaskCondition): readonly Condition[]
     })),
   )
 
-/** The conditions that must all hold. */
+/** The operands of a conjunction, flattened. */
 const conjunctsOf = (condition: TaskCondition): readonly TaskCondition[] =>
   condition.kind === 'and' ? condition.operands.flatMap(conjunctsOf) : [condition]
 
 /**
- * The relation that a condition asks of the user, such as `assignee_id = me`. The user sees these tasks for that reason, so
- * the list needs no other branch.
+ * The relation to the user that a condition requires, such as `assignee_id = me`. The relation alone makes these tasks
+ * visible, so the list needs no other access branch.
  */
 export const relationIn = (condition: TaskCondition | null, userId: string): TaskRelationName | null => {
-  const asks = (field: 'owner_id' | 'assignee_id'): boolean =>
+  const requires = (field: 'owner_id' | 'assignee_id'): boolean =>
     condition !== null &&
     conjunctsOf(condition).some((part) => {
       if (part.kind === 'id') return part.field === field && part.operator === '=' && part.value === userId
       return part.kind === 'one_of' && part.field === field && part.values.every((id) => id === userId)
     })
-  if (asks('owner_id')) return 'owner'
-  return asks('assignee_id') ? 'assignee' : null
+  if (requires('owner_id')) return 'owner'
+  return requires('assignee_id') ? 'assignee' : null
 }
 
-/** Whether it looks into texts or at the names of tags, and so is asked of a bounded number of rows. */
+/** Whether the condition searches texts or tag names, and is therefore checked on a bounded number of rows. */
 const isExpensive = (condition: TaskCondition): boolean => {
   if ('operands' in condition) return condition.operands.some(isExpensive)
   return condition.kind === 'not' ? isExpensive(condition.operand) : expensive.has(condition.kind)
@@ -69,7 +69,7 @@ const searchOf = (condition: TaskCondition, bind: Bind): TextSearch => {
   }
 }
 
-/** The octets that it compares, at worst. */
+/** Worst-case octets compared per row. */
 const costOf = (condition: TaskCondition, bind: Bind): SQL => {
   switch (condition.kind) {
     case 'and':
@@ -100,17 +100,17 @@ const costOf = (condition: TaskCondition, bind: Bind): SQL => {
   }
 }
 
-/** A text search reads the words of a task, which take about five times the octets of the folded description. */
+/** A text search reads the task's tsvector, which has about five times the octets of the folded description. */
 const wordsCost = (words: string, bind: Bind): SQL =>
   sql`octet_length(${item.description_folded}) * 20::float8 + ${bind('float8', 100 * words.split("'").length)}`
 
-/** LIKE compares the pattern at each octet at worst; reading a compressed text costs some more. */
+/** In the worst case, LIKE compares the pattern at each octet. The constant accounts for decompressing the text. */
 const comparisonCost = (text: SQL, patternLength: number, bind: Bind): SQL =>
   sql`octet_length(${text}) * ${bind('float8', patternLength + 8)}`
 
 /**
- * A text search query that finds at least the tasks for which the condition holds, by the index on `search`; null where there
- * is none.
+ * A tsquery for the index on `search` that finds all tasks that meet the condition, and possibly others. Null if the index
+ * cannot be used.
  */
 const indexQuery = (condition: TaskCondition): string | null => {
   switch (condition.kind) {
@@ -137,7 +137,7 @@ const indexQuery = (condition: TaskCondition): string | null => {
   }
 }
 
-/** Alternatives that are looked up. More of them make a search no faster. */
+/** Alternatives looked up in the index. With more, the index no longer makes a search faster. */
 const maxAlternatives = 8
 
 const anyQuery = (queries: readonly (string | null)[]): string | null => {
@@ -146,10 +146,13 @@ const anyQuery = (queries: readonly (string | null)[]): string | null => {
   return known.map((query) => `(${query})`).join(' | ')
 }
 
-/** Pairs of a text that are looked up. */
+/** Character pairs of a text looked up in the index. */
 const maxPairs = 64
 
-/** The titles that have the text as a part: `pair_lexemes` in routines.sql makes a lexeme of each pair of their characters. */
+/**
+ * A tsquery for titles that contain the text. `pair_lexemes` in routines.sql makes a lexeme of each pair of adjacent
+ * characters.
+ */
 const pairsQuery = (text: string): string | null => {
   const characters = Array.from(text)
   const pairs = characters.slice(1).map((character, index) => `${characters[index]}${character}`)
@@ -158,8 +161,8 @@ const pairsQuery = (text: string): string | null => {
 }
 
 /**
- * A comparison with a value that is missing is null, which counts as false everywhere but under `not`: there it is made
- * false.
+ * Compiles a condition to SQL. A comparison with a missing value is null, which counts as false except under NOT; there,
+ * `coalesce` makes it false.
  */
 const holds = (condition: TaskCondition, bind: Bind): SQL => {
   switch (condition.kind) {
@@ -211,10 +214,10 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
   }
 }
 
-/** The fields of a task have the names of their columns. */
+/** Task fields and their columns have the same names. */
 const column = (field: TaskField): SQL => item[field]
 
-/** Texts are kept folded. */
+/** The column with the folded text of a field. */
 const foldedColumn = (field: TextField): SQL => item[`${field}_folded`]
 
 const compare = (

@@ -26,8 +26,8 @@ const sortFields: Readonly<Record<TaskSortField, SortField>> = {
 const isInTitle = sql`${wordsOfTitle(sql`item.search`)} @@ ${parameter('title_words', 'text')}::tsquery`
 
 /**
- * A page of the principal's tasks that pass the filter. Everything that an administrator may see comes with `all`, and in a
- * list of one user's tasks.
+ * A page of the principal's tasks that pass the filter. An administrator gets all tasks they may see only with `all`, and in
+ * the list of another user's tasks.
  *
  * @throws TooManyToSort
  */
@@ -41,7 +41,7 @@ export const selectTasks = (
   const reader = listReader(principal, { all: all || isOfOther })
   const only = reader.role === 'member' && !isOfOther ? relationIn(condition, principal.userId) : null
   const name = isOfOther ? 'user_tasks' : only === null ? 'tasks' : `${only}_tasks`
-  // Administrators see addresses in their own lists as well.
+  // Administrators see email addresses in their own lists as well.
   const viewer = { is_admin: sql.raw(String(principal.role === 'admin')) }
   return selectPage(
     db,

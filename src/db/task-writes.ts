@@ -6,8 +6,8 @@ import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * Parts of the statements that write tasks, each about a set of items: one of them for a single operation, up to 500 for a
- * batch. So each rule stands here once. The items of each kind are rows of a relation:
+ * Parts of the statements that write tasks. Each part handles a set of items: one for a single operation, up to 500 for a
+ * batch. Single and batch operations thus share every rule. The items of each kind are rows of a relation:
  *
  * - `creations`: `id`, `item` (the fields as JSON), `owner_id`, `tag_ids`
  * - `changes`: `task_id`, `patch` (the fields as JSON), `if_match`
@@ -16,16 +16,16 @@ import { type SQL, sql } from './schema/drizzle.ts'
  * - `unlinks`: `task_id`, `tag_id`, `if_match`
  */
 
-/** Every item has a place in its request. */
+/** The column with an item's position in its request. */
 const index = sql.raw('index')
 
 const task = sql.raw('task')
 const target = sql.raw('target')
 
-/** A task's entity tag, without its quotes. */
+/** A task's ETag, without quotes. */
 export const taskEtag = (row: SQL): SQL => sql`${columnsOf<'tasks'>(row).version}::text`
 
-/** The fields of a JSON object as SQL values; a field that is missing is null. */
+/** The fields of a JSON object as SQL values; a missing field is null. */
 const fieldsOf = (json: SQL) => ({
   title: sql`${json} ->> 'title'`,
   description: sql`${json} ->> 'description'`,
@@ -39,7 +39,7 @@ const fieldsOf = (json: SQL) => ({
 
 type Field = keyof ReturnType<typeof fieldsOf>
 
-/** What a merge patch sets a field of a row to: its value in the patch, or the present one. */
+/** A field's value after a merge patch: the value in the patch, or the current one if the patch does not have the field. */
 const patched = (patch: SQL, row: SQL) => {
   const values = fieldsOf(patch)
   const present = columnsOf<'tasks'>(row)
@@ -47,38 +47,38 @@ const patched = (patch: SQL, row: SQL) => {
     sql`case when ${patch} ? ${sql.raw(`'${field}'`)} then ${values[field]} else ${present[field]} end`
 }
 
-/** When a task was completed: null unless it is done, else `before`, or now where that is null. */
+/** The completion time: null unless the task is done; otherwise `before`, or now if `before` is null. */
 const completedAt = (status: SQL, before: SQL): SQL =>
   sql`case when ${status} = 'done' then coalesce(${before}, clock_timestamp()) end`
 
-/** The check constraint on the table says the same, for rows that no statement of the service writes. */
+/** Also a check constraint on the table, for rows that are not written by the service. */
 const isDueBeforeStart = (field: (name: 'due_at' | 'start_at') => SQL): SQL =>
   sql`${field('due_at')} < ${field('start_at')}`
 
-/** The users that the items of `ids` name, locked against deletion. */
+/** The users with these ids, locked against deletion. */
 export const lockPeople = (ids: SQL): SQL =>
   sql`select id from users where id in (${ids}) and deleted_at is null order by id for key share`
 
-/** The tags that the items of `ids` name, as far as the caller can see them, locked against deletion. */
+/** The tags with these ids that the caller can see, locked against deletion. */
 export const lockTags = (p: ContextPlaceholders, ids: SQL): SQL =>
   sql`select * from tags tag where id in (${ids}) and ${allowsTag('tag.see', p, sql`tag`)} order by id for key share`
 
-/** The tasks that the items of `ids` name, as far as the caller can see them, locked in the order of their ids. */
+/** The tasks with these ids that the caller can see, locked in id order. */
 export const lockTasks = (p: ContextPlaceholders, ids: SQL): SQL =>
   sql`select * from tasks task where id in (${ids}) and ${allowsTask('task.see', p, task)} order by id for no key update`
 
-/** Whether `people` lacks the user that an item names. */
+/** Whether an item references a user who is not in `people`. */
 const isUnknown = (user: SQL): SQL => sql`${user} is not null and ${user} not in (select id from people)`
 
 const unknownPeople = (owner: SQL, assignee: SQL): SQL => sql`
   when ${isUnknown(owner)} then 'unknown_owner'
   when ${isUnknown(assignee)} then 'unknown_assignee'`
 
-/** The ids of users that creations name; for `lockPeople`. */
+/** The ids of users referenced by creations, for `lockPeople`. */
 export const peopleOfCreations = sql`
   select owner_id from creations union select ${fieldsOf(sql`item`).assignee_id} from creations`
 
-/** The ids of users that changes name; for `lockPeople`. */
+/** The ids of users referenced by changes, for `lockPeople`. */
 export const peopleOfChanges = sql`
   select ${fieldsOf(sql`patch`).owner_id} from changes union select ${fieldsOf(sql`patch`).assignee_id} from changes`
 
@@ -98,7 +98,7 @@ export const checkedCreations = (p: ContextPlaceholders): SQL => {
     ) unknown on true`
 }
 
-/** Inserts the tasks of those `creation`s that meet a condition. */
+/** Inserts the tasks of creations; `from` may include a WHERE clause. */
 export const insertTasks = (from: SQL): SQL => {
   const { owner_id: _, ...fields } = fieldsOf(sql`item`)
   const { columns, values } = insertion<'tasks'>({
@@ -110,13 +110,13 @@ export const insertTasks = (from: SQL): SQL => {
   return sql`insert into tasks (${columns}) select ${values} from ${from}`
 }
 
-/** Puts the tags of new tasks on them. */
+/** Inserts the tags of new tasks. */
 export const insertTagsOfTasks = (from: SQL): SQL => {
   const { columns } = insertion<'task_tags'>({ task_id: sql`id`, tag_id: sql`label` })
   return sql`insert into task_tags (${columns}) select distinct id, label from ${from}, unnest(tag_ids) label`
 }
 
-/** The changes with their outcomes. Reads `people` and the tasks in `targets`. */
+/** The changes with their outcomes. Reads `people` and `targets` (the tasks). */
 export const checkedChanges = (p: ContextPlaceholders): SQL => {
   const patch = sql`patch`
   const { owner_id: owner, assignee_id: assignee } = fieldsOf(patch)
@@ -134,7 +134,7 @@ export const checkedChanges = (p: ContextPlaceholders): SQL => {
     from changes left join targets target on target.id = task_id`
 }
 
-/** Updates the tasks of those `change`s that meet a condition. */
+/** Updates the tasks of the changes (alias `change`) that meet a condition. */
 export const updateTasks = (from: SQL, condition: SQL): SQL => {
   const value = patched(sql`change.patch`, task)
   const columns = assignments<'tasks'>({
@@ -151,7 +151,7 @@ export const updateTasks = (from: SQL, condition: SQL): SQL => {
   return sql`update tasks task set ${columns} from ${from} where task.id = change.id and ${condition}`
 }
 
-/** The deletions with their outcomes. Reads the tasks in `targets`. */
+/** The deletions with their outcomes. Reads `targets` (the tasks). */
 export const checkedDeletions = (p: ContextPlaceholders): SQL => {
   const allowed = allowsTask('task.delete', p, target)
   const outcome = outcomeOfChecks({ allowed, etag: taskEtag(target), ifMatch: sql`if_match` })
@@ -160,23 +160,23 @@ export const checkedDeletions = (p: ContextPlaceholders): SQL => {
     from deletions left join targets target on target.id = task_id`
 }
 
-/** Moves the tasks of those `deletion`s that meet a condition to the trash. */
+/** Moves the tasks of the deletions (alias `deletion`) that meet a condition to the trash. */
 export const trashTasks = (from: SQL, condition: SQL): SQL =>
   sql`update tasks task set ${assignments<'tasks'>({ deleted_at: sql`now()` })} from ${from} where task.id = deletion.id and ${condition}`
 
-/** The links with their outcomes. Reads the tasks in `targets` and `visible_tags`. */
+/** The links with their outcomes. Reads `targets` (the tasks) and `visible_tags`. */
 export const checkedLinks = (p: ContextPlaceholders): SQL => sql`
   select ${index}, target.id, links.tag_id, case
     when target.id is null or links.tag_id not in (select id from visible_tags) then 'missing'
     when not ${allowsTaskTag('task_tag.change', p, target)} then 'forbidden' else 'done' end as outcome
   from links left join targets target on target.id = task_id`
 
-/** Puts tags on tasks as those `link`s say that meet a condition; one that is there already is left alone. */
+/** Adds tags to tasks for the links that meet a condition. Existing links are left unchanged. */
 export const insertLinks = (from: SQL, condition: SQL): SQL => sql`
   insert into task_tags (task_id, tag_id) select id, tag_id from ${from} where ${condition}
   on conflict do nothing`
 
-/** The unlinks with their outcomes. A link that does not exist is missing. Reads the tasks in `targets`. */
+/** The unlinks with their outcomes. A link that does not exist is `missing`. Reads `targets` (the tasks). */
 export const checkedUnlinks = (p: ContextPlaceholders): SQL => {
   const allowed = allowsTaskTag('task_tag.change', p, target)
   const outcome = outcomeOfChecks({ allowed, etag: taskEtag(target), ifMatch: sql`if_match` })
@@ -187,25 +187,25 @@ export const checkedUnlinks = (p: ContextPlaceholders): SQL => {
       left join task_tags present on present.task_id = target.id and present.tag_id = unlinks.tag_id`
 }
 
-/** Takes tags off tasks as those `unlink`s say that meet a condition. A trigger changes the tasks. */
+/** Removes tags from tasks for the unlinks (alias `unlink`) that meet a condition. A trigger updates the tasks. */
 export const deleteLinks = (from: SQL, condition: SQL): SQL => sql`
   delete from task_tags using ${from}
   where task_tags.task_id = unlink.id and task_tags.tag_id = unlink.tag_id and ${condition}`
 
-/** Changes the version of the tasks in `ids`. */
+/** Increments the version of the tasks in `ids`. */
 export const touchTasks = (ids: SQL): SQL => sql`
   update tasks task set ${assignments<'tasks'>({ version: sql`task.version + 1` })} where id in (${ids})`
 
 const unlessMissing = (outcome: SQL): SQL =>
   sql`case when target.id is null then 'missing' else ${outcome} end`
 
-/** An item's outcome as the columns of the statements above say it. */
+/** The columns of the statements above that contain an item's outcome. */
 interface ItemRow {
   readonly outcome: string
   readonly unknown_tag?: string | null
 }
 
-/** Reads an item's outcome. `tagIds` are those of its body, which a refusal points into. */
+/** Reads an item's outcome. `tagIds` are the ones in the request; an unknown tag is reported by its position in them. */
 export const readItemOutcome = <R extends ItemRow>(
   row: R | null | undefined,
   tagIds: readonly string[] = [],

@@ -1,27 +1,29 @@
 import { type SQL, sql } from '../schema/drizzle.ts'
 
 /**
- * Access branches: a list reads the rows that a caller may see by one ordered query for each reason to see them, and merges
- * the first rows of each. An index serves a branch, so the cost of a page does not depend on how many rows there are.
+ * Access branches. There is one branch per access path: the reasons why a caller can see a row, such as owner or assignee. A
+ * list runs one ordered query per branch and merges the first rows of each. Each branch has an index, so the cost of a page
+ * does not depend on the number of rows.
  */
 export interface AccessBranch {
-  /** The query of the branch: `rows` makes the ordered, limited query for an index condition on the row `item`. */
+  /** The branch's query. `rows` builds the ordered and limited query for an indexable condition on the row `item`. */
   readonly select: (rows: RowsOf) => SQL
-  /** Whether an earlier branch has the row `item` too. */
+  /** Whether an earlier branch also returns the row `item`. */
   readonly isRepeated: SQL
 }
 
-/** `from` replaces the list's own FROM. */
+/** `from` replaces the list's FROM clause. */
 export type RowsOf = (condition: SQL, from?: SQL) => SQL
 
-/** A list with one branch. */
+/** A single branch. */
 export const onlyBranch = (condition: SQL): readonly AccessBranch[] => [
   { select: (rows) => rows(condition), isRepeated: sql`false` },
 ]
 
 /**
- * The rows of all branches. `rows` orders and limits those of each, with a column `is_repeated`: what is repeated goes after
- * the limit, so that a page never skips more rows than it has. The first rows of all are among the first rows of each.
+ * The union of all branches, without duplicates. `rows` orders and limits each branch and adds the column `is_repeated`.
+ * Duplicates are removed after the limit, so that a branch never skips more rows than a page has. The first rows of the union
+ * are among the first rows of the branches.
  */
 export const unionOfBranches = (branches: readonly AccessBranch[], rows: (isRepeated: SQL) => RowsOf): SQL =>
   sql.join(

@@ -5,7 +5,7 @@ import type { Placeholders } from '../engine/parameters.ts'
 import { type AccessBranch, onlyBranch } from './branches.ts'
 import { relationsToSee, type TaskRelationName, taskRelations } from './task-relations.ts'
 
-/** The parameters of every statement with a permission in it. */
+/** Parameters of every statement that checks a permission. */
 export const callerParameters = { caller: 'uuid', is_admin: 'bool', in_session: 'bool' } as const
 
 export type CallerPlaceholders = Placeholders<typeof callerParameters>
@@ -25,17 +25,17 @@ const conditionOf = (permission: Permission, relation: string, relations: Relati
   return condition
 }
 
-/** That the caller has one of the permission's relations. */
+/** Whether the caller has one of the permission's relations. */
 const allowed = (permission: Permission, relations: Relations): SQL => {
   const conditions = permissions[permission].map((relation) => conditionOf(permission, relation, relations))
   return sql`(${sql.join(conditions, sql` or `)})`
 }
 
-/** That the caller may do this to the user in row `user`. */
+/** Whether the caller has the permission on the row `user`. */
 export const allowsUser = (permission: Permission, caller: CallerPlaceholders, user: SQL): SQL =>
   unlessDeleted(permission === 'user.see', user, allowedUser(permission, caller, user))
 
-/** Nobody sees a deleted row. Other permissions are only checked for a row that is seen. */
+/** Nobody can see a deleted row. Other permissions are checked only on visible rows. */
 const unlessDeleted = (isToSee: boolean, row: SQL, condition: SQL): SQL =>
   isToSee ? sql`(${row}.deleted_at is null and ${condition})` : condition
 
@@ -49,28 +49,28 @@ const allowedUser = (permission: Permission, caller: CallerPlaceholders, user: S
     another_admin: sql`(${caller.is_admin} and ${user}.id <> ${caller.caller})`,
   })
 
-/** That the caller may do this to what belongs to the user `row.user_id`: a session, an API token. */
+/** Whether the caller has the permission on a session or API token of the user `row.user_id`. */
 export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, row: SQL): SQL =>
   allowed(permission, { self: sql`${row}.user_id = ${caller.caller}`, admin: caller.is_admin })
 
-/** That the caller may do this to the audit trail. */
+/** Whether the caller has the permission on the audit trail. */
 export const allowsAudit = (permission: Permission, caller: CallerPlaceholders): SQL =>
   allowed(permission, { admin: caller.is_admin })
 
-/** That the caller may do this to the task in row `task`. No task passes both `task.see` and `trash.see`. */
+/** Whether the caller has the permission on the row `task`. `task.see` and `trash.see` are mutually exclusive. */
 export const allowsTask = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
-  inPlace(permission, task, allowed(permission, relationsOf(caller, task)))
+  withTrashState(permission, task, allowed(permission, relationsOf(caller, task)))
 
 interface TaskBranches {
-  /** The one relation that reads all tasks of the list; null for all that the permission names. */
+  /** The only relation to read, if it covers all tasks of the list; null reads all relations of the permission. */
   readonly only?: TaskRelationName | null
-  /** Whose tasks they are, by default the caller's. */
+  /** The user whose tasks are listed; defaults to the caller. */
   readonly user?: SQL
-  /** What else must hold for the row `item`. */
+  /** An additional condition on the row `item`. */
   readonly and?: SQL
 }
 
-/** The tasks `item` that pass a permission to see them, as branches. An administrator's is one: everything. */
+/** Access branches for the tasks `item` that pass the permission. An administrator has a single branch: all tasks. */
 export const taskBranches = (
   permission: 'task.see' | 'trash.see',
   role: Role,
@@ -78,14 +78,14 @@ export const taskBranches = (
   { only = null, user = caller.caller, and = sql`true` }: TaskBranches = {},
 ): readonly AccessBranch[] => {
   const item = sql`item`
-  if (role === 'admin') return onlyBranch(inPlace(permission, item, sql`true`))
+  if (role === 'admin') return onlyBranch(withTrashState(permission, item, sql`true`))
   const relations = (only === null ? relationsToSee(permission) : [only]).map((name) => taskRelations[name])
   return relations.map(({ branch }, index) => {
     const earlier = relations.slice(0, index).map(({ holds }) => holds(item, user))
     return {
       select: (rows) =>
         branch(user, (condition, from) =>
-          rows(inPlace(permission, item, sql`${condition} and ${and}`), from),
+          rows(withTrashState(permission, item, sql`${condition} and ${and}`), from),
         ),
       isRepeated: sql`coalesce(${sql.join([sql`false`, ...earlier], sql` or `)}, false)`,
     }
@@ -93,13 +93,13 @@ export const taskBranches = (
 }
 
 /**
- * Whether a row kept for each viewer (a tombstone, the count of a tag) is the reader's: `task_viewers` has null for the
- * administrators.
+ * Whether a per-viewer row (a tombstone, a tag count) belongs to the reader. Administrators share one viewer, null
+ * (`task_viewers`).
  */
 export const isOfReader = (role: Role, caller: CallerPlaceholders, viewer: SQL): SQL =>
   role === 'admin' ? sql`${viewer} is null` : sql`${viewer} = ${caller.caller}`
 
-/** The id of the task's owner if the caller passes the permission only as an administrator, otherwise null. */
+/** The id of the task's owner if only the administrator role grants the permission; otherwise null. */
 export const ownerReadByAdmin = (
   permission: 'task.see' | 'trash.see',
   caller: CallerPlaceholders,
@@ -110,18 +110,21 @@ export const ownerReadByAdmin = (
 }
 
 /**
- * That the owner of the task has not been deleted: the tasks of a deleted user disappear at once. Deleted users are few and
- * soon purged. An array operator, since the planner overestimates how many rows `<> all` removes.
+ * Whether the task's owner has not been deleted: the tasks of a deleted user disappear at once. Deleted users are few, since
+ * they are purged soon. Uses an array operator because the planner overestimates how many rows `<> all` removes.
  */
-const ownerRemains = (task: SQL): SQL =>
+const ownerIsNotDeleted = (task: SQL): SQL =>
   sql`not (array(select id from users where deleted_at is not null) @> array[${task}.owner_id])`
 
-/** A permission to see includes whether the task is in the trash. Others are only checked for a task that is seen. */
-const inPlace = (permission: Permission, task: SQL, condition: SQL): SQL => {
+/**
+ * `task.see` and `trash.see` also check whether the task is in the trash. Other permissions are checked only on visible
+ * tasks.
+ */
+const withTrashState = (permission: Permission, task: SQL, condition: SQL): SQL => {
   if (permission === 'task.see')
-    return sql`(${task}.deleted_at is null and ${ownerRemains(task)} and ${condition})`
+    return sql`(${task}.deleted_at is null and ${ownerIsNotDeleted(task)} and ${condition})`
   if (permission === 'trash.see')
-    return sql`(${task}.deleted_at is not null and ${ownerRemains(task)} and ${condition})`
+    return sql`(${task}.deleted_at is not null and ${ownerIsNotDeleted(task)} and ${condition})`
   return condition
 }
 
@@ -132,7 +135,7 @@ const relationsOf = (caller: CallerPlaceholders, task: SQL): Relations => ({
   admin: caller.is_admin,
 })
 
-/** That the caller may do this to the attachment in row `attachment` of the task in row `task`. */
+/** Whether the caller has the permission on the row `attachment` of the row `task`. */
 export const allowsAttachment = (
   permission: Permission,
   caller: CallerPlaceholders,
@@ -140,27 +143,27 @@ export const allowsAttachment = (
   task: SQL,
 ): SQL =>
   allowed(permission, {
-    ...tasksRelations(caller, task),
+    ...relationsThroughTask(caller, task),
     uploader: sql`${attachment}.uploaded_by = ${caller.caller}`,
     task_owner: taskRelations.owner.holds(task, caller.caller),
     admin: caller.is_admin,
   })
 
-/** That the caller may do this to the tags of the task in row `task`. */
+/** Whether the caller has the permission on the tags of the row `task`. */
 export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
-  allowed(permission, tasksRelations(caller, task))
+  allowed(permission, relationsThroughTask(caller, task))
 
-/** That the caller may do this to the tag in row `tag`. */
+/** Whether the caller has the permission on the row `tag`. */
 export const allowsTag = (permission: Permission, caller: CallerPlaceholders, tag: SQL): SQL =>
   unlessDeleted(permission === 'tag.see', tag, allowed(permission, tagRelations(caller, tag)))
 
 /**
- * The tags `item` that pass `tag.see`, as branches: the caller's own, and those on tasks that they see, by the counts that
- * triggers keep in the order of the list.
+ * Access branches for the tags `item` that pass `tag.see`: the caller's own tags, and tags on tasks that they can see. The
+ * latter are read from `tag_counts`, which triggers maintain, in list order.
  */
 export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
-  const isThere = sql`item.deleted_at is null`
-  if (role === 'admin') return onlyBranch(isThere)
+  const isNotDeleted = sql`item.deleted_at is null`
+  if (role === 'admin') return onlyBranch(isNotDeleted)
   const owns = sql`item.owner_id = ${caller.caller}`
   // OFFSET keeps the planner from reading all tags for the join.
   const { tag_id, user_id, created_at } = columnsOf<'tag_counts'>(sql`counted`)
@@ -169,8 +172,8 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
     from tag_counts counted cross join lateral (select * from tags where tags.id = ${tag_id} offset 0) tag
     where ${isOfReader(role, caller, user_id)}) item`
   return [
-    ...onlyBranch(sql`${isThere} and ${owns}`),
-    { select: (rows) => rows(isThere, carried), isRepeated: owns },
+    ...onlyBranch(sql`${isNotDeleted} and ${owns}`),
+    { select: (rows) => rows(isNotDeleted, carried), isRepeated: owns },
   ]
 }
 
@@ -182,7 +185,7 @@ const tagRelations = (caller: CallerPlaceholders, tag: SQL): Relations => ({
   admin: caller.is_admin,
 })
 
-const tasksRelations = (caller: CallerPlaceholders, task: SQL): Relations => ({
+const relationsThroughTask = (caller: CallerPlaceholders, task: SQL): Relations => ({
   sees_task: allowsTask('task.see', caller, task),
   changes_task: allowsTask('task.change', caller, task),
 })

@@ -3,21 +3,21 @@ import { type SQL, sql } from '../schema/drizzle.ts'
 import type { RowsOf } from './branches.ts'
 
 /**
- * How a user can be related to a task. Each relation that `domain/permissions.ts` names stands here once; the predicates,
- * the branches of lists and of the change feed, and the triggers' `task_viewers` are made of it.
+ * A relation between a user and a task, as named in `domain/permissions.ts`. This is its only definition in SQL: predicates,
+ * the access branches of lists and of the change feed, and the triggers' `task_viewers` are built from it.
  */
 interface TaskRelation {
   /** Whether `user` has the relation to the row `task`. */
   readonly holds: (task: SQL, user: SQL) => SQL
-  /** The rows `item` that `user` has the relation to, by an index. */
+  /** The rows `item` to which `user` has the relation. Uses an index. */
   readonly branch: (user: SQL, rows: RowsOf) => SQL
-  /** Who has the relation to the row `task`, for triggers: an array of ids. Null is nobody. */
+  /** For triggers: an array of the ids of the users with the relation to the row `task`. Null means nobody. */
   readonly users: string
-  /** The columns of a task that decide it. */
+  /** The task columns that determine the relation. */
   readonly columns: readonly string[]
 }
 
-/** The relation of the user whose id is in a column of the task. */
+/** A relation to the user whose id is in a column of the task. */
 const byColumn = (name: 'owner_id' | 'assignee_id'): TaskRelation => {
   const column = sql.raw(name)
   return {
@@ -37,13 +37,13 @@ export type TaskRelationName = keyof typeof taskRelations
 
 const isTaskRelation = (name: string): name is TaskRelationName => Object.hasOwn(taskRelations, name)
 
-/** The relations of which one is enough to see a task, there or in the trash, without being an administrator. */
+/** The relations that make a task visible to a user who is not an administrator; any one is enough. */
 export const relationsToSee = (permission: 'task.see' | 'trash.see'): readonly TaskRelationName[] => {
   const names: readonly string[] = permissions[permission]
   return names.filter(isTaskRelation)
 }
 
-/** Functions and triggers for routines.sql: who sees a task, and what happens when that changes. */
+/** Functions and triggers for routines.sql: the viewers of a task, and the effects of a change of viewers. */
 export const viewerRoutines = (): string => {
   const relations = relationsToSee('task.see').map((name) => taskRelations[name])
   const users = relations.map((relation) => relation.users).join(' || ')

@@ -3,7 +3,7 @@ import { type SQL, sql } from '../schema/drizzle.ts'
 import type { Parameters, Placeholders, Values } from './parameters.ts'
 import { statement, type StatementName } from './statement.ts'
 
-/** Repeats a step until it finds nothing more to do, or until it is to stop. */
+/** Repeats a step until it returns 0 or `stop` is aborted. Returns the sum. */
 export const untilNone = async (step: () => Promise<number>, stop?: AbortSignal): Promise<number> => {
   for (let total = 0; ;) {
     const count = stop?.aborted === true ? 0 : await step()
@@ -12,7 +12,7 @@ export const untilNone = async (step: () => Promise<number>, stop?: AbortSignal)
   }
 }
 
-/** A statement that counts the rows that `change`, a data-modifying statement with RETURNING, changes. */
+/** A statement that runs `change`, a data-modifying statement with RETURNING, and counts its rows. */
 export const countingStatement = <P extends Parameters>(
   name: StatementName,
   parameters: P,
@@ -30,7 +30,7 @@ export const countingStatement = <P extends Parameters>(
   }
 }
 
-/** A condition: up to `limit` rows of a table that meet `condition`. Rows that another transaction has locked are skipped. */
+/** Limits `condition` to a batch of up to `limit` rows. Rows locked by another transaction are skipped. */
 export const batchOf = (table: string, condition: SQL, limit: number): SQL => {
   const name = sql.raw(table)
   return sql`ctid = any(array(
@@ -57,8 +57,8 @@ export const deletionOfBatch = <P extends Parameters>(
   )
 
 /**
- * Deletes the rows of a table that meet a condition, `limit` per statement: no statement holds the embedded database, or
- * the locks of its rows, for long.
+ * Deletes the rows of a table that meet a condition, `limit` per statement, so that no statement occupies the embedded
+ * database or holds row locks for long.
  */
 export const deletionInBatches = <P extends Parameters>(
   name: StatementName,

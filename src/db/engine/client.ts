@@ -16,53 +16,54 @@ import { listenForNotifications, type NotificationListener } from './notificatio
 import { socketsAtBoundedRate } from './sockets.ts'
 
 /**
- * How a statement runs: `prepared`, and kept by its connection for the next time; `once`, and planned for its values;
- * `maintenance`, which may occupy the embedded database for minutes.
+ * How a statement runs. `prepared`: the connection keeps the prepared statement for reuse. `once`: not kept, planned for its
+ * values. `maintenance`: may occupy the embedded database for minutes.
  */
 export type StatementMode = 'prepared' | 'once' | 'maintenance'
 
 type Rows = readonly Readonly<Record<string, unknown>>[]
 
-/** A connected database, as the statements of this folder use it. */
+/** A database that statements run on. */
 export interface Database {
   /**
-   * Runs one statement, again if it lost a deadlock. It takes its turn among those of all principals (`domain/work.ts`).
+   * Runs one statement, and retries it after a deadlock or a serialization failure. Statements of all principals share the
+   * connections fairly (`concurrency/fair-queue.ts`).
    *
-   * @throws ConstraintViolation when it broke a constraint
-   * @throws TooManyStatements when too many statements of its principal wait
-   * @throws OutcomeUnknown when it writes, was sent, and no answer came
-   * @throws DatabaseUnavailable when the database cannot be reached, does not answer in time, or too many statements
-   *   wait; a statement that writes has then done nothing
+   * @throws ConstraintViolation when it violates a constraint
+   * @throws TooManyStatements when too many statements of its principal are waiting
+   * @throws OutcomeUnknown when it writes, was sent, and got no response
+   * @throws DatabaseUnavailable when the database cannot be reached, does not respond in time, or too many statements
+   *   are waiting; a statement that writes has then changed nothing
    */
   run(text: string, values: readonly unknown[], mode?: StatementMode): Promise<Rows>
-  /** Is told of audit events that are committed: a JSON array of them. */
+  /** Called with committed audit events, as a JSON array. */
   readonly audited?: (events: string) => void
-  /** Listens for notifications until `close`. Does nothing on the embedded database, which has one session. */
+  /** Listens for notifications until `close`. A no-op on the embedded database, which has only one session. */
   listen(channel: string, listener: NotificationListener): void
-  /** How many statements run or wait for a connection. */
+  /** The number of statements that are running or waiting for a connection. */
   pending(): number
-  /** Lets running statements finish, for up to 5 seconds. */
+  /** Waits up to 5 seconds for running statements. */
   close(): Promise<void>
 }
 
 const attempts = 3
 
-/** Statements that may wait for a connection: in all, and of one principal. */
+/** Statements that may wait for a connection: in total, and per principal. */
 const maxWaitingInAll = 2_000
 const maxWaitingPerPrincipal = 200
 
 /**
- * Milliseconds that a statement may wait for a connection, and then for its answer. A server gives a statement up before
- * that, so a connection without an answer leads nowhere; the embedded database has to be restarted.
+ * Milliseconds that a statement may wait for a connection, and then again for its result. A server cancels statements
+ * earlier (`statementTimeout`), so after this time its connection is dead; the embedded database has to be restarted.
  */
 const defaultDeadline = 10_000
 
-/** The same for the maintenance of the embedded database. */
+/** The same for maintenance statements on the embedded database. */
 const maintenanceDeadline = 240_000
 
 /**
- * Connections of a process. The embedded database has one session: a second connection would break into the first one's
- * statements.
+ * Connections per process. The embedded database has one session: messages of a second connection would mix with those of
+ * the first.
  */
 export const maxConnections: Readonly<Record<ConnectionOptions['kind'], number>> = {
   server: 10,
@@ -70,26 +71,26 @@ export const maxConnections: Readonly<Record<ConnectionOptions['kind'], number>>
 }
 
 /**
- * How many of these the requests of one principal may occupy. With five, the batches of one member kept both processors of
- * a small machine busy, and another member waited twice as long as with three.
+ * Connections that one principal may use at the same time. With five, one member's batches kept both processors of a small
+ * machine busy, and another member waited twice as long as with three.
  */
 const maxConnectionsPerPrincipal = 3
 
-/** One connection, and how many statements run on it. */
+/** A connection and the number of statements running on it. */
 interface Connection {
   readonly client: postgres.Sql
   pending: number
 }
 
-/** Connections that are given up together. */
+/** Connections that are replaced together. */
 type Pool = readonly Connection[]
 
-/** Opens a database; the first statement connects. */
+/** Opens a database. It connects at the first statement. */
 export const openDatabase = (options: ConnectionOptions, deadline: number = defaultDeadline): Database => {
-  // All pools together are held to its rate.
+  // Shared, so that the rate limit applies to all pools together.
   const shared = options.kind === 'server' ? { socket: socketsAtBoundedRate() } : {}
-  // A pool of the driver's for each: with several connections in one it looks for each statement through a list of all that
-  // were used since it was last idle, which takes longer the longer it is busy (postgres 3.4.9, queue.js).
+  // One driver pool per connection: in a larger pool the driver searches, for each statement, a list of all connections used
+  // since the pool was last idle, which grows while the pool is busy (postgres 3.4.9, queue.js).
   const openPool = (): Pool =>
     Array.from({ length: maxConnections[options.kind] }, () => ({
       client: createClient(options, shared),
@@ -109,24 +110,24 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   })
 
   /**
-   * Gives later statements new connections when one of these was lost: the driver (postgres 3.4.9) would begin that one
-   * anew with what it had been about to write on it, which no server understands.
+   * Opens new connections for later statements after one was lost: on reconnecting, the driver (postgres 3.4.9) would first
+   * send the data still buffered for the lost connection, which no server understands.
    */
   const replace = (old: Pool): void => {
     if (old === pool) pool = openPool()
   }
 
-  /** Nothing else ends connections without answers: the driver goes on sending statements on them. */
-  const giveUp = async (silent: Pool): Promise<void> => {
+  /** Closes unresponsive connections. The driver itself would keep sending statements on them. */
+  const giveUp = async (unresponsive: Pool): Promise<void> => {
     if (options.kind === 'server') {
-      replace(silent)
-      void endAll(silent, 2)
+      replace(unresponsive)
+      void endAll(unresponsive, 2)
       return
     }
-    // Its end is not waited for: a connection that a stopped database left behind never closes by itself.
-    void endAll(silent, 0)
+    // Not awaited: a connection to a stopped embedded database never closes by itself.
+    void endAll(unresponsive, 0)
     await options.restart()
-    replace(silent)
+    replace(unresponsive)
   }
 
   const send = async (
@@ -150,11 +151,11 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     try {
       return await withTimeout(limit, answer, () => unavailable(`no answer in ${limit} ms`))
     } catch (error) {
-      const mayBeDone = wasSent(query) && !isRolledBack(error)
-      if (!mayBeDone) work.sent.splice(work.sent.indexOf(text), 1)
+      const mayHaveRun = wasSent(query) && !isRolledBack(error)
+      if (!mayHaveRun) work.sent.splice(work.sent.indexOf(text), 1)
       if (error instanceof DatabaseUnavailable) await giveUp(used)
       else if (isConnectionLoss(error) && options.kind === 'server') replace(used)
-      throw mayBeDone && writes(text) && isUnavailable(error) ? new OutcomeUnknown({ cause: error }) : error
+      throw mayHaveRun && writes(text) && isUnavailable(error) ? new OutcomeUnknown({ cause: error }) : error
     }
   }
 
@@ -189,7 +190,7 @@ const unavailable = (reason: string) => new DatabaseUnavailable({ cause: new Err
 
 const isUnavailable = (error: unknown): boolean => translateError(error) instanceof DatabaseUnavailable
 
-/** Whether the driver has begun to send a query; until then `state` is null (postgres 3.4.9, connection.js). */
+/** Whether the driver has started to send a query; `state` is null before that (postgres 3.4.9, connection.js). */
 const wasSent = (query: object): boolean => !('state' in query) || query.state !== null
 
 const leastBusyOf = (pool: Pool): Connection =>
@@ -197,7 +198,7 @@ const leastBusyOf = (pool: Pool): Connection =>
 
 const isIdle = ({ pending }: Connection): boolean => pending === 0
 
-/** Ends connections when what runs on them has finished, or after so many seconds. */
+/** Closes connections when their statements have finished, or after `timeout` seconds. */
 const endAll = async (pool: Pool, timeout: number): Promise<void> => {
   await Promise.all(pool.map(({ client }) => client.end({ timeout })))
 }

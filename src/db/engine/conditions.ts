@@ -2,25 +2,25 @@ import { escapeLike } from '../../domain/text.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { parameter, type ParameterType, type ParameterTypes } from './parameters.ts'
 
-/** A condition on the row `item` of a list, with the values of its parameters. */
+/** A condition on the row `item` of a list, with its parameter values. */
 export interface Condition {
   readonly sql: SQL
   readonly values: Readonly<Record<string, unknown>>
-  /** Present when the condition is too expensive for every row of a list: a request then examines a bounded number. */
+  /** Set if the condition is too expensive to check on every row of a list: a request then examines a bounded number of rows. */
   readonly search?: TextSearch
 }
 
 export interface TextSearch {
-  /** The octets that the condition compares at worst, as a float8 expression on the row that reads no text. */
+  /** Worst-case octets compared per row: a float8 expression on the row that does not read the text itself. */
   readonly cost: SQL
-  /** Holds for every row that passes the condition; an index finds these rows. */
+  /** An indexable condition that every matching row meets. */
   readonly index?: SQL
 }
 
-/** Makes a parameter of a value that the caller wrote. */
+/** Binds a value from the request as a parameter. */
 export type Bind = <Type extends ParameterType>(type: Type, value: ParameterTypes[Type]) => SQL
 
-/** Builds with parameters that are called `<prefix>_0`, `<prefix>_1`, … */
+/** Builds SQL with parameters named `<prefix>_0`, `<prefix>_1`, … */
 export const bindValues = <Built extends object>(
   prefix: string,
   build: (bind: Bind) => Built,
@@ -34,7 +34,7 @@ export const bindValues = <Built extends object>(
   return { ...build(bind), values }
 }
 
-/** That a column has one of these values. A single one is an equality, behind which an index keeps its order. */
+/** Whether a column has one of these values. A single value becomes an equality, so that an index still provides the order. */
 export const isOneOf = (column: SQL, type: 'text' | 'uuid', values: readonly string[], bind: Bind): SQL => {
   const [only, ...others] = values
   return only !== undefined && others.length === 0
@@ -42,11 +42,11 @@ export const isOneOf = (column: SQL, type: 'text' | 'uuid', values: readonly str
     : sql`${column} = any(${bind(`${type}[]`, values)})`
 }
 
-/** That a folded text contains another. */
+/** Whether a folded text contains another. */
 export const contains = (text: SQL, part: string, bind: Bind): SQL =>
   sql`${text} like ${bind('text', `%${escapeLike(part)}%`)} escape '\\'`
 
-/** The condition that a folded name contains a folded text. A text of one character has no pairs to look up. */
+/** Whether a folded name contains a folded text. A single character has no pairs to look up in the index. */
 export const nameContains = (name: SQL, part: string): Condition =>
   bindValues('part', (bind) => {
     const index = sql`pairs_of(${name}) @> pairs_of(${bind('text', part)})`
@@ -57,7 +57,7 @@ export const nameContains = (name: SQL, part: string): Condition =>
     }
   })
 
-/** A filter of a list: how its value becomes a condition. */
+/** A list filter: builds a condition from its value. */
 export type Filter<Value> = (value: Value, bind: Bind) => SQL
 
 export const filterBy =
@@ -72,7 +72,7 @@ export const filterOneOf =
 
 type FilterValues<F> = { readonly [Name in keyof F]?: F[Name] extends Filter<infer Value> ? Value : never }
 
-/** The conditions of the filters that have a value. */
+/** Conditions for the filters that have a value. */
 export const conditionsOf = <F extends Readonly<Record<string, Filter<never>>>>(
   filters: F,
   values: FilterValues<F>,
@@ -86,5 +86,5 @@ export const conditionsOf = <F extends Readonly<Record<string, Filter<never>>>>(
 export const allOf = (conditions: readonly SQL[]): SQL => sql.join([...conditions], sql` and `)
 export const unionAll = (queries: readonly SQL[]): SQL => sql.join([...queries], sql` union all `)
 export const listOf = (items: readonly SQL[]): SQL => sql.join([...items], sql`, `)
-/** A constant, which the planner knows. */
+/** A literal instead of a parameter, so that the planner knows its value. */
 export const constant = (value: number | boolean): SQL => sql.raw(String(value))

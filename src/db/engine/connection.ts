@@ -1,16 +1,16 @@
 import postgres from 'postgres'
 import { socketsAtBoundedRate } from './sockets.ts'
 
-/** The embedded database's socket: a Unix socket, or a TCP port where there are none. */
+/** The address of the embedded database: a Unix socket, or a TCP port on systems without them. */
 export type EmbeddedConnection = (
   | { readonly kind: 'embedded'; readonly path: string }
   | { readonly kind: 'embedded'; readonly host: string; readonly port: number }
 ) & {
-  /** Ends whatever statement holds the database, and resolves when it can be connected to again. */
+  /** Aborts the running statement and restarts the database. Resolves when it accepts connections again. */
   readonly restart: () => Promise<void>
 }
 
-/** A PostgreSQL server; `url` is a postgres:// URL and holds a password. */
+/** A PostgreSQL server. `url` is a postgres:// URL and contains a password. */
 export interface ServerConnection {
   readonly kind: 'server'
   readonly url: string
@@ -18,15 +18,15 @@ export interface ServerConnection {
 
 export type ConnectionOptions = EmbeddedConnection | ServerConnection
 
-/** `socket` is missing from the driver's own types. */
+/** The driver's types omit `socket`. */
 type DriverOptions = postgres.Options<Record<string, postgres.PostgresType>> & {
   readonly socket?: ReturnType<typeof socketsAtBoundedRate>
 }
 
-/** Seconds to the end of the server's greeting. */
+/** Seconds to connect and complete the startup handshake. */
 const connectSeconds = 5
 
-/** Milliseconds after which a server gives up a statement. */
+/** Milliseconds after which a server cancels a statement. */
 export const statementTimeout = 8_000
 
 const common = {
@@ -34,19 +34,16 @@ const common = {
   fetch_types: false,
   prepare: true,
   onnotice: () => {},
-  // The driver would let a statement wait for up to 20 seconds before it tries to connect again.
+  // By default the driver waits up to 20 seconds before it reconnects, and statements wait with it.
   backoff: () => 0,
 } as const
 
-/**
- * Options for postgres.js (its times are seconds). A server's URL is not among them: it is the driver's
- * first argument.
- */
+/** Options for postgres.js, with times in seconds. A server's URL is a separate argument of the driver. */
 function postgresOptions(connection: ConnectionOptions): DriverOptions {
   return connection.kind === 'server' ? serverOptions() : embeddedOptions(connection)
 }
 
-/** A postgres.js client of one connection, which connects at its first query; `overrides` go before the usual options. */
+/** A postgres.js client with one connection, opened at its first query. `overrides` take precedence. */
 export function createClient(connection: ConnectionOptions, overrides: DriverOptions = {}): postgres.Sql {
   const options = { ...postgresOptions(connection), ...overrides }
   return connection.kind === 'server' ? postgres(connection.url, options) : postgres(options)
@@ -62,13 +59,13 @@ function serverOptions(): DriverOptions {
       application_name: 'taskwright',
       statement_timeout: statementTimeout,
       timezone: 'UTC',
-      // Compiling a statement that runs for milliseconds takes longer than it saves. The driver leaves out what is false.
+      // For statements of a few milliseconds, JIT compilation costs more than it saves. A string: the driver omits `false`.
       jit: 'off',
     },
   }
 }
 
-// Each new connection would leave the prepared statements of the last behind.
+// Never idle out: each new connection would leave the previous one's prepared statements in the single session.
 function embeddedOptions(connection: EmbeddedConnection): DriverOptions {
   const { kind: _, restart: __, ...address } = connection
   return {

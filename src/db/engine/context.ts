@@ -4,49 +4,49 @@ import type { Database } from './client.ts'
 import { newId } from './ids.ts'
 import type { ParameterTypes, Placeholders } from './parameters.ts'
 
-/** A repeatable creation: its Idempotency-Key, and what distinguishes its request from others under the same key. */
+/** The Idempotency-Key of a creation, with a fingerprint of its request: another request may not use the same key. */
 export interface Idempotency {
   readonly principalId: string
   readonly operation: string
   readonly key: string
-  /** Base64url of an HMAC, so that it reveals nothing about a password in the body. */
+  /** Base64url of an HMAC: it reveals nothing about a password in the body. */
   readonly fingerprint: string
-  /** Whether a stored fingerprint, perhaps under an earlier secret, is of this very request. */
+  /** Whether a stored fingerprint matches this request. It may have been computed with an earlier secret. */
   readonly isFingerprint: (stored: string) => boolean
-  /** The same key with other content: a form is read by its handler, which then knows what it contains. */
+  /** The same key with other content. A form's content is known only after its handler has read it. */
   readonly withContent: (content: unknown) => Idempotency
 }
 
 /**
- * One operation on behalf of a principal, who is null where no token is needed. Handlers, services and queries pass it on
- * as their first argument.
+ * The context of one operation. `principal` is null where no token is required. Handlers, services and queries take it as
+ * their first argument.
  */
 export interface OpContext<P extends Principal | null = Principal | null> {
   readonly db: Database
   readonly principal: P
   readonly client: Client
-  /** The ETags that If-Match accepts, without their quotes; null for any. */
+  /** The ETags in If-Match, without quotes; null accepts any. */
   readonly ifMatch: readonly string[] | null
-  /** Null when the request has no Idempotency-Key. */
+  /** Null without an Idempotency-Key. */
   readonly idempotency: Idempotency | null
-  /** Aborted when the request has ended: it was answered, or the client has gone. */
+  /** Aborted when the request ends: the response was sent, or the client disconnected. */
   readonly signal: AbortSignal
 }
 
-/** The same context without an Idempotency-Key: what it answers is not stored. */
+/** The same context without an Idempotency-Key: its response is not stored. */
 export const withoutKey = <P extends Principal | null>(ctx: OpContext<P>): OpContext<P> => ({
   ...ctx,
   idempotency: null,
 })
 
-/** Whether the request may be a repeat, which gets the answer to the first one. */
+/** Whether the request may be a retry, which gets the stored response to the first one. */
 export const mayBeRepeat = ({ idempotency }: OpContext): boolean => idempotency !== null
 
-/** The context of a request with this content. A form's content is not known until it has been received. */
+/** The same context with this request content. A form's content is known only after it has been received. */
 export const withContent = <C extends OpContext>(ctx: C, content: unknown): C =>
   ctx.idempotency === null ? ctx : { ...ctx, idempotency: ctx.idempotency.withContent(content) }
 
-/** What a query can read of its context, as parameters. Only those that its text uses are sent. */
+/** The context's statement parameters. Only those that a statement uses are sent. */
 export const contextParameters = {
   caller: 'uuid?',
   is_admin: 'bool',
@@ -91,6 +91,6 @@ const readers: Readers = {
 
 const isContextParameter = (name: string): name is ContextParameter => Object.hasOwn(readers, name)
 
-/** The values of those of `names` that are parameters of the context. */
+/** Values for the context parameters among `names`. */
 export const contextValues = (ctx: OpContext, names: readonly string[]): Readonly<Record<string, unknown>> =>
   Object.fromEntries(names.filter(isContextParameter).map((name) => [name, readers[name](ctx)]))

@@ -6,7 +6,7 @@ import { newId } from './ids.ts'
 import type { Columns, Parameters, Placeholders, Row, Values } from './parameters.ts'
 import { query, type StatementName } from './statement.ts'
 
-/** What was created: its id, its JSON text, and whether that is an earlier request's answer. */
+/** A created resource: its id and JSON text. `replayed`: the response to an earlier request with the same key. */
 export interface Created {
   readonly id: string
   readonly json: string
@@ -15,22 +15,22 @@ export interface Created {
 
 /** The parts of a statement that creates a resource. */
 interface CreationParts {
-  /** Common table expressions, one of which is `created` with the columns `id` and `json`; no row when it was refused. */
+  /** Common table expressions, including `created (id, json)`. It has no row if the creation is refused. */
   readonly parts: SQL
   readonly select: SQL
 }
 
-/** What became of a creation: the answer to an earlier request with the same Idempotency-Key, or the row of the statement. */
+/** The stored response to an earlier request with the same Idempotency-Key, or the row that the statement returned. */
 export type CreationResult<C extends Columns> =
   StoredAnswer | { readonly replayed: false; readonly id: string; readonly row: Row<C> | null }
 
 /**
- * A query that creates a resource, once per Idempotency-Key: its statement also stores the answer, and a key that exists
- * breaks the primary key and so undoes the whole statement. A repeat gets the first answer; so does one that ran
- * concurrently, which the unique constraints hold back until the first has ended. `prepare` is called with the new row's id,
- * and only when there is something to create.
+ * A query that creates a resource, once per Idempotency-Key. Its statement also stores the response: an existing key
+ * violates the primary key and rolls back the whole statement. A retry gets the first response. So does a concurrent
+ * request, which waits on the unique constraints until the first has ended. `prepare` gets the id of the new row; a retry
+ * with a stored response does not call it.
  *
- * @throws IdempotencyKeyReused when the key was used for another request
+ * @throws IdempotencyKeyReused when the key was used with a different request
  */
 export const creation = <P extends Parameters, C extends Columns>(
   name: StatementName,
@@ -52,7 +52,7 @@ export const creation = <P extends Parameters, C extends Columns>(
       const id = newId()
       const rows = await insert(ctx, { ...(await prepare(id)), id } as Values<P & { id: 'uuid' }>)
       const row = rows[0] ?? null
-      // The loser of a race gets the winner's answer, whether a quota refuses it or a constraint.
+      // The loser of a race gets the winner's response, whether a quota or a constraint refused it.
       const winner = isRefused(row) ? await findAnswer(ctx) : null
       return winner ?? { replayed: false, id, row }
     } catch (error) {
@@ -63,10 +63,10 @@ export const creation = <P extends Parameters, C extends Columns>(
   }
 }
 
-/** Whether a statement created nothing. */
+/** Whether the statement created nothing. */
 const isRefused = (row: object | null): boolean => row === null || ('json' in row && row.json === null)
 
-/** The answer to a creation whose statement always answers with a row. */
+/** The result of a creation whose statement always returns a row. */
 export const expectCreated = (result: CreationResult<{ json: 'text' }>): Created => {
   if (result.replayed) return result
   if (result.row === null) throw new Error('The creation did not answer with a row')

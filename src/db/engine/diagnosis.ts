@@ -2,30 +2,31 @@ import { withTimeout } from '../../concurrency/deadline.ts'
 import { type ConnectionOptions, createClient } from './connection.ts'
 import { DatabaseUnavailable, translateError } from './errors.ts'
 
-/** What an operator can get wrong about a database that answers. */
+/** The state of a reachable database, for finding configuration mistakes. */
 export interface Diagnosis {
-  /** As `server_version_num`: 150004 is 15.4. */
+  /** `server_version_num`: 150004 is 15.4. */
   readonly version: number
-  /** Whether the user may make what a migration makes. */
+  /** Whether the user has the privileges that migrations need. */
   readonly mayMigrate: boolean
-  /** Tables that the user may not read and change, separated by commas; null when there are none. */
+  /** Comma-separated tables that the user cannot both read and write; null for none. */
   readonly deniedTables: string | null
-  /** A standby takes no writes, nor does a server whose operator has said so. */
+  /** False for a standby, and for a server that is configured read-only. */
   readonly takesWrites: boolean
-  /** How far the database's clock is ahead of this process's, in milliseconds. */
+  /** Milliseconds by which the database's clock is ahead of this process's. */
   readonly clockAhead: number
 }
 
+/** Milliseconds. */
 const deadline = 10_000
 
 /**
- * Looks at a database without changing it.
+ * Inspects a database without changing it.
  *
  * @throws DatabaseUnavailable
  */
 export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis> => {
   const client = createClient(connection)
-  const ask = async (): Promise<Diagnosis> => {
+  const inspect = async (): Promise<Diagnosis> => {
     const [row] = await client<
       {
         version: number
@@ -57,7 +58,7 @@ export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis
   try {
     return await withTimeout(
       deadline,
-      ask(),
+      inspect(),
       () => new DatabaseUnavailable({ cause: new Error('no answer') }),
     )
   } catch (error) {

@@ -6,25 +6,25 @@ import { PGlite } from '@electric-sql/pglite'
 import { NodeFS } from '@electric-sql/pglite/nodefs'
 import { PGLiteSocketServer } from '@electric-sql/pglite-socket'
 
-/** What the starting thread hands to this worker as workerData. */
+/** The worker's `workerData`. */
 export interface WorkerInput {
-  /** Folder of PostgreSQL's files. */
+  /** PostgreSQL's data directory. */
   readonly directory: string
-  /** Unix socket to listen on; null for a port of 127.0.0.1. */
+  /** Unix socket to listen on; null listens on a port of 127.0.0.1. */
   readonly socketPath: string | null
-  /** 0 for one that the system chooses. */
+  /** 0: the system chooses a free port. */
   readonly port: number
 }
 
-/** Sent once, when connections are accepted; `port` is 0 for a Unix socket. */
+/** Sent once, when the worker accepts connections. `port` is 0 for a Unix socket. */
 export interface WorkerReady {
   readonly port: number
 }
 
-/** An Error says why the worker ends. */
+/** An Error is the reason why the worker exits. */
 export type WorkerMessage = WorkerReady | Error
 
-// WAL is synced through fsync because Emscripten's fdatasync does nothing, whatever is mounted.
+// WAL is synced with fsync because Emscripten's fdatasync is a no-op on every file system.
 const startParams = [
   ...PGlite.defaultStartParams.filter((parameter) => parameter !== '-F'),
   '-c',
@@ -33,7 +33,7 @@ const startParams = [
   'wal_sync_method=fsync',
   '-c',
   'timezone=UTC',
-  // All of it is memory of the process from the start, and the system keeps the files in its own as well.
+  // Allocated completely at startup; the operating system caches the files as well.
   '-c',
   'shared_buffers=32MB',
 ]
@@ -77,7 +77,7 @@ function portOf(server: PGLiteSocketServer): number {
   return Number(server.getServerConn().split(':').at(-1))
 }
 
-// Made beside its place and moved there whole: a start that is cut short leaves nothing that looks like a
+// Created next to its final path and renamed when complete, so that an interrupted start leaves no partial
 // cluster.
 async function createCluster(directory: string): Promise<void> {
   const unfinished = `${directory}.new`
@@ -93,15 +93,12 @@ async function createCluster(directory: string): Promise<void> {
 async function openCluster(directory: string): Promise<PGlite> {
   const database = await PGlite.create({ fs: durableFileSystem(directory), startParams })
   const execute = database.execProtocolRawStream.bind(database)
-  // The socket server answers nobody any more once this has rejected.
+  // Once this rejects, the socket server stops responding.
   database.execProtocolRawStream = (message, options) => execute(message, options).catch(abandon)
   return database
 }
 
-/**
- * PGlite's file system with an fsync that reaches the disk; its own has none, and PostgreSQL is told of
- * success.
- */
+/** PGlite's file system with a working fsync. PGlite's own has none and reports success to PostgreSQL. */
 function durableFileSystem(directory: string): NodeFS {
   const fileSystem = new NodeFS(directory)
   const init = fileSystem.init.bind(fileSystem)
@@ -113,7 +110,7 @@ function durableFileSystem(directory: string): NodeFS {
   return fileSystem
 }
 
-/** The parts of an Emscripten module that addSync relies on. */
+/** The parts of an Emscripten module that addSync uses. */
 interface FileSystemModule {
   readonly FS: {
     isDir(mode: number): boolean
@@ -139,22 +136,22 @@ function addSync({ FS }: FileSystemModule): void {
   }
 }
 
-// PostgreSQL panics when it cannot write its log, mostly because the disk is full. PGlite carries on, and would answer
-// nobody any more.
+// PostgreSQL panics when it cannot write its WAL, mostly because the disk is full. PGlite keeps running without
+// responding.
 function onAbort(): never {
   abandon(new Error('The embedded database can no longer write. Free up space on its disk, then start again'))
 }
 
-// After a failed sync the kernel may have dropped the data, so nothing more may be acknowledged. PostgreSQL
-// would panic, but PGlite swallows that and carries on: hence the thread ends here, in the middle of the
-// statement.
+// After a failed sync the kernel may have dropped the data, so no later write may be acknowledged. PostgreSQL
+// panics, but PGlite swallows the panic and keeps running: the thread therefore exits here, in the middle of
+// the statement.
 function abandon(error: unknown): never {
   parentPort?.postMessage(error)
   process.exit(1)
 }
 
-// Times of modification need not survive, so fdatasync is enough for a file. For a folder it is not: on some
-// file systems it leaves out new names. Windows has no way to sync a folder.
+// Modification times need not be durable, so fdatasync is enough for a file. It is not for a folder: on some
+// file systems it does not persist new entries. Windows cannot sync a folder.
 function syncDescriptor(descriptor: number, isFolder: boolean): void {
   if (!isFolder) fdatasyncSync(descriptor)
   else if (process.platform !== 'win32') fsyncSync(descriptor)

@@ -11,20 +11,20 @@ import type { EmbeddedConnection } from './connection.ts'
 import type { WorkerInput, WorkerMessage, WorkerReady } from './embedded-worker.ts'
 
 export interface EmbeddedOptions {
-  /** Absolute path; made when missing. PostgreSQL's files go into its subfolder `postgres`. */
+  /** Absolute path, created if missing. PostgreSQL's files are in its subfolder `postgres`. */
   readonly dataDir: string
   readonly log: { info(message: string): void; warn(message: string): void }
-  /** Called at most once, when the started database has failed and cannot be restarted. The process should end. */
+  /** Called at most once, when the database fails after startup and cannot be restarted. The process should exit. */
   readonly onFailure: (error: Error) => void
 }
 
 export interface EmbeddedDatabase {
   readonly connection: EmbeddedConnection
-  /** Ends open connections, writes a checkpoint, stops PostgreSQL and gives dataDir free. */
+  /** Closes connections, writes a checkpoint, stops PostgreSQL and unlocks dataDir. */
   close(): Promise<void>
 }
 
-/** Another process has the folder. */
+/** Another process uses the data directory. */
 export class FolderInUse extends Error {
   override readonly name = 'FolderInUse'
 
@@ -33,7 +33,7 @@ export class FolderInUse extends Error {
   }
 }
 
-/** The disk has no room for the embedded database. */
+/** The disk has too little free space for the embedded database. */
 export class DiskFull extends Error {
   override readonly name = 'DiskFull'
 
@@ -45,7 +45,7 @@ export class DiskFull extends Error {
   }
 }
 
-// All in milliseconds. A killed process's lock expires after lockStale, and a start waits a little longer
+// All in milliseconds. The lock of a killed process expires after lockStale; a start waits slightly longer
 // than that.
 const lockStale = 5_000
 const lockUpdate = 1_000
@@ -55,19 +55,18 @@ const restartPause = 500
 
 const maxRestartAttempts = 3
 
-/** Bytes. With less free space, a failed start is blamed on it: PostgreSQL's log alone grows in files of 16 MiB. */
+/** Bytes. A start that fails with less free space is reported as a full disk: WAL segments alone are 16 MiB each. */
 export const minFreeBytes = 32 * 1_048_576
 
-/** ENOSPC as the C library of Emscripten numbers it. */
+/** ENOSPC in Emscripten's C library. */
 const emscriptenNoSpace = 51
 
-// In bytes; systems allow 104 to 108.
+// In bytes. The limit of operating systems is 104 to 108.
 const maxSocketPathLength = 100
 
 /**
- * Starts a PostgreSQL inside this process, in a thread of its own, which accepts one connection at a time.
- * Rejects when another process uses dataDir (after waiting for the lock of a killed one to expire), or when
- * PostgreSQL does not start.
+ * Starts PostgreSQL in a worker thread of this process. It accepts one connection at a time. Rejects if another process
+ * uses dataDir (after waiting long enough for the lock of a killed process to expire), or if PostgreSQL does not start.
  */
 export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions): Promise<EmbeddedDatabase> {
   const failure = failOnce(onFailure)
@@ -86,7 +85,7 @@ export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions
     let restarting: Promise<void> = Promise.resolve()
     const closing = new AbortController()
 
-    const startAgain = async (attempt = 1): Promise<void> => {
+    const startWithRetries = async (attempt = 1): Promise<void> => {
       if (closing.signal.aborted) return
       try {
         if (socketPath !== null) await rm(socketPath, { force: true })
@@ -95,7 +94,7 @@ export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions
       } catch (error) {
         if (attempt === maxRestartAttempts) return failure.report(await explainStart(error, dataDir))
         await pause(restartPause)
-        await startAgain(attempt + 1)
+        await startWithRetries(attempt + 1)
       }
     }
 
@@ -105,7 +104,7 @@ export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions
         'The embedded database did not respond in time; restarting it (it recovers from its write-ahead log)',
       )
       await thread.terminate()
-      await startAgain()
+      await startWithRetries()
     }
 
     const restart = (): Promise<void> => (restarting = restarting.then(restartNow))
@@ -126,7 +125,7 @@ export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions
   }
 }
 
-/** PGlite throws objects that are no errors, and says nothing of the disk. */
+/** PGlite throws objects that are not Errors, and does not report a full disk. */
 async function explainStart(cause: unknown, dataDir: string): Promise<Error> {
   const { bavail, bsize } = await statfs(dataDir)
   const isFull =
@@ -157,7 +156,7 @@ function failOnce(onFailure: (error: Error) => void): Failure {
 }
 
 /**
- * Keeps other processes out of dataDir until what it resolves to is called.
+ * Locks dataDir against other processes. Resolves to a function that releases the lock.
  *
  * @throws FolderInUse
  */
@@ -183,8 +182,7 @@ export async function lockFolder(
   }
 }
 
-// A lock that another process took over, because this one had not refreshed it for too long, is not ours to
-// release.
+// If this process did not refresh its lock in time and another took it over, there is nothing to release.
 function ignoreReleased(error: unknown): void {
   if (!hasCode(error, 'ERELEASED')) throw error
 }
@@ -198,7 +196,7 @@ interface Socket {
   remove(): Promise<void>
 }
 
-// The lock is held by now, so a socket file that is already there was left by a crash.
+// This process holds the lock, so an existing socket file was left by a crash.
 async function prepareSocket(dataDir: string): Promise<Socket | null> {
   if (process.platform === 'win32') return null
   const path = join(dataDir, 'postgres.sock')
@@ -215,13 +213,13 @@ async function prepareTemporarySocket(): Promise<Socket> {
 /** A running PostgreSQL. */
 interface Thread {
   readonly port: number
-  /** Ends it in the middle of whatever it does, as if the process had been killed. */
+  /** Stops it immediately, as if the process had been killed. */
   terminate(): Promise<void>
   /** Writes a checkpoint and stops it. */
   stop(): Promise<void>
 }
 
-/** `report` is told when it ends without having been asked to. */
+/** Calls `report` if PostgreSQL ends unexpectedly. */
 async function startThread(
   input: WorkerInput,
   log: EmbeddedOptions['log'],
@@ -232,7 +230,6 @@ async function startThread(
     stdout: true,
     stderr: true,
   })
-  // What PGlite prints is logged line by line.
   for (const output of [worker.stdout, worker.stderr])
     createInterface({ input: output }).on('line', (line) => log.warn(`embedded database: ${line}`))
   try {
@@ -264,7 +261,7 @@ function firstMessage(worker: Worker): Promise<WorkerReady> {
   return promise.finally(() => worker.off('message', onMessage).off('error', reject).off('exit', onExit))
 }
 
-/** Returns what ends the watch. An error event without a listener would end the process, so one stays. */
+/** Returns a function that stops reporting. The listeners stay: an `error` event without a listener ends the process. */
 function watch(worker: Worker, report: (error: Error) => void): () => void {
   let isWatched = true
   const reportWatched = (error: Error) => isWatched && report(error)

@@ -1,4 +1,4 @@
-/** The database cannot be reached, or gave the statement up; a statement that writes has done nothing. */
+/** The database is unreachable, or cancelled the statement. A statement that writes has changed nothing. */
 export class DatabaseUnavailable extends Error {
   override readonly name = 'DatabaseUnavailable'
 
@@ -8,26 +8,26 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
-/** The database takes no writes now: it is a standby, its operator has said so, or its disk is full. */
+/** The database is read-only: it is a standby, it is configured so, or its disk is full. */
 export class WritesRefused extends DatabaseUnavailable {}
 
-/** A statement that writes was sent and no answer came: it may have been done, or may still be. */
+/** A statement that writes was sent but got no response: it may have committed, or may still do so. */
 export class OutcomeUnknown extends DatabaseUnavailable {}
 
-/** Too many statements of one principal wait. The statement was not sent. */
+/** Too many statements of one principal are waiting. The statement was not sent. */
 export class TooManyStatements extends Error {
   override readonly name = 'TooManyStatements'
   readonly retryAfterSeconds = 2
 }
 
-/** The database cannot be used yet, since its schema is not up to date: no outage of it. */
+/** The schema has not been migrated yet. This is not an outage of the database. */
 export class SchemaPending extends DatabaseUnavailable {
   constructor() {
     super({ cause: new Error('its schema has not been migrated yet') })
   }
 }
 
-/** The database has tables that this version cannot bring up to date. */
+/** The database has tables that this version cannot migrate. */
 export class SchemaUnknown extends Error {
   override readonly name = 'SchemaUnknown'
 
@@ -38,7 +38,7 @@ export class SchemaUnknown extends Error {
   }
 }
 
-/** A statement broke a constraint and did nothing. `constraint` is its name in `schema/tables.ts`. */
+/** A statement violated a constraint and changed nothing. `constraint` is its name in `schema/tables.ts`. */
 export class ConstraintViolation extends Error {
   override readonly name = 'ConstraintViolation'
   readonly constraint: string
@@ -49,37 +49,38 @@ export class ConstraintViolation extends Error {
   }
 }
 
-/** SQLSTATEs after which the very same statement may succeed: serialization failure and deadlock. */
+/** Whether a retry of the same statement may succeed: serialization failure (40001) or deadlock (40P01). */
 export const isTransient = (error: unknown): boolean => ['40001', '40P01'].includes(sqlState(error))
 
-// Class 08 is connections, 57P a server that ends them, 25P a timeout that does. The others are of the driver and the system.
-const loss = /^(08|57P0[1245]|25P0[34])|^(CONNECTION_\w+|CONNECT_TIMEOUT|ECONNRESET|EPIPE|ETIMEDOUT)$/
+// 08: connection errors. 57P: the server closes connections. 25P: a timeout closes the session. Others: driver, system.
+const connectionLoss =
+  /^(08|57P0[1245]|25P0[34])|^(CONNECTION_\w+|CONNECT_TIMEOUT|ECONNRESET|EPIPE|ETIMEDOUT)$/
 
-/** Whether a connection was lost with the statement on it. */
-export const isConnectionLoss = (error: unknown): boolean => loss.test(sqlState(error))
+/** Whether the connection was lost while the statement ran. */
+export const isConnectionLoss = (error: unknown): boolean => connectionLoss.test(sqlState(error))
 
-/** Whether a statement certainly did nothing: errors that do not end the session roll it back. */
+/** Whether the statement was certainly rolled back: true for errors that do not end the session. */
 export const isRolledBack = (error: unknown): boolean =>
   error instanceof Error && 'severity' in error && error.severity === 'ERROR'
 
 /**
- * Turns what the driver throws into the errors above. Anything else is a fault of ours and stays as it is; it is
- * logged, and never shown to a client.
+ * Maps driver errors to the errors above. Any other error is a bug and returned unchanged; it is logged and never shown to
+ * a client.
  */
 export const translateError = (error: unknown): unknown => {
   const constraint = constraintOf(error)
   if (constraint !== null) return new ConstraintViolation(constraint, { cause: error })
-  if (refusedWrites.has(sqlState(error))) return new WritesRefused({ cause: error })
+  if (writeRefusals.has(sqlState(error))) return new WritesRefused({ cause: error })
   if (isUnavailable(sqlState(error))) return new DatabaseUnavailable({ cause: error })
   return error
 }
 
-// A read-only server such as a standby, a full disk, and what a server in recovery has no transaction id for.
-const refusedWrites: ReadonlySet<string> = new Set(['25006', '53100', '55000'])
+// 25006: a read-only server such as a standby. 53100: disk full. 55000: no transaction ids during recovery.
+const writeRefusals: ReadonlySet<string> = new Set(['25006', '53100', '55000'])
 
-// Class 08 is connections, 28 a login that is refused, 3D a database that is not there, 53 resources, 57 an operator or
-// a timeout, 58 the server's own system; 25006 is a server that takes no writes, such as a standby, 25P and 55P03 are
-// timeouts that an operator has set. The others are of the driver and the system.
+// 08: connection errors. 28: login refused. 3D: no such database. 53: insufficient resources. 57: operator intervention or
+// timeout. 58: system error on the server. 25006: a read-only server such as a standby. 25P, 55P03: timeouts that an
+// operator has set. Others: driver, system.
 const unavailable =
   /^(08|28|3D|53|57|58|25006|25P0[34]|55P03)|^(CONNECTION_\w+|CONNECT_TIMEOUT|E(CONN(REFUSED|RESET|ABORTED)|PIPE|NOENT|TIMEDOUT|(HOST|NET)UNREACH|NOTFOUND|AI_AGAIN|MFILE|NFILE))$/
 

@@ -7,14 +7,14 @@ import { statement } from './statement.ts'
 
 const probe = statement('health.probe', {}, {}, () => sql`select`)
 
-/** Milliseconds: whoever asks for readiness does not wait for long either. */
+/** Milliseconds. Readiness probes have short timeouts themselves. */
 const deadline = 2_000
 
-/** A principal of its own: readiness does not depend on who else asks from the same network. */
+/** Its own principal, so that requests from the same network do not affect readiness. */
 const health = (): Work => ({ principal: 'health', isAbandoned: () => false, sent: [] })
 
 /**
- * Resolves when the database answers. One that takes no writes answers too: reads go on.
+ * Resolves when the database responds. A read-only database counts as available: reads still work.
  *
  * @throws DatabaseUnavailable
  */

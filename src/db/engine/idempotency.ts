@@ -6,15 +6,15 @@ import { statement } from './statement.ts'
 
 const { created_at } = columnsOf<'idempotency_keys'>(sql.raw('idempotency_keys'))
 
-/** How long an answer can be replayed. */
+/** How long a stored response can be replayed. */
 const lifetime = sql.raw(`interval '24 hours'`)
 
-/** The key was used with another request. */
+/** The Idempotency-Key was used with a different request. */
 export class IdempotencyKeyReused extends Error {
   override readonly name = 'IdempotencyKeyReused'
 }
 
-/** A part of a creating statement that stores the rows of `created` as the answer to the request's key, if it has one. */
+/** SQL that stores the row of `created` as the response to the request's Idempotency-Key, if it has one. */
 export const storeAnswer = (p: ContextPlaceholders): SQL => {
   const key = insertion<'idempotency_keys'>({
     principal_id: p.caller,
@@ -44,14 +44,14 @@ const selectAnswer = statement(
       and ${created_at} > now() - ${lifetime}`,
 )
 
-/** The stored answer to an earlier request with the same key. */
+/** The stored response to an earlier request with the same key. */
 export interface StoredAnswer {
   readonly id: string
   readonly json: string
   readonly replayed: true
 }
 
-/** @throws IdempotencyKeyReused when the key was used for another request */
+/** @throws IdempotencyKeyReused when the key was used with a different request */
 export const findAnswer = async ({ db, idempotency }: OpContext): Promise<StoredAnswer | null> => {
   if (idempotency === null) return null
   const { principalId, operation, key, isFingerprint } = idempotency
@@ -61,7 +61,7 @@ export const findAnswer = async ({ db, idempotency }: OpContext): Promise<Stored
   return { id: stored.resource_id, json: stored.body, replayed: true }
 }
 
-/** Forgets answers that can no longer be replayed. */
+/** Deletes stored responses that have expired. */
 export const removeExpiredKeys = deletionInBatches('idempotency_keys.delete_expired', {
   parameters: {},
   table: 'idempotency_keys',

@@ -1,4 +1,4 @@
 import { v7 } from 'uuid'
 
-/** A new resource's id: UUIDv7 (RFC 9562), so that ids sort by the time they were made. */
+/** A new resource id: UUIDv7 (RFC 9562), so that ids sort by creation time. */
 export const newId = (): string => v7()

@@ -2,8 +2,8 @@ import type { Database } from './client.ts'
 import { sql } from '../schema/drizzle.ts'
 import { statement } from './statement.ts'
 
-/** Milliseconds between two rounds. */
-const every = 600_000
+/** Milliseconds between rounds. */
+const interval = 600_000
 
 const checkpoint = statement('maintenance.checkpoint', {}, {}, () => sql`checkpoint`)
 
@@ -16,24 +16,24 @@ const tables = statement(
     where relkind = 'r' and relnamespace = 'public'::regnamespace order by relname`,
 )
 
-/** One table at a time, so that requests are answered in between. */
+/** One statement per table, so that requests can run in between. */
 const vacuum = async (db: Database): Promise<void> => {
   for (const { name } of await tables(db, {})) await db.run(`vacuum (analyze) ${name}`, [], 'maintenance')
 }
 
 /**
- * Does for the embedded database what a server's background processes do: without checkpoints its log would grow for
- * ever, and without vacuum its tables. Uses the one client, since nobody else may come between its messages.
- * Returns what ends it.
+ * Runs checkpoints and vacuum on the embedded database, which lacks a server's background processes. Otherwise its WAL and
+ * its tables would grow without limit. Uses the shared client, since the database has only one session. Returns a function
+ * that stops it and waits for the current round.
  */
 export const keepEmbeddedTidy = (db: Database): (() => Promise<void>) => {
   let running: Promise<unknown> = Promise.resolve()
   const timer = setInterval(() => {
-    // The next round makes up for one that fails.
+    // A failed round is made up for by the next one.
     running = checkpoint(db, {})
       .then(() => vacuum(db))
       .catch(() => undefined)
-  }, every)
+  }, interval)
   timer.unref()
   return async () => {
     clearInterval(timer)

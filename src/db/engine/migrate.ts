@@ -7,33 +7,33 @@ import { type ConnectionOptions, createClient } from './connection.ts'
 import { type MigrationMeta, readMigrationFiles } from '../schema/drizzle.ts'
 import { DatabaseUnavailable, isTransient, SchemaUnknown, translateError } from './errors.ts'
 
-/** Any number will do, as long as every version of the service takes the same. */
+/** Advisory lock key. Arbitrary, but must be the same in every version of the service. */
 const migrationLock = 7_411_201_500
 
-/** Milliseconds for reading the state. Applying has no deadline: a migration takes as long as its tables are large. */
+/** Milliseconds for reading the state. Applying has no deadline: a migration of large tables takes long. */
 const readDeadline = 10_000
 
-/** The functions and triggers of this version, see routines.sql. */
+/** Functions and triggers (routines.sql). */
 interface Routines {
   readonly revision: number
   readonly sql: string
   readonly hash: string
 }
 
-/** What this version of the service wants a database to have. */
+/** The schema that this version of the service requires. */
 export interface Schema {
   readonly migrations: readonly MigrationMeta[]
   readonly routines: Routines
 }
 
-/** What a database has. */
+/** The schema that a database has. */
 interface Applied {
-  /** The times of making by which drizzle-kit's journal names migrations. */
+  /** Creation times, which identify migrations in drizzle-kit's journal. */
   readonly migrations: ReadonlySet<number>
   readonly routines: Pick<Routines, 'revision' | 'hash'> | null
 }
 
-/** Which migrations a database has; `unknown` ones belong to a newer version of the service. */
+/** Numbers of migrations. `unknown` ones belong to a newer version of the service. */
 export interface MigrationState {
   readonly applied: number
   readonly pending: number
@@ -41,7 +41,7 @@ export interface MigrationState {
 }
 
 /**
- * Reads migrations and routines from a folder that is laid out like this one.
+ * Reads migrations and routines from a folder with the layout of `src/db`.
  *
  * @throws Error when routines.sql does not begin with its revision
  */
@@ -57,12 +57,12 @@ export const readSchema = (folder: string = fileURLToPath(new URL('..', import.m
 }
 
 /**
- * Brings a database's schema up to this version. Several processes may do so at once: on a server the others wait for
- * the first. (The embedded database has a single process by nature, and a single session that no lock excludes.) Resolves
- * to the number of migrations of a newer version, which change nothing that this one needs.
+ * Migrates a database to this version's schema. Several processes may do so concurrently: on a server, the others wait for
+ * the first. (The embedded database has a single process and a single session, so a lock has no effect.) Resolves to the
+ * number of migrations from a newer version; they are compatible with this version.
  *
  * @throws DatabaseUnavailable
- * @throws SchemaUnknown when another program, or a version before the first release, has made the tables
+ * @throws SchemaUnknown when the tables were created by another program, or by a version before the first release
  */
 export const migrate = (connection: ConnectionOptions, schema: Schema = readSchema()): Promise<number> =>
   withClient(connection, async (client) => {
@@ -91,7 +91,7 @@ const compare = (applied: Applied, schema: Schema): MigrationState => {
 const pendingMigrations = (applied: Applied, { migrations }: Schema): readonly MigrationMeta[] =>
   migrations.filter(({ folderMillis }) => !applied.migrations.has(folderMillis))
 
-/** A higher revision belongs to a newer version that is being rolled out. */
+/** A higher revision belongs to a newer version during a rolling upgrade. */
 const areRoutinesPending = ({ routines: applied }: Applied, { routines }: Schema): boolean =>
   applied === null ||
   applied.revision < routines.revision ||
@@ -138,13 +138,13 @@ const exists = async (client: postgres.Sql, table: string): Promise<boolean> => 
   return found?.exists === true
 }
 
-/** Resolves to false when another process was faster and the state has to be read again. */
+/** Resolves to false if another process migrated first; the state must then be read again. */
 const applyPending = async (client: postgres.Sql, schema: Schema): Promise<boolean> => {
   const applied = await readApplied(client)
   const pending = pendingMigrations(applied, schema)
   const routines = areRoutinesPending(applied, schema) ? schema.routines : null
   if (pending.length === 0 && routines === null) return true
-  // The first one makes the tables, so whoever has others has tables of another origin.
+  // The first migration creates the tables, so a database that has only unknown migrations has another origin.
   if (applied.migrations.size > 0 && pending.length === schema.migrations.length) throw new SchemaUnknown()
   try {
     await client.unsafe(scriptOf(applied, pending, routines)).simple()
@@ -156,8 +156,8 @@ const applyPending = async (client: postgres.Sql, schema: Schema): Promise<boole
 }
 
 /**
- * All of it as one message, which PostgreSQL runs as one transaction: it is applied whole or not at all, and the driver
- * has no part in a transaction whose connection is lost.
+ * The whole migration as one simple-query message, which PostgreSQL runs as one transaction: it is applied completely or
+ * not at all, even if the connection is lost, without transaction handling in the driver.
  */
 const scriptOf = (applied: Applied, pending: readonly MigrationMeta[], routines: Routines | null): string =>
   [

@@ -1,19 +1,19 @@
 import type postgres from 'postgres'
 import { createClient, type ServerConnection } from './connection.ts'
 
-/** Receives the notifications of a channel (LISTEN). */
+/** Receives notifications from a LISTEN channel. */
 export interface NotificationListener {
   readonly onNotification: (payload: string) => void
-  /** Called when listening begins, and again after every reconnect: notifications sent in between are lost. */
+  /** Called when listening starts and after every reconnect. Notifications sent while disconnected are lost. */
   readonly onListening: () => void
 }
 
-/** Seconds between two attempts to reconnect. */
+/** Seconds between reconnect attempts. */
 const reconnectDelay = 1
 
 /**
- * Listens on a channel over a connection of its own until the returned client is ended. The driver reconnects and listens
- * again by itself (postgres 3.4.9), also when the first attempt fails.
+ * Listens on a channel over a dedicated connection until the returned client is ended. The driver (postgres 3.4.9)
+ * reconnects and listens again by itself, even if the first attempt fails.
  */
 export const listenForNotifications = (
   connection: ServerConnection,

@@ -2,22 +2,22 @@ import { done, missing, type Outcome, type SimpleRefusal, simpleRefusals } from 
 import type { ContextPlaceholders } from './context.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 
-/** The checks on a row that the caller can see. */
+/** Checks on a row that is visible to the caller. */
 interface Checks {
   readonly allowed: SQL
-  /** The row's entity tag, without its quotes; null when the row has none. */
+  /** The row's ETag, without quotes; null if the row has none. */
   readonly etag: SQL | null
-  /** Whether the caller has proven recently who they are, where that is required. */
+  /** Whether the caller has authenticated recently, where required. */
   readonly authenticated?: SQL
   /** Further refusals, as WHEN branches. */
   readonly refusals?: SQL
 }
 
-/** The outcome of the checks, in the order that the contract promises; If-Match is that of the request. */
+/** The outcome of the checks, in the contract's order, with the request's If-Match. */
 export const checkedOutcome = (p: Pick<ContextPlaceholders, 'if_match'>, checks: Checks): SQL =>
   outcomeOfChecks({ ...checks, ifMatch: p.if_match })
 
-/** The same for one item of a request, with an If-Match of its own: a text array, null for any. */
+/** The same for one item of a batch, with its own If-Match: a text array; null accepts any. */
 export const outcomeOfChecks = ({
   allowed,
   etag,
@@ -31,7 +31,7 @@ export const outcomeOfChecks = ({
   ${refusals}
   else 'done' end`
 
-/** Reads the column `outcome`; no row means that there is none that the caller can see. */
+/** Reads the column `outcome`. No row: the resource does not exist or is not visible to the caller. */
 export const readOutcome = <R extends { readonly outcome: string }>(
   row: R | null | undefined,
 ): Outcome<R> => {

@@ -36,11 +36,11 @@ export type ParameterType = keyof ParameterTypes
 export type Parameters = Readonly<Record<string, ParameterType>>
 export type Columns = Readonly<Record<string, keyof ColumnTypes>>
 
-/** Values for a statement's parameters. None can be undefined: that would hang the driver. */
+/** Values of a statement's parameters. None may be undefined: the driver would hang. */
 export type Values<P extends Parameters> = { readonly [Name in keyof P]: ParameterTypes[P[Name]] }
 export type Row<C extends Columns> = { readonly [Name in keyof C]: ColumnTypes[C[Name]] }
 
-/** A statement's parameters as pieces of SQL, each with its cast. */
+/** A statement's parameters as SQL, each with its cast. */
 export type Placeholders<P extends Parameters> = { readonly [Name in keyof P]: SQL }
 
 const postgresTypes: Record<ParameterType, string> = {
@@ -65,7 +65,7 @@ const postgresTypes: Record<ParameterType, string> = {
   'text[]?': 'text[]',
 }
 
-/** A parameter as a piece of SQL, with its cast. */
+/** A parameter as SQL, with its cast. */
 export const parameter = (name: string, type: ParameterType): SQL =>
   sql`${sql.placeholder(name)}::${sql.raw(postgresTypes[type])}`
 

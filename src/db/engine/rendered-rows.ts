@@ -1,13 +1,13 @@
 import { constant } from './conditions.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 
-/** Octets of the items of a page, as JSON: a page ends with the item that passes it. */
+/** Octets of JSON per page. A page ends with the item that exceeds this limit. */
 const maxPageOctets = 1_048_576
 
 /**
- * The table expression `rendered` with the JSON of the rows `numbered`, by their column `position`. One row after the other
- * is rendered, since an item may take megabytes, until the page is full: OFFSET keeps the planner from rendering all rows at
- * each step. The statement is `with recursive`.
+ * The common table expression `rendered`: the JSON of the rows of `numbered`, by `position`. An item may take megabytes, so
+ * rows are rendered one at a time until the page is full; OFFSET keeps the planner from rendering all rows at each step. The
+ * statement must use `with recursive`.
  */
 export const renderedRows = (json: SQL, limit: SQL): SQL => {
   const item = sql`cross join lateral (select ${json} as json offset 0) item`

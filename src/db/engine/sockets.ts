@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 
-/** The options of the driver that say where the server is. */
+/** The driver options with the server's address. */
 interface Address {
   readonly host: readonly string[]
   readonly port: readonly number[]
@@ -11,19 +11,19 @@ interface Address {
   readonly path?: string | false
 }
 
-/** New connections of one pool in a second; a start takes ten. */
+/** New connections per second. A start opens ten. */
 const maxPerSecond = 20
 
 /**
- * Makes the sockets of a pool, at a bounded rate: a connection that is closed before the server has said anything (by a
- * proxy whose server is away) is opened again by the driver at once, for ever, and without an error to any statement.
+ * Opens sockets at a limited rate. When a connection closes before the server has sent anything (such as by a proxy whose
+ * server is down), the driver reconnects at once, endlessly, and without an error for any statement.
  */
 export const socketsAtBoundedRate = (): ((address: Address) => Promise<Duplex>) => {
   let second = 0
   let opened = 0
   let nextHost = 0
 
-  const untilAllowed = async (): Promise<void> => {
+  const waitForSlot = async (): Promise<void> => {
     for (;;) {
       const now = performance.now()
       if (Math.floor(now / 1_000) !== second) {
@@ -37,27 +37,27 @@ export const socketsAtBoundedRate = (): ((address: Address) => Promise<Duplex>) 
   }
 
   return async ({ host, port, path }) => {
-    await untilAllowed()
+    await waitForSlot()
     const index = nextHost % port.length
     nextHost += 1
-    return connected(path ? connect(path) : connectTo(host[index] ?? '', port[index] ?? 0))
+    return connectedOrFailing(path ? connect(path) : connectTo(host[index] ?? '', port[index] ?? 0))
   }
 }
 
-/** The name of the host goes with the socket: it is what the driver holds the server's certificate against. */
+/** Sets `host` on the socket: the driver verifies the server's certificate against it. */
 const connectTo = (host: string, port: number): Socket => Object.assign(connect(port, host), { host })
 
-const connected = async (socket: Socket): Promise<Duplex> => {
+const connectedOrFailing = async (socket: Socket): Promise<Duplex> => {
   try {
     await once(socket, 'connect')
     return socket
   } catch (error) {
-    return failing(error)
+    return failingSocket(error)
   }
 }
 
-/** A socket that fails as soon as something is written: the driver learns of a failure by its sockets alone. */
-const failing = (error: unknown): Duplex =>
+/** A socket that fails at the first write: the driver detects failures only through its sockets. */
+const failingSocket = (error: unknown): Duplex =>
   new Duplex({
     read() {},
     write: (_chunk, _encoding, done) => done(error instanceof Error ? error : new Error(String(error))),

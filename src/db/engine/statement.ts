@@ -12,7 +12,7 @@ import {
   type Values,
 } from './parameters.ts'
 
-/** A prepared statement: runs with named values and answers with typed rows. */
+/** A prepared statement: takes named values and returns typed rows. */
 export type Statement<P extends Parameters, C extends Columns> = (
   db: Database,
   values: Values<P>,
@@ -20,7 +20,7 @@ export type Statement<P extends Parameters, C extends Columns> = (
 
 const dialect = new PgDialect()
 
-/** The text of a statement, and the names of its parameters from $1 on. */
+/** A statement's text, and the names of its parameters in order, starting with $1. */
 export interface Compiled {
   readonly text: string
   readonly names: readonly string[]
@@ -32,10 +32,10 @@ export type StatementName = `${string}.${string}`
 const knownNames = new Set<string>()
 
 /**
- * A statement that is compiled once, so that running it only binds values. postgres.js prepares it on each connection
- * at its first use.
+ * A statement that is compiled once; running it only binds values. postgres.js prepares it at its first use on each
+ * connection.
  *
- * @throws Error when another statement has the name
+ * @throws Error when the name is not unique
  */
 export const statement = <P extends Parameters, C extends Columns>(
   name: StatementName,
@@ -47,16 +47,16 @@ export const statement = <P extends Parameters, C extends Columns>(
   return (db, values) => runCompiled(db, compiled, columns, values)
 }
 
-/** A statement of an operation: beside its own values it reads those of the context. */
+/** A statement that takes values from the context in addition to its own. */
 export type Query<P extends Parameters, C extends Columns> = (
   ctx: OpContext,
   values: Values<P>,
 ) => Promise<Row<C>[]>
 
 /**
- * A statement that an operation runs, whose text may use every parameter of the context.
+ * A statement of an operation. It may use every parameter of the context.
  *
- * @throws Error when another statement has the name
+ * @throws Error when the name is not unique
  */
 export const query = <P extends Parameters, C extends Columns>(
   name: StatementName,
@@ -77,8 +77,8 @@ const compileNamed = (name: StatementName, text: SQL): Compiled => {
 }
 
 /**
- * Compiles a statement with `parameter`s; whoever does so at run time bounds how many there are. A parameter is sent once,
- * however often the statement uses it. The name is sent as a comment in front.
+ * Compiles a statement with `parameter`s. A caller that compiles at run time must bound the number of statements. A
+ * parameter is sent once, however often the statement uses it. The name is sent as a leading comment.
  */
 export const compile = (name: StatementName, query: SQL): Compiled => {
   const { sql: text, params } = dialect.sqlToQuery(query)
@@ -96,8 +96,8 @@ const nameOf = (param: unknown): string => {
 }
 
 /**
- * Runs a compiled statement; rows are checked against `columns` on the way out. What a statement put down for the audit
- * trail is its column `audit`, and is reported once it is committed. A connection keeps what is prepared until it ends.
+ * Runs a compiled statement and checks its rows against `columns`. The column `audit`, if present, has the audit events that
+ * the statement recorded; they are reported after the commit. A connection keeps its prepared statements until it closes.
  */
 export const runCompiled = async <C extends Columns>(
   db: Database,
@@ -113,7 +113,7 @@ export const runCompiled = async <C extends Columns>(
   })
 }
 
-/** The values of these parameters, in their order. */
+/** Parameter values in the order of `names`. */
 const encode = (names: readonly string[], values: Readonly<Record<string, unknown>>): unknown[] =>
   names.map((name) => {
     const value = values[name]
@@ -121,7 +121,7 @@ const encode = (names: readonly string[], values: Readonly<Record<string, unknow
     return Array.isArray(value) ? arrayLiteral(value) : value
   })
 
-/** PostgreSQL's text form of an array, since the driver is told not to fetch the types that it would need for one. */
+/** PostgreSQL's text format of an array: with `fetch_types: false` the driver cannot encode arrays itself. */
 const arrayLiteral = (items: readonly unknown[]): string =>
   `{${items.map((item) => `"${String(item).replace(/["\\]/g, (character) => `\\${character}`)}"`).join(',')}}`
 
@@ -129,7 +129,7 @@ const parseRow = <C extends Columns>(columns: C, row: Readonly<Record<string, un
   mapRecord(columns, (type, name) => parseColumn(type, row[name], name)) as Row<C>
 
 const parseColumn = (type: keyof ColumnTypes, value: unknown, name: string): unknown => {
-  // The driver gives a bigint as text.
+  // The driver returns a bigint as text.
   const parsed = type === 'int8' ? Number(value) : value
   if (!isOfType(parsed, type)) throw new TypeError(`The column ${name} is not ${type}`)
   return parsed

@@ -4,31 +4,31 @@ import type { ConnectionOptions } from './connection.ts'
 import { DatabaseUnavailable, SchemaPending } from './errors.ts'
 import { migrate } from './migrate.ts'
 
-interface Waiting {
+interface WaitOptions {
   readonly log: { warn(message: string): void }
-  /** Ends the waiting. */
+  /** Stops waiting when aborted. */
   readonly signal: AbortSignal
 }
 
-/** Milliseconds between two attempts: the first pause, and the longest. */
+/** Milliseconds between attempts: exponential backoff from `firstPause` to `maxPause`. */
 const firstPause = 250
 const maxPause = 5_000
 
-/** The same fault is told again after this many attempts. */
-const tellEvery = 12
+/** An unchanged error is logged again after this many attempts. */
+const logEvery = 12
 
 /**
- * Brings the schema up to date as soon as the database can be used, however long that takes: it may start after the
- * service, and what is wrong with it can be mended meanwhile.
+ * Migrates the schema as soon as the database is available, and retries until then: the database may start after the
+ * service, or an operator may still be fixing it.
  *
- * @throws whatever else goes wrong: a migration that fails would fail again
+ * @throws any error other than DatabaseUnavailable, since a failed migration would fail again
  */
 export const migrateWhenPossible = async (
   connection: ConnectionOptions,
-  { log, signal }: Waiting,
+  { log, signal }: WaitOptions,
 ): Promise<void> => {
   const stopped = rejectedBy(signal)
-  let told = ''
+  let lastMessage = ''
   for (let attempt = 0; ; attempt += 1) {
     try {
       const unknown = await Promise.race([migrate(connection), stopped])
@@ -39,16 +39,16 @@ export const migrateWhenPossible = async (
       return
     } catch (error) {
       if (!(error instanceof DatabaseUnavailable)) throw error
-      if (error.message !== told || attempt % tellEvery === 0)
+      if (error.message !== lastMessage || attempt % logEvery === 0)
         log.warn(`${error.message}; retrying until it is available`)
-      told = error.message
+      lastMessage = error.message
     }
     const length = Math.min(firstPause * 2 ** Math.min(attempt, 10), maxPause)
     await Promise.race([pause(length, undefined, { ref: false }), stopped])
   }
 }
 
-/** Rejects when the signal is aborted, with its reason. */
+/** Rejects with the signal's reason when it is aborted. */
 const rejectedBy = (signal: AbortSignal): Promise<never> => {
   const { promise, reject } = Promise.withResolvers<never>()
   promise.catch(() => undefined)
@@ -57,8 +57,8 @@ const rejectedBy = (signal: AbortSignal): Promise<never> => {
 }
 
 /**
- * What a database is until it is `migrated`: one that refuses statements, or one that holds them back until then, or until
- * the service stops.
+ * Wraps a database until it is `migrated`. `refusing` rejects statements with SchemaPending. `waiting` delays them until
+ * the migration ends, or rejects them when the service stops.
  */
 export const untilMigrated = (
   db: Database,

@@ -6,8 +6,8 @@ import { instantText } from '../engine/instant-text.ts'
 import { parameter } from '../engine/parameters.ts'
 
 /**
- * Keyset pagination: a page starts after the sort keys of an item, not after a number of items. Rows without a value come
- * last; the id breaks ties, in the direction of the last key.
+ * Keyset pagination: a page starts after the sort keys of an item instead of after an offset. Rows without a value come
+ * last. The id breaks ties, in the direction of the last key.
  */
 
 /** A field that a list can be sorted by. */
@@ -20,36 +20,36 @@ export interface SortField {
   readonly isIndexed: boolean
 }
 
-/** A sort key as one page reads it: a page before a position is read in reverse. */
+/** A sort key in the direction of one page. A page before a position is read in reverse. */
 interface Key extends SortField {
   readonly ascends: boolean
-  /** The value in conditions: of the row `item` where an index has it, else of a row with the column. */
+  /** The value in conditions: the indexed expression on the row `item`, otherwise the column `sort_<n>`. */
   readonly ref: SQL
-  /** Whether rows without a value come last, as they do when reading forwards. */
+  /** Whether rows without a value come last: true when reading forward. */
   readonly nullsLast: boolean
-  /** Its value in the position. */
+  /** The key's value in the position. */
   readonly at: SQL
   readonly isAtNull: boolean
 }
 
-/** The pieces of a statement for a page of rows `item` from a position on; in reverse, the nearest row comes first. */
+/** SQL fragments for a page of rows `item` after a position. A reversed page starts with the row nearest to the position. */
 export interface Keyset {
   readonly isForward: boolean
   readonly isIndexed: boolean
   /** The sort keys as columns `sort_0`, `sort_1`, … */
   readonly columns: SQL
   readonly names: SQL
-  /** Conditions for the rows after the position. Each is one range of an index, and no row is in two. */
+  /** Conditions for the rows after the position: disjoint, and each a single index range. */
   readonly ranges: readonly SQL[]
   /** ORDER BY within a range. */
   readonly rangeOrder: SQL
-  /** ORDER BY of all rows, by `columns` and `id`. */
+  /** ORDER BY across ranges, by `columns` and `id`. */
   readonly order: SQL
-  /** The id and the sort keys of a row, for `parseEdge`. */
+  /** A row's id and sort keys, for `parseEdge`. */
   readonly edge: readonly SQL[]
 }
 
-/** `isFromStart` takes only the direction of the position. */
+/** With `isFromStart`, only the direction of the position is used. */
 export const keysetOf = <Field extends string>(
   sortBy: readonly SortBy<Field>[],
   sortFields: Readonly<Record<Field, SortField>>,
@@ -74,7 +74,7 @@ export const keysetOf = <Field extends string>(
     key.isNullable
       ? sql`${value} ${sql.raw(`${key.ascends ? 'asc' : 'desc'} nulls ${key.nullsLast ? 'last' : 'first'}`)}`
       : indexOrder(value, key.ascends)
-  // Within a range of an index, all rows have the first key or none has.
+  // Within an index range, the first key is either null in all rows or in none.
   const rangeOrder = keys.map((key) =>
     orderBy(key === first && isIndexed ? { ...key, isNullable: false } : key, key.value),
   )
@@ -97,13 +97,13 @@ export const keysetOf = <Field extends string>(
   }
 }
 
-/** Values for the parameters of a keyset. */
+/** Parameter values of a keyset. */
 export const positionValues = (position: Position | null): Readonly<Record<string, unknown>> => ({
   at_id: position?.id,
   ...Object.fromEntries(position?.values.map((value, index) => [`at_${index}`, value]) ?? []),
 })
 
-/** The id and the sort keys of the first or last row of a page. */
+/** Parses the id and the sort keys of a page's first or last row. */
 export const parseEdge = (json: string | null): Omit<Position, 'direction'> | null => {
   if (json === null) return null
   const [id, ...values] = JSON.parse(json) as [string, ...(string | null)[]]
@@ -113,11 +113,11 @@ export const parseEdge = (json: string | null): Omit<Position, 'direction'> | nu
 const column = (index: number): SQL => sql.raw(`sort_${index}`)
 const atId = parameter('at_id', 'uuid')
 
-/** The order of the indexes, or its reverse: the planner matches them by their NULLS clause too. */
+/** The order of the indexes, or its reverse. The NULLS clause must match too, or the planner does not use the index. */
 export const indexOrder = (value: SQL, ascends: boolean): SQL =>
   sql`${value} ${sql.raw(ascends ? 'asc nulls first' : 'desc nulls last')}`
 
-/** Rows without a value are a range of their own, since no comparison finds them. */
+/** Rows without a value are a separate range, since a comparison with null never holds. */
 const indexRanges = (first: Key, keys: readonly Key[], tie: SQL, isFromStart: boolean): readonly SQL[] => {
   const { value, at, ascends, isNullable, nullsLast, isAtNull } = first
   const absent = sql`${value} is null`
@@ -136,7 +136,7 @@ const indexRanges = (first: Key, keys: readonly Key[], tie: SQL, isFromStart: bo
 
 const sign = (ascends: boolean): SQL => sql.raw(ascends ? '>' : '<')
 
-/** Whether a row comes after the position by these keys, and then by the id. */
+/** Whether a row sorts after the position by these keys, then by id. */
 const isAfter = (keys: readonly Key[], tie: SQL): SQL => {
   const [key, ...rest] = keys
   if (key === undefined) return tie

@@ -13,31 +13,31 @@ import { indexOrder, type Keyset, keysetOf, parseEdge, positionValues, type Sort
 import { type PickedRows, type RowsOf, searchedRows } from './searched.ts'
 
 /**
- * Lists: a resource declares its access branches, filters and sort fields; this makes one statement for a page of them.
+ * Lists. A resource declares its access branches, filters and sort fields; this module builds one statement per page.
  *
- * In an order that has an index, such a statement reads the rows of a page from each branch and little more, however many
- * there are and however deep the page is. In another order it sorts everything that passes the filters, up to a bound.
+ * In an indexed order, the statement reads about one page of rows from each branch, regardless of the size of the list and
+ * the depth of the page. In any other order, it sorts all rows that pass the filters, up to `maxSorted`.
  */
 
-/** Items of a page by default. */
+/** Default number of items per page. */
 export const defaultLimit = 50
 
-/** The same as in the contract. */
+/** Maximum number of items per page, as in the contract. */
 export const maxLimit = 200
 
-/** How many rows a request sorts: some 150 ms on a server. */
+/** Rows that a request may sort: about 150 ms on a server. */
 export const maxSorted = 50_000
 
-/** Which part of a list is asked for; every list takes the same. */
+/** The pagination parameters, common to all lists. */
 export interface PageRequest {
   readonly limit: number
   readonly offset: number
-  /** Where to read on; null at the beginning. */
+  /** The decoded cursor; null for the first page. */
   readonly position: Position | null
   readonly includeTotal: boolean
 }
 
-/** A page: `items` is the text of a JSON array; `next` and `previous` say where there is more. */
+/** A page. `items` is a JSON array as text; `next` and `previous` are null where there is no such page. */
 export interface Page {
   readonly items: string
   readonly next: Position | null
@@ -45,7 +45,7 @@ export interface Page {
   readonly total: number | null
 }
 
-/** The order of most lists. */
+/** The default order of most lists. */
 export const newestFirst: readonly SortBy<'created_at'>[] = [{ field: 'created_at', descending: true }]
 export const createdAt: SortField = {
   value: sql`item.created_at`,
@@ -56,22 +56,21 @@ export const createdAt: SortField = {
 
 /** A list. Its rows are named `item` and have an `id`. */
 export interface ListSource<Field extends string> {
-  /** Names the list. */
   readonly name: string
-  /** FROM. */
+  /** The FROM clause. */
   readonly from: SQL
-  /** The rows that the caller may see. */
+  /** Access branches: the rows that the caller can see. */
   readonly branches: (caller: CallerPlaceholders) => readonly AccessBranch[]
-  /** What the caller asks for; all must hold. */
+  /** Conditions from the request; all must hold. */
   readonly filters: readonly Condition[]
   readonly sortFields: Readonly<Record<Field, SortField>>
-  /** By which fields the list is sorted; the id breaks ties, in the direction of the last one. */
+  /** Sort order. The id breaks ties, in the direction of the last field. */
   readonly order: readonly SortBy<Field>[]
-  /** Rows for which it holds come first if few enough pass the filters to be sorted. Only for lists with the newest first. */
+  /** Rows that meet it come first, if few enough rows pass the filters to be ranked. Requires the order `newestFirst`. */
   readonly rank?: SQL
-  /** The JSON text of a row. */
+  /** A row as JSON text. */
   readonly json: (row: SQL, caller: CallerPlaceholders) => SQL
-  /** Values for other parameters than those of the conditions. */
+  /** Values of parameters outside the conditions. */
   readonly values?: Readonly<Record<string, unknown>>
 }
 
@@ -83,12 +82,12 @@ const pageColumns = {
   is_too_long: 'bool',
 } as const
 
-/** The statements that connections prepare: a fixed set, which no caller can extend. */
+/** Compiled statements that connections prepare: a bounded set that clients cannot grow. */
 const prepared = new Map<string, Compiled>()
 
 /**
- * One page of a list as the principal sees it, in one statement: the items, where there is more, and the total if asked
- * for.
+ * One page of a list as the principal sees it, in one statement: the items, the neighboring pages, and the total if
+ * requested.
  *
  * @throws TooManyToSort
  */
@@ -128,8 +127,8 @@ export const selectPage = async <Field extends string>(
 }
 
 /**
- * A connection keeps what it has prepared until it ends, so only lists without filters are. A filtered list is planned each
- * time in any case: which index is best depends on the values.
+ * Only lists without filters are prepared, since a connection keeps its prepared statements until it closes. A filtered list
+ * has to be planned for each request anyway: the best index depends on the values.
  */
 const isPrepared = <Field extends string>(
   { filters, order }: ListSource<Field>,
@@ -163,7 +162,7 @@ const pageStatement = <Field extends string>(
   role: Role,
   request: PageRequest,
 ): Compiled => {
-  // A constant: the planner sees which indexes serve the branches.
+  // `is_admin` is a constant, so that the planner can choose the indexes of the branches.
   const caller = {
     caller: parameter('caller', 'uuid'),
     is_admin: sql.raw(String(role === 'admin')),
@@ -190,13 +189,13 @@ const pageStatement = <Field extends string>(
 }
 
 /**
- * The first rows of a prepared query. Of a limit that it does not know, a generic plan expects a tenth of all rows, and so
- * sorts them all where the caller sees many; a constant bounds that.
+ * The first rows of a prepared query. For a LIMIT parameter, a generic plan assumes a tenth of all rows, and so sorts
+ * everything when the caller sees many rows. The constant LIMIT bounds this estimate.
  */
 const firstRows = (rows: SQL, count: SQL): SQL =>
   sql`select * from (${rows} limit ${constant(maxLimit + 1)}) item limit ${count}`
 
-/** How the rows of a page are picked. */
+/** SQL that selects the rows of a page. */
 const pickRows = <Field extends string>(
   source: ListSource<Field>,
   request: PageRequest,
@@ -300,7 +299,7 @@ const pickRows = <Field extends string>(
   }
 }
 
-/** A cursor of a ranked list ends with the rank; null where the rows were too many to be ranked. */
+/** The cursor of a ranked list ends with the rank; it is null if there were too many rows to rank. */
 const rankAt = (order: readonly unknown[], position: Position | null): string | null | undefined =>
   position?.values[order.length]
 

@@ -3,50 +3,50 @@ import { type SQL, sql } from '../schema/drizzle.ts'
 import type { Condition } from '../engine/conditions.ts'
 
 /**
- * Pages of rows that pass expensive conditions, such as a text within another one. A request examines a bounded number of
- * rows and a bounded amount of text: the first rows in the order of the list, or, if they do not fill the page, all rows that
- * an index finds, if these are few. Where the bound ends a page, the next page starts after the last row examined.
+ * Pages of rows that meet expensive conditions, such as a substring search. A request examines a bounded number of rows and
+ * a bounded amount of text: the first rows in list order, or, if these do not fill the page and an index finds few rows, all
+ * rows from the index. If the bound cuts a page short, the next page starts after the last row examined.
  */
 
-/** Rows that a request examines at most. */
+/** Maximum number of rows that a request examines. */
 const maxExamined = 2_500
 
-/** Rows that an index may find, so that all of them are examined instead. */
+/** If an index finds at most this many rows, all of them are examined instead of the first rows in list order. */
 const maxFound = 1_000
 
-/** The cost of all rows that a request examines: some 50 ms on a server. */
+/** Maximum total cost (`TextSearch.cost`) of the rows that a request examines: about 50 ms on a server. */
 const maxCost = 40_000_000
 
-/** The first rows after a position, in any order. `narrowed` leaves few, which can always be sorted. */
+/** The first `count` rows after a position, in any order. `narrowed` is a condition that leaves few enough rows to sort. */
 export type RowsOf = (count: SQL, narrowed?: SQL) => SQL
 
-/** The rows of a list from a position on, and their order. */
+/** The rows of a list after a position, and their order. */
 interface Walk {
   readonly rowsOf: RowsOf
   readonly order: SQL
 }
 
 interface SearchedRows {
-  /** FROM. */
+  /** The FROM clause. */
   readonly from: SQL
   readonly walk: Walk
-  /** The walk from the start of the list, if its total is not that of the rows after the position. */
+  /** The walk from the start of the list, if the total has to be counted from there; otherwise null. */
   readonly start: Walk | null
   readonly searched: readonly Condition[]
-  /** Rows with a rank come first if all rows could be examined. The walk then begins at the start of the list. */
+  /** Ranked rows come first if all rows can be examined. The walk then begins at the start of the list. */
   readonly ranked: { readonly rank: SQL; readonly order: SQL; readonly isAfter: SQL } | null
-  /** Whether there are too many rows to sort; the walk has none then. Null in the order of an index. */
+  /** Whether there are too many rows to sort; the walk is empty then. Null in an indexed order. */
   readonly isTooLong: SQL | null
   readonly limit: SQL
   readonly offset: SQL
   readonly includeTotal: boolean
 }
 
-/** The steps of a page, the last of which is `picked`, and what is known of the rows beside it. */
+/** The common table expressions that select a page's rows, with the total and the error condition. */
 export interface PickedRows {
-  /** Common table expressions. `picked` has the rows of the page and one more, if there is one. */
+  /** Common table expressions. `picked` has the rows of the page, and one more row if there is a next page. */
   readonly steps: SQL
-  /** Whether there is a step `frontier`: the last row that was examined, if rows after it were not. */
+  /** Whether there is a `frontier`: the last examined row, if rows after it were not examined. */
   readonly hasFrontier: boolean
   readonly total: SQL
   readonly isTooLong: SQL
@@ -63,7 +63,7 @@ export const searchedRows = (search: SearchedRows): PickedRows => {
     select item.*, row_number() over candidate as place, sum(${cost}) over candidate as cost
     from (${rows}) item window candidate as (order by ${order} rows unbounded preceding)
     order by ${order} limit ${constant(maxExamined + 1)}`
-  // OFFSET keeps the conditions from being asked of other rows, or of more rows than the page needs.
+  // OFFSET keeps the planner from evaluating the conditions on other rows, or on more rows than the page needs.
   const passing = (rows: SQL): SQL => sql`
     select item.* from (select * from ${rows} where ${isExamined} order by place offset 0) item
     where ${allOf(searched.map((condition) => condition.sql))}`
@@ -85,7 +85,7 @@ export const searchedRows = (search: SearchedRows): PickedRows => {
     ), choice as materialized (
       select holds and (select count(*) from found) <= ${constant(maxFound)} as is_indexed from missed
     ),`
-  // As an array, which the planner takes for short: it looks the rows up by their ids.
+  // An array, which the planner assumes to be short: it looks up the rows by id.
   const isFound = sql`item.id = any(array(select id from found where (select is_indexed from choice)))`
   const walked = (name: SQL, { rowsOf, order }: Walk): SQL => sql`
     ${name}_walk as materialized (${candidates(rowsOf(constant(maxExamined + 1)), order)}),`

@@ -3,8 +3,8 @@ import { type SQL, sql } from './drizzle.ts'
 import type * as tables from './tables.ts'
 
 /**
- * Column names as types. A column that is renamed or removed in tables.ts is a compile error wherever a statement names it
- * through one of these functions. Only types are imported: tables.ts itself loads drizzle-orm, and is for drizzle-kit.
+ * Typed column names. Renaming or removing a column in tables.ts causes a compile error in every statement that uses it
+ * through these functions. Only types are imported: tables.ts loads drizzle-orm and is meant for drizzle-kit.
  */
 
 type Tables = {
@@ -21,16 +21,16 @@ export type ColumnName<T extends TableName> = keyof Tables[T] & string
 /** The columns of one row, by name. */
 export type RowColumns<T extends TableName> = { readonly [Name in ColumnName<T>]: SQL }
 
-/** The columns of the row `row`, which is a table's name or alias: `columnsOf<'tasks'>(task).title` is `task.title`. */
+/** The columns of `row`, a table name or alias: `columnsOf<'tasks'>(task).title` is `task.title`. */
 export const columnsOf = <T extends TableName>(row: SQL): RowColumns<T> =>
   new Proxy({} as RowColumns<T>, { get: (_, name) => sql`${row}.${sql.raw(String(name))}` })
 
-/** Values for columns of a table. */
+/** Values of a table's columns. */
 export type ColumnValues<T extends TableName> = { readonly [Name in ColumnName<T>]?: SQL }
 
 const entriesOf = (values: object): [string, SQL][] => Object.entries<SQL>({ ...values })
 
-/** The columns of an INSERT and their values, in the same order. */
+/** The column list and the values of an INSERT, in the same order. */
 export const insertion = <T extends TableName>(
   values: ColumnValues<T>,
 ): { readonly columns: SQL; readonly values: SQL } => ({
@@ -48,5 +48,5 @@ export const assignments = <T extends TableName>(values: ColumnValues<T>): SQL =
     sql`, `,
   )
 
-/** A table's name, as a piece of SQL. */
+/** A table name as SQL. */
 export const tableName = (name: TableName): SQL => sql.raw(name)
