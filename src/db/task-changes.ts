@@ -1,14 +1,15 @@
-import type { ChangeFeed, ChangePosition } from '../domain/change-cursors.ts'
-import { listReader, type Role } from '../domain/permissions.ts'
+import type { ChangePosition } from '../domain/change-cursors.ts'
+import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import type { Database } from './engine/client.ts'
+import type { OpContext } from './engine/context.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { databaseId, type Identity, parseIdentity } from './identity.ts'
 import { taskJson } from './read-models.ts'
 import { renderedRows } from './engine/rendered-rows.ts'
 import { unionOfBranches } from './access/branches.ts'
-import { callerOf, callerParameters, isOfReader, taskBranches } from './access/permissions.ts'
-import { compile, statement } from './engine/statement.ts'
+import { isOfReader, taskBranches } from './access/permissions.ts'
+import { compile, query, statement } from './engine/statement.ts'
 
 /**
  * The change feed: changes to tasks, in transaction order. PostgreSQL does not expose the order of commits, only a horizon:
@@ -34,7 +35,6 @@ const horizon = sql.raw('pg_snapshot_xmin(pg_current_snapshot())')
 const nil = '00000000-0000-0000-0000-000000000000'
 
 const parameters = {
-  ...callerParameters,
   epoch: 'int?',
   changed_in: 'xid8',
   id: 'uuid',
@@ -55,7 +55,7 @@ const columns = {
 } as const
 
 const selectFor = (role: Role) =>
-  statement(`task_changes.select_for_${role}`, parameters, columns, (p) => {
+  query(`task_changes.select_for_${role}`, parameters, columns, (p) => {
     const tombstonesFrom = sql`coalesce(${p.tombstones_from}, ${horizon})`
     const inOrder = (id: SQL): SQL => sql`
       (changed_in, ${id}) > (${p.changed_in}, ${p.id}) and changed_in < ${horizon}
@@ -98,21 +98,19 @@ const select = { member: selectFor('member'), admin: selectFor('admin') }
  * after it have been removed, or it belongs to another history.
  */
 export const selectTaskChanges = async (
-  db: Database,
-  feed: ChangeFeed,
-  position: ChangePosition | null,
-  limit: number,
+  ctx: OpContext<Principal>,
+  page: { readonly all: boolean; readonly position: ChangePosition | null; readonly limit: number },
 ): Promise<TaskChanges | null> => {
-  const reader = listReader(feed.principal, feed)
+  const { position, limit } = page
+  const { role } = listReader(ctx.principal, page)
   const values = {
-    ...callerOf(reader),
     epoch: position?.epoch ?? null,
     changed_in: position?.changedIn ?? '0',
     id: position?.id ?? nil,
     tombstones_from: position?.tombstonesFrom ?? null,
     limit,
   }
-  const [row] = await select[reader.role](db, values)
+  const [row] = await select[role](ctx, values)
   if (row === undefined) throw new Error('A statement of changes answers with one row')
   if (row.is_expired) return null
   const { changed, deleted, epoch, last_changed_in, last_id } = row

@@ -36,13 +36,14 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
       return answer(await selectTasks(ctx.db, principal, list, request))
     },
 
-    async listTaskChanges({ db, principal }, { query }) {
+    async listTaskChanges(ctx, { query }) {
+      const { principal } = ctx
       expectMayListAll(principal, query)
       const { limit = defaultLimit, since, all = false } = query
       const feed = { principal, all }
       const position = since === undefined ? null : decodeChangeCursor(cursorKeys, feed, since)
       if (since !== undefined && position === null) throw problems.invalidSince()
-      const changes = await selectTaskChanges(db, feed, position, limit)
+      const changes = await selectTaskChanges(ctx, { all, position, limit })
       if (changes === null) throw problems.changesForgotten()
       const { changed, deleted, next, hasMore } = changes
       const cursor = JSON.stringify(encodeChangeCursor(cursorKeys, feed, next))

@@ -1,21 +1,12 @@
-import { type Permission, permissions, type Principal, type Role } from '../../domain/permissions.ts'
+import { type Permission, permissions, type Role } from '../../domain/permissions.ts'
 import { columnsOf } from '../schema/columns.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
-import type { Placeholders } from '../engine/parameters.ts'
+import type { ContextPlaceholders } from '../engine/context.ts'
 import { type AccessBranch, onlyBranch } from './branches.ts'
 import { relationsToSee, type TaskRelationName, taskRelations } from './task-relations.ts'
 
-/** Parameters of every statement that checks a permission. */
-export const callerParameters = { caller: 'uuid', is_admin: 'bool', in_session: 'bool' } as const
-
-export type CallerPlaceholders = Placeholders<typeof callerParameters>
-
-/** Values for `callerParameters`. */
-export const callerOf = (principal: Principal) => ({
-  caller: principal.userId,
-  is_admin: principal.role === 'admin',
-  in_session: principal.credential.kind === 'session',
-})
+/** What a permission check reads of the operation's context. */
+export type CallerPlaceholders = Pick<ContextPlaceholders, 'caller' | 'is_admin' | 'in_session'>
 
 type Relations = Readonly<Record<string, SQL>>
 

@@ -47,6 +47,3 @@ export const assignments = <T extends TableName>(values: ColumnValues<T>): SQL =
     entriesOf(values).map(([name, value]) => sql`${sql.raw(name)} = ${value}`),
     sql`, `,
   )
-
-/** A table name as SQL. */
-export const tableName = (name: TableName): SQL => sql.raw(name)
