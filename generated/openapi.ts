@@ -2346,7 +2346,7 @@ export interface components {
         Limit: number;
         /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
         Offset: number;
-        /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+        /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
         Cursor: string;
         /** @description The `next_cursor` of the previous response, unchanged. Omit it to start. */
         Since: string;
@@ -2834,7 +2834,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
@@ -2994,7 +2994,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
@@ -3236,7 +3236,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
@@ -3283,7 +3283,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
@@ -3547,7 +3547,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
@@ -3628,7 +3628,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
@@ -3729,7 +3729,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
@@ -4085,7 +4085,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
@@ -4231,7 +4231,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
@@ -4326,7 +4326,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
@@ -4850,7 +4850,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
                 offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order. Cannot be combined with `offset`. */
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];

@@ -141,7 +141,7 @@ export interface Input<Id extends OperationId> {
   readonly params: PathOf<operations[Id]>
   readonly query: QueryOf<operations[Id]>
   readonly body: RequestBodyOf<operations[Id]>
-  /** Without the prefix of PUBLIC_URL and without the query. */
+  /** With the ids as the service spells them, without the prefix of PUBLIC_URL and without the query. */
   readonly path: string
   /** For headers that only this operation reads. */
   readonly headers: FastifyRequest['headers']

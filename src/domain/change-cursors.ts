@@ -1,4 +1,4 @@
-import { type CursorScope, openCursor, sealCursor } from './cursors.ts'
+import { type CursorScope, openCursor, type Opened, sealCursor } from './cursors.ts'
 import type { KeyRing } from './key-ring.ts'
 import type { Principal } from './permissions.ts'
 
@@ -22,7 +22,7 @@ export interface ChangeFeed {
 const scopeOf = ({ principal, all }: ChangeFeed): CursorScope => ({
   principalId: principal.userId,
   list: '/tasks/changes',
-  filter: { all },
+  parameters: { all },
 })
 
 /** The opaque cursor for the changes after `position`. */
@@ -31,13 +31,16 @@ export const encodeChangeCursor = (keys: KeyRing, feed: ChangeFeed, position: Ch
   return sealCursor(keys, scopeOf(feed), [epoch, changedIn, id, tombstonesFrom].join(' '))
 }
 
-/** Decodes a cursor; null if it was not sealed for this feed. */
+/** Decodes a cursor that was sealed for this feed. */
 export const decodeChangeCursor = (
   keys: KeyRing,
   feed: ChangeFeed,
   cursor: string,
-): ChangePosition | null => {
-  const [epoch, changedIn, id, tombstonesFrom] = openCursor(keys, scopeOf(feed), cursor)?.split(' ') ?? []
-  if (changedIn === undefined || id === undefined || tombstonesFrom === undefined) return null
-  return { epoch: Number(epoch), changedIn, id, tombstonesFrom }
+): Opened<ChangePosition> => {
+  const opened = openCursor(keys, scopeOf(feed), cursor)
+  if ('fault' in opened) return opened
+  const [epoch, changedIn, id, tombstonesFrom] = opened.value.split(' ')
+  if (changedIn === undefined || id === undefined || tombstonesFrom === undefined)
+    return { fault: { kind: 'unknown' } }
+  return { value: { epoch: Number(epoch), changedIn, id, tombstonesFrom } }
 }

@@ -1,4 +1,4 @@
-import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
+import { createHash, createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { isInstant } from './dates.ts'
 import type { KeyRing } from './key-ring.ts'
 
@@ -20,32 +20,72 @@ export interface Cursor {
 export interface CursorScope {
   readonly principalId: string
   readonly list: string
-  readonly filter: unknown
+  /** The filter and the order, by parameter. */
+  readonly parameters: Readonly<Record<string, unknown>>
 }
 
-const version = 2
+/** Why a cursor was refused: it was not issued by this service, or for another scope. */
+export type CursorFault =
+  | { readonly kind: 'unknown' }
+  | { readonly kind: 'other_caller' }
+  | { readonly kind: 'other_list' }
+  | { readonly kind: 'other_parameters'; readonly names: readonly string[] }
+
+export type Opened<T> = { readonly value: T } | { readonly fault: CursorFault }
+
+const version = 3
 const macBytes = 16
 
-const seal = (key: KeyObject, scope: CursorScope, payload: string): Buffer =>
-  createHmac('sha256', key)
-    .update(JSON.stringify([version, scope.principalId, scope.list, scope.filter, payload]))
-    .digest()
-    .subarray(0, macBytes)
+const macOf = (key: KeyObject, content: Buffer): Buffer =>
+  createHmac('sha256', key).update(Buffer.of(version)).update(content).digest().subarray(0, macBytes)
 
-/** Seals a payload as an opaque cursor: version byte, MAC and payload, in base64url. */
-export const sealCursor = (keys: KeyRing, scope: CursorScope, payload: string): string =>
-  Buffer.concat([Buffer.of(version), seal(keys.active, scope, payload), Buffer.from(payload)]).toString(
-    'base64url',
-  )
+/** Tells values apart. It hides nothing: who holds a cursor has sent the values. */
+const digest = (value: unknown): string =>
+  createHash('sha256').update(JSON.stringify(value)).digest().subarray(0, 6).toString('base64url')
 
-/** Opens a cursor; null if it was not sealed for this scope. */
-export const openCursor = (keys: KeyRing, scope: CursorScope, cursor: string): string | null => {
+/** Digests of a scope. They take the place of its values, which can be long, and tell which of them differ. */
+type ScopeDigests = readonly [caller: string, list: string, parameters: Readonly<Record<string, string>>]
+
+const digestsOf = ({ principalId, list, parameters }: CursorScope): ScopeDigests => [
+  digest(principalId),
+  digest(list),
+  Object.fromEntries(
+    Object.entries(parameters)
+      .map(([name, value]) => [name, digest(value)] as const)
+      .toSorted(([a], [b]) => (a < b ? -1 : 1)),
+  ),
+]
+
+/** Seals a payload as an opaque cursor: version byte, MAC, and JSON of the scope's digests and the payload, in base64url. */
+export const sealCursor = (keys: KeyRing, scope: CursorScope, payload: string): string => {
+  const content = Buffer.from(JSON.stringify([...digestsOf(scope), payload]))
+  return Buffer.concat([Buffer.of(version), macOf(keys.active, content), content]).toString('base64url')
+}
+
+/** Opens a cursor that was sealed for this scope. */
+export const openCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Opened<string> => {
+  const content = authenticate(keys, cursor)
+  if (content === null) return { fault: { kind: 'unknown' } }
+  // The MAC guarantees the shape.
+  const [caller, list, parameters, payload] = JSON.parse(content.toString()) as [...ScopeDigests, string]
+  const fault = compareScopes([caller, list, parameters], digestsOf(scope))
+  return fault === null ? { value: payload } : { fault }
+}
+
+const authenticate = (keys: KeyRing, cursor: string): Buffer | null => {
   const bytes = Buffer.from(cursor, 'base64url')
   if (bytes.toString('base64url') !== cursor || bytes[0] !== version || bytes.length <= 1 + macBytes)
     return null
-  const payload = bytes.subarray(1 + macBytes).toString()
   const mac = bytes.subarray(1, 1 + macBytes)
-  return keys.verification.some((key) => timingSafeEqual(mac, seal(key, scope, payload))) ? payload : null
+  const content = bytes.subarray(1 + macBytes)
+  return keys.verification.some((key) => timingSafeEqual(mac, macOf(key, content))) ? content : null
+}
+
+const compareScopes = (issued: ScopeDigests, used: ScopeDigests): CursorFault | null => {
+  if (issued[0] !== used[0]) return { kind: 'other_caller' }
+  if (issued[1] !== used[1]) return { kind: 'other_list' }
+  const names = Object.keys({ ...issued[2], ...used[2] }).filter((name) => issued[2][name] !== used[2][name])
+  return names.length === 0 ? null : { kind: 'other_parameters', names: names.toSorted() }
 }
 
 /** Encodes a position and the time of its filter. */
@@ -55,10 +95,12 @@ export const encodeCursor = (
   { asOf, position: { direction, values, id } }: Cursor,
 ): string => sealCursor(keys, scope, JSON.stringify([asOf, direction, id, ...values]))
 
-/** Decodes such a cursor; null if it was not sealed for this scope. */
-export const decodeCursor = (keys: KeyRing, scope: CursorScope, cursor: string): Cursor | null => {
-  const payload = openCursor(keys, scope, cursor)
-  return payload === null ? null : parseCursor(JSON.parse(payload))
+/** Decodes such a cursor. */
+export const decodeCursor = (keys: KeyRing, scope: CursorScope, text: string): Opened<Cursor> => {
+  const opened = openCursor(keys, scope, text)
+  if ('fault' in opened) return opened
+  const cursor = parseCursor(JSON.parse(opened.value))
+  return cursor === null ? { fault: { kind: 'unknown' } } : { value: cursor }
 }
 
 const parseCursor = (payload: unknown): Cursor | null => {

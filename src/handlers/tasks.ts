@@ -41,9 +41,9 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
       expectMayListAll(principal, query)
       const { limit = defaultLimit, since, all = false } = query
       const feed = { principal, all }
-      const position = since === undefined ? null : decodeChangeCursor(cursorKeys, feed, since)
-      if (since !== undefined && position === null) throw problems.invalidSince()
-      const changes = await selectTaskChanges(ctx, { all, position, limit })
+      const from = since === undefined ? { value: null } : decodeChangeCursor(cursorKeys, feed, since)
+      if ('fault' in from) throw problems.invalidSince(from.fault)
+      const changes = await selectTaskChanges(ctx, { all, position: from.value, limit })
       if (changes === null) throw problems.changesForgotten()
       const { changed, deleted, next, hasMore } = changes
       const cursor = JSON.stringify(encodeChangeCursor(cursorKeys, feed, next))

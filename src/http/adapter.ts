@@ -20,7 +20,6 @@ import { hasBody, pieceType } from './body.ts'
 import type { CallerShares } from './caller-shares.ts'
 import type { Limit } from './rate-limit.ts'
 import { maxFormOverhead, readFileForm, readFilePiece } from './upload.ts'
-import { pathOf } from './url.ts'
 
 /**
  * Adapts operations to Fastify. Handles what all operations share: authentication, media types, conditional requests,
@@ -103,7 +102,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         client: clientOf(request),
         ifMatch,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
-        // Lazy: few handlers read it.
+        // Lazy, as the path below: few handlers read it.
         get signal() {
           return signalOf(reply)
         },
@@ -112,7 +111,9 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         params: request.params,
         query: request.query,
         body: bodyOf(operation, request, deps.attachmentMaxBytes),
-        path: pathOf(request.url),
+        get path() {
+          return canonicalPath(operation, request)
+        },
         headers: conditionsOf(request),
       }
       const answering = runAs(work, () => handle(ctx as never, input as never)).catch((error: unknown) => {
@@ -214,6 +215,12 @@ const conditionsOf = ({ method, headers }: FastifyRequest): FastifyRequest['head
   if (method !== 'HEAD') return headers
   const { range: _, ...others } = headers
   return others
+}
+
+/** The path with validated parameters: the same for every spelling of an id. */
+const canonicalPath = ({ path }: ContractOperation, { params }: FastifyRequest): string => {
+  const values = new Map(Object.entries(params ?? {}))
+  return path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(values.get(name))))
 }
 
 /** Aborted when the answer has been sent or the connection has closed. */

@@ -50,8 +50,11 @@ export const createPaging =
   (cursorKeys: KeyRing, publicUrl: string): Paging =>
   (path, principal, query) => {
     const { limit = defaultLimit, offset, cursor, include_total: includeTotal = false, ...filter } = query
-    const sortedFilter = Object.entries(filter).toSorted(([a], [b]) => (a < b ? -1 : 1))
-    const scope: CursorScope = { principalId: principal.userId, list: path, filter: sortedFilter }
+    const scope: CursorScope = {
+      principalId: principal.userId,
+      list: path,
+      parameters: boundParameters(filter),
+    }
     if (cursor !== undefined && offset !== undefined) throw problems.cursorWithOffset()
     const from = cursor === undefined ? null : readCursor(cursorKeys, scope, cursor)
     const asOf = from?.asOf ?? new Date().toISOString()
@@ -90,10 +93,27 @@ export const createPaging =
   }
 
 const readCursor = (keys: KeyRing, scope: CursorScope, text: string): Cursor => {
-  const cursor = decodeCursor(keys, scope, text)
-  if (cursor === null) throw problems.invalidCursor()
-  return cursor
+  const opened = decodeCursor(keys, scope, text)
+  if ('fault' in opened) throw problems.invalidCursor(opened.fault)
+  return opened.value
 }
+
+/** What these parameters mean when they are left out: the defaults in the contract. */
+const defaults: Readonly<Record<string, unknown>> = { all: false, tag_match: 'any' }
+
+/**
+ * The parameters that a cursor is bound to: those that decide which items a list has, and in which order. Values that mean
+ * the same are equal: the alternatives of a repeated parameter have no order.
+ */
+const boundParameters = (query: Readonly<Record<string, unknown>>): CursorScope['parameters'] =>
+  Object.fromEntries(
+    Object.entries(query)
+      .filter(([name, value]) => name !== 'expand' && value !== defaults[name])
+      .map(([name, value]) => [
+        name,
+        Array.isArray(value) ? [...new Set(value.map(String))].toSorted() : value,
+      ]),
+  )
 
 /** Maximum length of a Link header in bytes. Many clients and proxies refuse response headers of more than 16 KiB. */
 const maxLinkLength = 8_192

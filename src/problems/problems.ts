@@ -1,6 +1,7 @@
 import { HashQueueFull } from '../auth/passwords.ts'
 import { ConstraintViolation, DatabaseUnavailable, TooManyStatements } from '../db/engine/errors.ts'
 import { IdempotencyKeyReused } from '../db/engine/idempotency.ts'
+import type { CursorFault } from '../domain/cursors.ts'
 import { FilterError } from '../domain/filter-expression.ts'
 import { TooManyToSort } from '../domain/sort.ts'
 import type { Outcome, QuotaExceeded, QuotaResource, Refusal, SimpleRefusal } from '../domain/outcome.ts'
@@ -110,17 +111,17 @@ export const problems = {
       'sort must not name a field twice.',
       at('/sort', 'must not name a field twice'),
     ),
-  invalidCursor: () =>
+  invalidCursor: (fault: CursorFault) =>
     new Problem(
       'invalid_request',
-      'The cursor does not belong to this list. Send next_cursor or prev_cursor unchanged, with the same filters and order.',
-      at('/cursor', 'is not valid for this list'),
+      `The cursor ${describeCursorFault(fault)}. Send next_cursor or prev_cursor unchanged, with the filters and the order of its list, or omit it to start at the first page.`,
+      at('/cursor', describeCursorFault(fault)),
     ),
-  invalidSince: () =>
+  invalidSince: (fault: CursorFault) =>
     new Problem(
       'invalid_request',
-      'since does not belong to this feed. Send next_cursor unchanged, or leave since out to start again.',
-      at('/since', 'is not valid for this feed'),
+      `since ${describeCursorFault(fault)}. Send next_cursor unchanged, or omit since to start again.`,
+      at('/since', describeCursorFault(fault)),
     ),
   batchSize: (max: number) =>
     new Problem(
@@ -404,6 +405,19 @@ const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number,
     `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask the operator for a larger quota.`,
   tasks: (quota, used, size) =>
     `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, including the trash. Delete tasks permanently, or ask the operator for a larger quota.`,
+}
+
+const describeCursorFault = (fault: CursorFault): string => {
+  switch (fault.kind) {
+    case 'unknown':
+      return 'is not a cursor of this service'
+    case 'other_caller':
+      return 'was issued to another user'
+    case 'other_list':
+      return 'was issued for another list'
+    case 'other_parameters':
+      return `was issued with other values of: ${fault.names.join(', ')}`
+  }
 }
 
 /** Truncates client input for a message. */

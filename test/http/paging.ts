@@ -87,6 +87,22 @@ const walk = async (
   return ids
 }
 
+interface Parameter {
+  readonly name: string
+  readonly schema?: { readonly default?: string | number | boolean }
+}
+
+/** The query parameters of the list of tasks. */
+const taskParameters = (): readonly Parameter[] => {
+  const { paths, components } = loadContract().document as {
+    readonly paths: { readonly '/tasks': { readonly get: { readonly parameters: { $ref: string }[] } } }
+    readonly components: { readonly parameters: Readonly<Record<string, Parameter>> }
+  }
+  return paths['/tasks'].get.parameters.flatMap(
+    ({ $ref }) => components.parameters[$ref.replace('#/components/parameters/', '')] ?? [],
+  )
+}
+
 const count = 53
 const owner = await service.register('owner')
 const lists = await fillLists(owner, count)
@@ -302,6 +318,99 @@ for (const list of lists) {
     })
   })
 }
+
+/** The cursor after three of the tasks that match `query`. */
+const cursorOf = async (query: string): Promise<string> => {
+  const { next_cursor } = await readPage(tasks, owner, `${query}&limit=3`)
+  if (next_cursor === null) throw new Error(`Fewer than four tasks match ${query}`)
+  return next_cursor
+}
+
+t.test('a cursor does not depend on what a page shows, or on how its filter is spelled', async (t) => {
+  const [someId, otherId] = [unknownId, owner.id]
+  for (const [query, same] of [
+    ['status=todo', 'status=todo&expand=owner,attachments'],
+    ['expand=owner&status=todo', 'status=todo'],
+    ['expand=owner,attachments', 'expand=attachments,owner'],
+    ['status=todo&include_total=true', 'status=todo&include_total=false'],
+    ['status=todo&status=done', 'status=done&status=todo'],
+    ['status=todo', 'status=todo&status=todo'],
+    [`owner_id=${someId}&owner_id=${otherId}`, `owner_id=${otherId}&owner_id=${someId}`],
+    [`owner_id=${otherId}`, `owner_id=${otherId.toUpperCase()}`],
+    ['created_after=2020-01-01T00:00:00Z', 'created_after=2020-01-01t01:00:00.000%2B01:00'],
+    ['status=todo&all=false', 'status=todo'],
+    ['status=todo', 'tag_match=any&status=todo'],
+    ['q=t%C3%A2sk', 'q=ta%CC%82sk'],
+  ] as const) {
+    const cursor = await cursorOf(query)
+    const expected = await readPage(tasks, owner, `${query}&cursor=${cursor}`)
+    const page = await readPage(tasks, owner, `${same}&cursor=${cursor}`)
+    t.strictSame(idsOf(page), idsOf(expected), `${query} and ${same}`)
+    t.ok(page.items.length > 0)
+  }
+})
+
+t.test('a parameter may be left out, or sent with its default', async (t) => {
+  const defaults = taskParameters().flatMap(({ name, schema }) =>
+    schema?.default === undefined ? [] : [[name, String(schema.default)] as const],
+  )
+  t.ok(defaults.length >= 4)
+  for (const [name, value] of defaults) {
+    const parameter = `${name}=${value}`
+    const page = await readPage(tasks, owner, parameter)
+    await readPage(tasks, owner, `cursor=${page.next_cursor}`)
+    const without = await readPage(tasks, owner)
+    await readPage(tasks, owner, `${parameter}&cursor=${without.next_cursor}`)
+  }
+})
+
+t.test('a cursor does not depend on how the path spells an id', async (t) => {
+  const upper = { ...userTasks, params: { user_id: owner.id.toUpperCase() } }
+  const page = await readPage(upper, owner, { limit: 3 })
+  t.equal(page.links.get('next')?.pathname, userTasks.path, 'links spell it as every response does')
+  const following = await readPage(userTasks, owner, { cursor: page.next_cursor ?? '', limit: 3 })
+  t.equal(following.items.length, 3)
+  t.notOk(idsOf(following).some((id) => idsOf(page).includes(id)))
+})
+
+t.test('a refused cursor says what differs', async (t) => {
+  const detailOf = async (query: string, caller = owner, operation: ListId = 'listTasks') => {
+    const { body } = await service.expect(operation, 400, { token: caller.token, query })
+    t.strictSame(pointersOf(body), ['/cursor'])
+    t.equal(body.code, 'invalid_request')
+    return body.errors?.[0]?.detail
+  }
+  const cursor = await cursorOf('status=todo&q=task&sort=title')
+  for (const [query, names] of [
+    ['status=todo&q=task', 'sort'],
+    ['status=todo&q=task&sort=-title', 'sort'],
+    ['status=todo&q=tasks&sort=title', 'q'],
+    ['sort=title', 'q, status'],
+    ['status=todo&status=done&q=task&sort=title&overdue=false', 'overdue, status'],
+    ['', 'q, sort, status'],
+  ] as const) {
+    t.equal(await detailOf(`${query}&cursor=${cursor}`), `was issued with other values of: ${names}`, query)
+  }
+  t.equal(
+    await detailOf(`status=todo&q=task&sort=title&cursor=${cursor}`, admin),
+    'was issued to another user',
+  )
+  t.equal(await detailOf(`cursor=${cursor}`, owner, 'listTags'), 'was issued for another list')
+  t.equal(await detailOf('cursor=AAAA'), 'is not a cursor of this service')
+
+  const { body } = await service.expect('listTaskChanges', 200, { token: admin.token, query: { all: true } })
+  const since = async (account: Account, text: string) => {
+    const query = { since: text }
+    const refusal = await service.expect('listTaskChanges', 400, { token: account.token, query })
+    t.strictSame(pointersOf(refusal.body), ['/since'])
+    return refusal.body.errors?.[0]?.detail
+  }
+  t.equal(await since(admin, body.next_cursor), 'was issued with other values of: all')
+  t.equal(await since(owner, body.next_cursor), 'was issued to another user')
+  t.equal(await since(owner, cursor), 'was issued for another list')
+  const query = { since: body.next_cursor, all: true, limit: 1 }
+  await service.expect('listTaskChanges', 200, { token: admin.token, query })
+})
 
 t.test('filters belong to a cursor', async (t) => {
   const { token } = owner
