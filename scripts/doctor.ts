@@ -168,7 +168,7 @@ const checkBucket = async (config: Config, bucket: string, t: Teardown): Promise
   return `an object was written, read and deleted in the bucket ${bucket}`
 }
 
-/** Whether the sweeper may remove what is left over. That it cannot be asked is told by the checks before. */
+/** Whether a background job may remove what is left over. That it cannot be asked is told by the checks before. */
 const checkOwner: Check = async (config, t) => {
   const ownership = await askOwnership(config, t).catch(() => null)
   if (ownership === null) return null

@@ -11,7 +11,7 @@ import { runToEnd } from './run-to-end.ts'
  *
  *     npm run storage:adopt
  *
- * It is for a database that was restored or moved. From then on the sweeper removes every file that no row of it names, so
+ * It is for a database that was restored or moved. From then on a background job removes every file that no row of it names, so
  * look first with `npm run storage:check`. With the embedded database the service has to be stopped.
  */
 
@@ -25,6 +25,6 @@ await runToEnd('storage:adopt', deadline, async (t) => {
   t.teardown(() => storage.close())
   await claimFiles(storage, await noteOrigin(db))
   console.log(
-    'The files now belong to this database. The next sweep deletes those that it does not refer to.',
+    'The files now belong to this database. The next cleanup deletes those that it does not refer to.',
   )
 })

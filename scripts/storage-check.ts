@@ -7,7 +7,7 @@ import { attachmentsWithoutFiles, filesWithoutRows } from '../src/jobs/inventory
 import { ownershipOf, whyNotOurs } from '../src/jobs/ownership.ts'
 import { filesFolder, openStorage } from '../src/storage/open.ts'
 import type { Storage } from '../src/storage/storage.ts'
-import { sweepTimes } from '../src/jobs/sweeper.ts'
+import { jobTimes } from '../src/jobs/registry.ts'
 import { openConfigured } from './configured-database.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
@@ -16,14 +16,14 @@ import { runToEnd, type Teardown } from './run-to-end.ts'
  *
  *     npm run storage:check
  *
- * Exits with 0 when all is well, with 1 when an attachment has lost its file or something is left over that the sweeper
+ * Exits with 0 when all is well, with 1 when an attachment has lost its file or something is left over that a background job
  * should have removed, and with 2 when it could not look.
  */
 
 const deadline = 24 * 3_600_000
 
-/** How old what is left over may get before something is wrong: as long as the sweeper leaves it alone. */
-const graceSeconds = sweepTimes.grace / 1_000
+/** How old what is left over may get before something is wrong: as long as a background job leaves it alone. */
+const graceSeconds = jobTimes.grace / 1_000
 
 const secondsSince = (time: Date): number => Math.max(0, Math.floor((Date.now() - time.getTime()) / 1_000))
 
@@ -55,7 +55,7 @@ const checkFiles = async (db: Database, storage: Storage): Promise<number> => {
       const isOld = age > graceSeconds
       found += 1
       if (isOld) wrong += 1
-      const fate = isOld ? 'the sweeper will delete it' : 'its upload may be in progress'
+      const fate = isOld ? 'a background job will delete it' : 'its upload may be in progress'
       console.log(`  file ${key}: no attachment refers to it, ${ageText(age)} old; ${fate}`)
     }
   }
@@ -70,7 +70,7 @@ const checkUnfinished = async (db: Database, storage: Storage): Promise<number> 
       const isOld = age > graceSeconds
       found += 1
       if (isOld) wrong += 1
-      const fate = isOld ? 'abandoned; the sweeper will delete it' : 'its upload may be in progress'
+      const fate = isOld ? 'abandoned; a background job will delete it' : 'its upload may be in progress'
       console.log(`  unfinished file ${key}: last written to ${ageText(age)} ago; ${fate}`)
     }
   }
@@ -79,7 +79,8 @@ const checkUnfinished = async (db: Database, storage: Storage): Promise<number> 
 
 const checkOutbox = async (db: Database): Promise<number> => {
   const { count, seconds } = await countFileDeletions(db)
-  if (count > 0) console.log(`  the oldest has waited for ${ageText(seconds)}; the sweeper will delete it`)
+  if (count > 0)
+    console.log(`  the oldest has waited for ${ageText(seconds)}; a background job will delete it`)
   return summarize('files of deleted attachments', count, seconds > graceSeconds ? count : 0)
 }
 
@@ -97,7 +98,7 @@ const check = async (t: Teardown): Promise<number> => {
   const reason = whyNotOurs(await ownershipOf(db, storage))
   if (reason !== null)
     console.log(
-      `${reason}, so the sweeper deletes no unreferenced files. To assign them to this database, run npm run storage:adopt.`,
+      `${reason}, so a background job deletes no unreferenced files. To assign them to this database, run npm run storage:adopt.`,
     )
   return (
     (reason === null ? 0 : 1) +

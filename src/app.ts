@@ -69,7 +69,8 @@ import { instrumentDatabase, instrumentStorage } from './observe/instrument.ts'
 import { reportOutages } from './observe/outages.ts'
 import { maxBodyBytes, problemOf } from './problems/problems.ts'
 import type { Storage } from './storage/storage.ts'
-import { startSweeper, type SweepTimes, uploadTimeout } from './jobs/sweeper.ts'
+import { jobsOf, type JobTimes, jobTimes as defaultJobTimes, uploadTimeout } from './jobs/registry.ts'
+import { startJobs } from './jobs/runner.ts'
 import { createAttachments } from './services/attachments.ts'
 import { createRunBatch } from './services/task-batch.ts'
 import { createTaskQuota } from './services/task-quota.ts'
@@ -117,7 +118,7 @@ export interface AppDeps {
   readonly unreadLimit?: number
   /** Add hooks before all others, to observe the whole request. */
   readonly observers?: readonly ((app: FastifyInstance) => void)[]
-  readonly sweepTimes?: SweepTimes
+  readonly jobTimes?: JobTimes
   /** The number of this worker; null without a supervisor. */
   readonly worker?: number | null
 }
@@ -143,7 +144,7 @@ export const buildApp = async ({
   requestLimit = maxRequests,
   unreadLimit = maxUnread,
   observers = [],
-  sweepTimes,
+  jobTimes = defaultJobTimes,
   worker = null,
 }: AppDeps): Promise<FastifyInstance> => {
   const contract = loadContract()
@@ -235,20 +236,16 @@ export const buildApp = async ({
   const reauthenticate = createReauthenticate({ checkPassword, attemptKeys, secondFactorKeys })
   const cursorKeys = deriveKeys(secrets, 'cursor')
   const paging = createPaging(cursorKeys, publicUrl)
-  // onClose hooks run in reverse order: the sweeper, which uses the storage, must close first.
+  // onClose hooks run in reverse order: the jobs, which use the storage, must close first.
   app.addHook('onClose', () => storage.close())
   app.addHook('onClose', async () => thumbnailer.close())
   const { auditDays, trashDays } = config
-  const sweeper = startSweeper({
-    db: background,
-    storage,
-    secondFactorKeys,
-    auditDays,
-    trashDays,
-    log: app.log,
-    times: sweepTimes,
-  })
-  app.addHook('onClose', () => sweeper.close())
+  const { log } = app
+  const jobs = startJobs(
+    jobsOf({ db: background, storage, secondFactorKeys, auditDays, trashDays, log, times: jobTimes }),
+    { db: background, log, lease: jobTimes.lease },
+  )
+  app.addHook('onClose', () => jobs.close())
   const mailer = openMailer(app.log)
   app.addHook('onClose', () => mailer.close())
 
@@ -274,7 +271,7 @@ export const buildApp = async ({
     credentials,
     refreshKeys: deriveKeys(secrets, 'refresh'),
   })
-  const users = createUsers({ passwords, reauthenticate, credentials, mailer, sweeper })
+  const users = createUsers({ passwords, reauthenticate, credentials, mailer, jobs })
   const handlers = {
     ...authHandlers({ signIn, sessions, reauthenticate, users }),
     ...sessionHandlers({ paging, sessions }),
@@ -292,18 +289,18 @@ export const buildApp = async ({
     ...userHandlers({ paging, users }),
     ...taskBatchHandlers({ publicUrl, runBatch: createRunBatch(taskQuota) }),
     ...taskHandlers({ paging, cursorKeys, tasks: createTasks(taskQuota) }),
-    ...trashHandlers({ paging, sweeper }),
+    ...trashHandlers({ paging, jobs }),
     ...attachmentHandlers({
       paging,
       attachments: createAttachments({ storage, attachmentMaxBytes, attachmentQuotaBytes }),
-      sweeper,
+      jobs,
     }),
     ...thumbnailHandlers({ thumbnails: createThumbnails({ storage, thumbnailer }) }),
     ...uploadHandlers({
-      uploads: createUploads({ storage, sweeper, attachmentQuotaBytes }),
+      uploads: createUploads({ storage, jobs, attachmentQuotaBytes }),
       attachmentMaxBytes,
     }),
-    ...tagHandlers({ paging, sweeper }),
+    ...tagHandlers({ paging, jobs }),
     ...taskTagHandlers({ paging }),
     ...systemHandlers({
       contract,

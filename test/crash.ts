@@ -38,7 +38,7 @@ const uploadSteps = isOnDisk
   : ['PutObject', 'CreateMultipartUpload', 'UploadPart', 'CompleteMultipartUpload', 'insert the row']
 const uploadSizes = isOnDisk ? uploadSteps.map(() => small) : [small, large, large, large, large]
 
-/** The steps of a deletion. The sweeper does all but the first, one deletion at a time: a process dies at one of them. */
+/** The steps of a deletion. A background job does all but the first, one deletion at a time: a process dies at one of them. */
 const deletionSteps = [
   ['delete the row', 'claim the file'],
   [isOnDisk ? 'remove the file' : 'DeleteObject'],

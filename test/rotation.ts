@@ -95,7 +95,7 @@ t.test('what a secret made is good while it is listed, and no longer', async (t)
     String((await service.deps.db.run('select secret from second_factors', []))[0]?.secret)
   const before = await sealOf()
   const isFree = async () => (await service.deps.db.run('select from leases', [])).length === 0
-  await eventually('the sweeps of the instances before are over', isFree)
+  await eventually('the jobs of the earlier instances are done', isFree)
 
   const both = await startInstance([newSecret, oldSecret])
   t.teardown(() => both.stop())
@@ -104,7 +104,7 @@ t.test('what a secret made is good while it is listed, and no longer', async (t)
   const { access_token: token } = body
   // Which is why all instances have to verify by a secret before any of them signs by it.
   await service.expect('getCurrentUser', 401, { token })
-  await eventually('the sweep of its start has sealed it anew', async () => (await sealOf()) !== before)
+  await eventually('the job of its start has sealed it anew', async () => (await sealOf()) !== before)
 
   const rotated = await startInstance([newSecret])
   t.teardown(() => rotated.stop())

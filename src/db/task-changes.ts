@@ -1,5 +1,6 @@
 import type { ChangePosition } from '../domain/change-cursors.ts'
 import { listReader, type Principal, type Role } from '../domain/permissions.ts'
+import { untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -146,11 +147,8 @@ const pruneBatch = statement(
 )
 
 /** Removes tombstones older than `days`. A client that has not read the feed since then must start over. */
-export const removeOldTombstones = async (db: Database, days: number): Promise<void> => {
-  for (let pruned = batch; pruned === batch;) {
-    const [row] = await pruneBatch(db, { days, limit: batch })
-    pruned = row?.pruned ?? 0
-  }
+export const removeOldTombstones = async (db: Database, days: number, stop: AbortSignal): Promise<void> => {
+  await untilNone(async () => (await pruneBatch(db, { days, limit: batch }))[0]?.pruned ?? 0, stop)
 }
 
 /** Random rather than a counter: a dump can be restored twice, and each copy has its own history. */

@@ -1,6 +1,7 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { allowsTask, ownerReadByAdmin, taskBranches } from './access/permissions.ts'
+import { untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
@@ -123,7 +124,6 @@ const removeBatch = statement(
 )
 
 /** Deletes for good what has been in the trash for more than so many days; files follow through the outbox. */
-export const removeOldTrash = async (db: Database, days: number): Promise<void> => {
-  let removed = batch
-  while (removed === batch) removed = (await removeBatch(db, { days, limit: batch })).length
+export const removeOldTrash = async (db: Database, days: number, stop: AbortSignal): Promise<void> => {
+  await untilNone(async () => (await removeBatch(db, { days, limit: batch })).length, stop)
 }

@@ -5,7 +5,7 @@ import { type AttachmentFile, deleteAttachment, selectTaskAttachments } from '..
 import { mayBeInline } from '../http/inline-types.ts'
 import type { Paging } from '../http/paging.ts'
 import { selectRange } from '../http/ranges.ts'
-import type { Sweeper } from '../jobs/sweeper.ts'
+import type { Jobs } from '../jobs/registry.ts'
 import { expectDone, problems } from '../problems/problems.ts'
 import type { Attachments } from '../services/attachments.ts'
 
@@ -15,11 +15,11 @@ type Disposition = components['schemas']['Disposition']
 interface Deps {
   readonly paging: Paging
   readonly attachments: Attachments
-  readonly sweeper: Sweeper
+  readonly jobs: Jobs
 }
 
 /** The operations of the contract's tag `attachments`. An attachment's ETag is the digest of its file. */
-export const attachmentHandlers = ({ paging, attachments, sweeper }: Deps) =>
+export const attachmentHandlers = ({ paging, attachments, jobs }: Deps) =>
   ({
     async listTaskAttachments(ctx, { path, params, query }) {
       const { request: page, answer } = paging(path, ctx.principal, query)
@@ -61,7 +61,7 @@ export const attachmentHandlers = ({ paging, attachments, sweeper }: Deps) =>
 
     async deleteAttachment(ctx, { params }) {
       expectDone(await deleteAttachment(ctx, params.attach_id))
-      sweeper.wake()
+      jobs.wake('remove_deleted_files')
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

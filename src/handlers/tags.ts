@@ -3,15 +3,15 @@ import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
-import type { Sweeper } from '../jobs/sweeper.ts'
+import type { Jobs } from '../jobs/registry.ts'
 
 interface Deps {
   readonly paging: Paging
-  readonly sweeper: Sweeper
+  readonly jobs: Jobs
 }
 
 /** The operations of the contract's tag `tags`. A tag never changes, so its ETag is its id. */
-export const tagHandlers = ({ paging, sweeper }: Deps) =>
+export const tagHandlers = ({ paging, jobs }: Deps) =>
   ({
     async listTags(ctx, { path, query }) {
       expectMayListAll(ctx.principal, query)
@@ -31,7 +31,7 @@ export const tagHandlers = ({ paging, sweeper }: Deps) =>
 
     async deleteTag(ctx, { params }) {
       expectDone(await deleteTag(ctx, params.tag_id))
-      sweeper.wake()
+      jobs.wake('purge_deleted_rows')
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

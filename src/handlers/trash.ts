@@ -5,17 +5,17 @@ import { jsonText } from '../contract/json-text.ts'
 import { type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
-import type { Sweeper } from '../jobs/sweeper.ts'
+import type { Jobs } from '../jobs/registry.ts'
 
 interface Deps {
   readonly paging: Paging
-  readonly sweeper: Sweeper
+  readonly jobs: Jobs
 }
 
 type Schemas = components['schemas']
 
 /** The operations of the contract's tag `trash`. */
-export const trashHandlers = ({ paging, sweeper }: Deps) =>
+export const trashHandlers = ({ paging, jobs }: Deps) =>
   ({
     async listTrash(ctx, { path, query }) {
       expectMayListAll(ctx.principal, query)
@@ -40,7 +40,7 @@ export const trashHandlers = ({ paging, sweeper }: Deps) =>
 
     async deleteTrashedTask(ctx, { params }) {
       expectDone(await deleteTrashedTask(ctx, params.task_id))
-      sweeper.wake()
+      jobs.wake('remove_deleted_files')
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

@@ -8,8 +8,8 @@ const limit = 500
 const firstId = '00000000-0000-0000-0000-000000000000'
 
 /** Seals the secrets of all second factors with the active key, so that earlier keys can be dropped. */
-export const resealSecrets = async (db: Database, keys: KeyRing): Promise<void> => {
-  for (let after: string | undefined = firstId; after !== undefined;) {
+export const resealSecrets = async (db: Database, keys: KeyRing, stop: AbortSignal): Promise<void> => {
+  for (let after: string | undefined = firstId; after !== undefined && !stop.aborted;) {
     const factors = await selectSecondFactors(db, { after, limit })
     for (const { userId, secret } of factors) {
       const opened = open(keys, secret, userId)

@@ -6,7 +6,7 @@ import type { ListedFile, Storage } from '../storage/storage.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from './inventory.ts'
 import { claimFiles, ownershipOf, whyNotOurs } from './ownership.ts'
 
-/** Steps of the sweeper that keep the storage and the database in agreement. */
+/** Jobs that keep the storage and the database in agreement. */
 
 export interface FileDeps {
   readonly db: Database
@@ -17,7 +17,7 @@ export interface FileDeps {
 /** Files taken from the queue at a time. */
 const batchSize = 500
 
-/** Maximum number of attachments without a file that a round logs by id. */
+/** Maximum number of attachments without a file that a run logs by id. */
 const maxReported = 100
 
 /** Records this database and its current transaction as the owner of the files; logs an error if it is not the owner. */

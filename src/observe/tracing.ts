@@ -53,7 +53,7 @@ export const startTracing = (): Tracing => {
       describe: (name: string) => { readonly name: string; readonly attributes: Record<string, string> },
     ): Instrument =>
     async (name, work) => {
-      // Background work, such as the sweeper's, would create a trace per operation.
+      // Background work, such as a job's, would create a trace per operation.
       if (trace.getSpan(context.active()) === undefined) return work()
       const { name: spanName, attributes } = describe(name)
       const span = tracer.startSpan(spanName, { kind: SpanKind.CLIENT, attributes })

@@ -13,7 +13,7 @@ const minimumBytes = 32
  * Rotation: JWT_SECRET="<new>,<old>", where the old secret may be the content of the file, signs nobody out. Several
  * instances must all verify with a new secret before any of them signs with it: start all of them with "<old>,<new>",
  * then with "<new>,<old>", and a day later with "<new>". By then access tokens (15 minutes) and idempotency keys (24
- * hours) of the old secret have expired, and the sweeper has encrypted second factors with the new one.
+ * hours) of the old secret have expired, and a background job has encrypted second factors with the new one.
  */
 export async function loadSecrets({
   jwtSecrets,

@@ -47,7 +47,7 @@ export const createAttachments = ({
   attachmentMaxBytes,
   attachmentQuotaBytes,
 }: Deps): Attachments => {
-  /** The sweeper removes what cannot be removed now. */
+  /** a background job removes what cannot be removed now. */
   const discard = async ({ key }: StoredFile): Promise<void> => {
     await Promise.allSettled([storage.remove(key)])
   }
@@ -74,7 +74,7 @@ export const createAttachments = ({
         if (attachment.replayed) await discard(stored)
         return { ...attachment, sha256 }
       } catch (error) {
-        // If the outcome is unknown, the sweeper decides later.
+        // If the outcome is unknown, a background job decides later.
         if (!(error instanceof DatabaseUnavailable)) await discard(stored)
         throw error
       }

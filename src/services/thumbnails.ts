@@ -51,7 +51,7 @@ export const createThumbnails = ({ storage, thumbnailer }: Deps): Thumbnails => 
 
   /**
    * Makes and stores a thumbnail. If another process has stored the same one in the meantime, that one stays. If the
-   * attachment was deleted in the meantime, the insertion fails and the sweeper removes the file.
+   * attachment was deleted in the meantime, the insertion fails and a background job removes the file.
    */
   const make = async (
     ctx: OpContext<Principal>,

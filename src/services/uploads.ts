@@ -17,7 +17,7 @@ import {
 import type { FileDescription } from '../domain/file-description.ts'
 import type { Outcome } from '../domain/outcome.ts'
 import { type ChunkChecksum, leaseSeconds } from '../domain/uploads.ts'
-import type { Sweeper } from '../jobs/sweeper.ts'
+import type { Jobs } from '../jobs/registry.ts'
 import { expectDone, Problem, problems } from '../problems/problems.ts'
 import { examine } from '../storage/content-type.ts'
 import { newKey } from '../storage/keys.ts'
@@ -25,7 +25,7 @@ import { FileMissing, FileTooLarge, type Storage } from '../storage/storage.ts'
 
 interface Deps {
   readonly storage: Storage
-  readonly sweeper: Pick<Sweeper, 'wake'>
+  readonly jobs: Jobs
   /** Bytes that all attachments of a user may take; null for any number. */
   readonly attachmentQuotaBytes: number | null
 }
@@ -61,10 +61,10 @@ export interface Uploads {
   abortUpload(ctx: OpContext, id: string): Promise<void>
 }
 
-export const createUploads = ({ storage, sweeper, attachmentQuotaBytes: quota }: Deps): Uploads => {
+export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: Deps): Uploads => {
   const abortUpload = async (ctx: OpContext, id: string): Promise<void> => {
     expectDone(await deleteUpload(ctx, id))
-    sweeper.wake()
+    jobs.wake('remove_deleted_files')
   }
 
   const appendChunk: Uploads['appendChunk'] = async (ctx, { id, ...chunk }) => {
@@ -96,7 +96,7 @@ export const createUploads = ({ storage, sweeper, attachmentQuotaBytes: quota }:
     const { sha256, detectedContentType } = await examine(storage, storageKey, writer.hold)
     if (upload.sha256 !== null && upload.sha256 !== sha256) {
       await deleteLeasedUpload(ctx, lease)
-      sweeper.wake()
+      jobs.wake('remove_deleted_files')
       throw problems.digestMismatch('/Upload-Metadata')
     }
     const attachment = {
@@ -114,7 +114,7 @@ export const createUploads = ({ storage, sweeper, attachmentQuotaBytes: quota }:
   }
 
   /**
-   * Removes what was written after the upload had been deleted, since its bytes may have been removed before. The sweeper
+   * Removes what was written after the upload had been deleted, since its bytes may have been removed before. a background job
    * removes what cannot be removed now.
    */
   const removeIfGone = async (ctx: OpContext, key: string): Promise<boolean> => {

@@ -16,7 +16,7 @@ import {
   type UserRow,
 } from '../db/users.ts'
 import { isInSession, type Principal, type Role, type SessionPrincipal } from '../domain/permissions.ts'
-import type { Sweeper } from '../jobs/sweeper.ts'
+import type { Jobs } from '../jobs/registry.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { expectDone, problems } from '../problems/problems.ts'
 import type { Reauthenticate } from './reauthenticate.ts'
@@ -54,10 +54,10 @@ interface Deps {
   readonly reauthenticate: Reauthenticate
   readonly credentials: Credentials
   readonly mailer: Mailer
-  readonly sweeper: Sweeper
+  readonly jobs: Jobs
 }
 
-export const createUsers = ({ passwords, reauthenticate, credentials, mailer, sweeper }: Deps): Users => ({
+export const createUsers = ({ passwords, reauthenticate, credentials, mailer, jobs }: Deps): Users => ({
   async create(ctx, { password, ...fields }) {
     const user = await insertUser(ctx, async () => ({
       ...fields,
@@ -85,7 +85,7 @@ export const createUsers = ({ passwords, reauthenticate, credentials, mailer, sw
     expectDone(await deleteUser(ctx, userId))
     await purgeUserOnce(ctx.db, userId)
     await credentials.forgetUser(userId)
-    sweeper.wake()
+    jobs.wake('purge_deleted_rows')
   },
 
   async undoEmailChange(ctx, token) {

@@ -379,7 +379,7 @@ function isUnsupportedSync(error: unknown): boolean {
   return code === 'EPERM' || code === 'EINVAL'
 }
 
-/** Ignores errors: the caller reports the original one, and the sweeper removes what is left. */
+/** Ignores errors: the caller reports the original one, and a background job removes what is left. */
 async function discard(...paths: string[]): Promise<void> {
   await Promise.allSettled(paths.map((path) => rm(path, { force: true })))
 }

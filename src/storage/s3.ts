@@ -184,7 +184,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       return { size, sha256: digest.toString('hex') }
     } catch (error) {
       destroy(source)
-      // The object too: the server may have created it although its response was lost. The sweeper removes what remains,
+      // The object too: the server may have created it although its response was lost. a background job removes what remains,
       // and uploads whose creation was not acknowledged.
       await Promise.allSettled([upload.abort(), removeObject(object)])
       throw error

@@ -154,7 +154,7 @@ t.test('failures are forgotten a day after the last one', async (t) => {
   }
   const countAfter = async (time: string): Promise<number> => {
     await elapse(time)
-    await removeOldAttempts(db, {})
+    await removeOldAttempts(db, {}, new AbortController().signal)
     return (await db.run('select from attempts', [])).length
   }
   t.ok((await countAfter('23 hours')) > 0)

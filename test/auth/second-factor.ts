@@ -1,10 +1,9 @@
 import t, { type Test } from 'tap'
 import { deriveKeys, type Secrets } from '../../src/auth/keys.ts'
-import { sweep } from '../../src/jobs/sweeper.ts'
 import { startBeside } from '../fixture/accounts.ts'
 import { authenticator, secondFactorActions } from '../fixture/second-factor.ts'
 import { type Service, startService } from '../fixture/service.ts'
-import { roundOf } from '../fixture/sweep.ts'
+import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 
 /** What becomes of the sealed secrets of second factors when the service's own secret is replaced. */
 
@@ -30,39 +29,46 @@ const actionsOf = (instance: Instance) => ({
 })
 
 const reseal = (...secrets: Secrets): Promise<void> =>
-  sweep({ ...roundOf(service), secondFactorKeys: deriveKeys(secrets, 'second-factor') })
+  runJobs({ ...jobDepsOf(service), secondFactorKeys: deriveKeys(secrets, 'second-factor') })
 
 const sealsOf = async (): Promise<readonly string[]> =>
   (await db.run(`select encode(secret, 'hex') as seal from second_factors order by user_id`, [])).map(
     ({ seal }) => String(seal),
   )
 
-t.test('a sweep seals every secret with the newest key, after which the others can go', async (t) => {
-  const people = [
-    await registerGuarded('ada'),
-    await registerGuarded('grace'),
-    await registerGuarded('edith'),
-  ]
-  const both = actionsOf(await startWith(t, [newSecret, oldSecret]))
-  // The sweep with which a service starts may be over or not.
-  for (const person of people) {
-    t.equal(
-      await both.complete(await both.challengeOf(person), person.codeAt()),
-      200,
-      'while both are listed',
-    )
-    await both.forgetLastCode(person)
-  }
-  await reseal(newSecret, oldSecret)
-  const after = await sealsOf()
-  const rotated = actionsOf(await startWith(t, [newSecret]))
-  for (const person of people) {
-    t.equal(await rotated.complete(await rotated.challengeOf(person), person.codeAt()), 200, 'with one alone')
-    await rotated.forgetLastCode(person)
-  }
-  await reseal(newSecret, oldSecret)
-  t.strictSame(await sealsOf(), after, 'what has the newest key is left as it is')
-})
+t.test(
+  'a background job seals every secret with the newest key, after which the others can go',
+  async (t) => {
+    const people = [
+      await registerGuarded('ada'),
+      await registerGuarded('grace'),
+      await registerGuarded('edith'),
+    ]
+    const both = actionsOf(await startWith(t, [newSecret, oldSecret]))
+    // The job that starts with the service may be over or not.
+    for (const person of people) {
+      t.equal(
+        await both.complete(await both.challengeOf(person), person.codeAt()),
+        200,
+        'while both are listed',
+      )
+      await both.forgetLastCode(person)
+    }
+    await reseal(newSecret, oldSecret)
+    const after = await sealsOf()
+    const rotated = actionsOf(await startWith(t, [newSecret]))
+    for (const person of people) {
+      t.equal(
+        await rotated.complete(await rotated.challengeOf(person), person.codeAt()),
+        200,
+        'with one alone',
+      )
+      await rotated.forgetLastCode(person)
+    }
+    await reseal(newSecret, oldSecret)
+    t.strictSame(await sealsOf(), after, 'what has the newest key is left as it is')
+  },
+)
 
 t.test('a secret that no key opens any more refuses codes, and takes recovery codes', async (t) => {
   const ada = await registerGuarded('lost')
@@ -73,7 +79,7 @@ t.test('a secret that no key opens any more refuses codes, and takes recovery co
   t.equal(await lost.complete(challenge, ada.recoveryCodes[0] ?? ''), 200)
   const before = await sealsOf()
   await reseal(Buffer.from('a secret that nothing was sealed with'))
-  t.strictSame(await sealsOf(), before, 'a sweep leaves it, for the key may come back')
+  t.strictSame(await sealsOf(), before, 'the job leaves it, for the key may come back')
   const { challengeOf, complete } = actionsOf(service)
   t.equal(await complete(await challengeOf(bob), bob.codeAt()), 200)
 })
@@ -95,7 +101,7 @@ t.test('a secret that was replaced while it was sealed anew stays replaced', asy
     },
   }
   const secondFactorKeys = deriveKeys([newSecret, oldSecret], 'second-factor')
-  await sweep({ ...roundOf(service), db: interrupted, secondFactorKeys })
+  await runJobs({ ...jobDepsOf(service), db: interrupted, secondFactorKeys })
   t.not(secret, '')
   await service.expect('confirmSecondFactor', 200, {
     token: ada.token,

@@ -1,12 +1,11 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { loadContract } from '../../src/contract/contract.ts'
-import { sweep } from '../../src/jobs/sweeper.ts'
 import { accountActions, from, sessionIdOf } from '../fixture/accounts.ts'
 import { authenticator, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { blackPng } from '../fixture/images.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
-import { roundOf } from '../fixture/sweep.ts'
+import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 
 type AuditEvent = components['schemas']['AuditEvent']
@@ -448,7 +447,7 @@ t.test('listAuditEvents', async (t) => {
       )
     await age(expired, 30)
     await age(old, 29)
-    await sweep({ ...roundOf(service), auditDays: 30 })
+    await runJobs({ ...jobDepsOf(service), auditDays: 30 })
     t.strictSame((await idsOf({ limit: 200 })).toSorted(), before.filter((id) => id !== expired).toSorted())
   })
 })

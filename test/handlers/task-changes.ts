@@ -307,13 +307,13 @@ t.test('410: deletions are remembered for so long', async (t) => {
   const asked = { since: before.cursor() }
   await changesToBeKnown()
 
-  await removeOldTombstones(db, 30)
+  await removeOldTombstones(db, 30, new AbortController().signal)
   t.strictSame((await ask(owner, asked)).deleted, [early.id, late.id])
   await db.run(
     `update task_tombstones set created_at = now() - interval '30 days 1 minute' where task_id = $1`,
     [early.id],
   )
-  await removeOldTombstones(db, 30)
+  await removeOldTombstones(db, 30, new AbortController().signal)
   const { body } = await service.expect('listTaskChanges', 410, { token: owner.token, query: asked })
   t.equal(body.code, 'changes_forgotten')
   t.strictSame(await between.update(), { changed: [], deleted: [late.id] }, 'who knew of it can go on')

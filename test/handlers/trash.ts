@@ -1,10 +1,9 @@
 import t from 'tap'
-import { sweep } from '../../src/jobs/sweeper.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
 import { countStatuses, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 import { openTestStorage } from '../fixture/storage.ts'
-import { roundOf } from '../fixture/sweep.ts'
+import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 
 const { storage, keys } = await openTestStorage(t)
 const service = await startService(t, { storage })
@@ -249,7 +248,7 @@ t.test('the trash is emptied of what has been there for too long', async (t) => 
   await db.run(`update tasks set deleted_at = now() - interval '30 days 1 minute' where id = $1`, [task.id])
   await db.run(`update tasks set deleted_at = now() - interval '29 days 23 hours' where id = $1`, [young.id])
   t.equal(config.trashDays, 30, 'by default it is kept for as long')
-  await sweep(roundOf(service))
+  await runJobs(jobDepsOf(service))
   t.strictSame(await idsIn('listTrash', owner), [young.id])
   t.equal((await keys()).length, files.length - 1, 'its file went in the same round')
   await service.expect('restoreTask', 200, ofTask(owner, young))

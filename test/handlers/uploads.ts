@@ -1,12 +1,11 @@
 import { createHash, randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
-import { sweep } from '../../src/jobs/sweeper.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { head, openRaw } from '../fixture/raw.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
 import { openTestStorage } from '../fixture/storage.ts'
-import { roundOf } from '../fixture/sweep.ts'
+import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { countStatuses, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
 
@@ -31,7 +30,7 @@ const service = await startService(t, {
   config: { attachmentMaxBytes: maxBytes, attachmentQuotaBytes: quota },
 })
 const { db } = service.deps
-const round = roundOf(service)
+const jobDeps = jobDepsOf(service)
 const { createTask } = taskActions(service)
 
 let count = 0
@@ -337,7 +336,7 @@ t.test('getUploadOffset', async (t) => {
     await service.expect('getUploadOffset', 410, request)
     const { body } = await send(owner, upload_id, 2, Buffer.from('llo'))
     t.match(body, { status: 410, code: 'upload_gone' })
-    await sweep(round)
+    await runJobs(jobDeps)
     await service.expect('getUploadOffset', 404, request)
     await leavesNothing(t, owner, task)
   })
@@ -557,7 +556,7 @@ t.test('abortUpload', async (t) => {
     const upload_id = await begin(owner, task, 5)
     const { headers } = await send(owner, upload_id, 0, Buffer.from('hello'))
     t.equal((await abort(upload_id, owner.token)).status, 204)
-    await sweep(round)
+    await runJobs(jobDeps)
     t.equal((await attachmentAt(owner, headers)).content.toString(), 'hello')
   })
 
@@ -696,7 +695,7 @@ t.test('things that happen at once', async (t) => {
   })
 })
 
-t.test('the sweeper leaves an upload alone that can be continued, however old it is', async (t) => {
+t.test('a background job leaves an upload alone that can be continued, however old it is', async (t) => {
   const { owner, task } = await newOwner()
   const content = Buffer.from('hello')
   const upload_id = await begin(owner, task, 5)
@@ -705,13 +704,13 @@ t.test('the sweeper leaves an upload alone that can be continued, however old it
     for await (const { key } of files) yield { key, modifiedAt: new Date(0) }
   }
   const old = { list: () => aged(storage.list()), listUnfinished: () => aged(storage.listUnfinished()) }
-  await sweep({ ...round, storage: { ...storage, ...old } })
+  await runJobs({ ...jobDeps, storage: { ...storage, ...old } })
   const { headers } = await send(owner, upload_id, 2, content.subarray(2))
-  await sweep({ ...round, storage: { ...storage, ...old } })
+  await runJobs({ ...jobDeps, storage: { ...storage, ...old } })
   t.equal((await attachmentAt(owner, headers)).content.toString(), 'hello')
 
   await db.run(`update uploads set expires_at = now() - interval '1 second' where id = $1`, [upload_id])
-  await sweep(round)
+  await runJobs(jobDeps)
   t.same(
     await db.run('select from uploads where id = $1', [upload_id]),
     [],

@@ -7,7 +7,7 @@ import { type Database, openDatabase } from '../../src/db/engine/client.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
 import { diskStorage } from '../../src/storage/disk.ts'
 import { ownerName } from '../../src/storage/keys.ts'
-import { sweepTimes } from '../../src/jobs/sweeper.ts'
+import { jobTimes } from '../../src/jobs/registry.ts'
 import { environmentFor, openDatabaseOf } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { runProcess, temporaryFolder } from '../fixture/process.ts'
@@ -39,7 +39,7 @@ const filesNow = async (): Promise<string[]> => (await filesBelow(files)).map((p
 const plant = async (folder: string, name: string, isOld: boolean): Promise<void> => {
   await mkdir(join(files, folder), { recursive: true })
   await writeFile(join(files, folder, name), 'planted')
-  const time = new Date(Date.now() - (isOld ? sweepTimes.grace + 60_000 : 0))
+  const time = new Date(Date.now() - (isOld ? jobTimes.grace + 60_000 : 0))
   await utimes(join(files, folder, name), time, time)
 }
 
@@ -86,7 +86,7 @@ t.test('files of another database are told, and given to this one when that is a
   await writeFile(owner, own.replace('"database":"', '"database":"1'))
   const { code, output } = await check()
   t.equal(code, 1)
-  t.match(output, /The files belong to another database, so the sweeper deletes no unreferenced files/)
+  t.match(output, /The files belong to another database, so a background job deletes no unreferenced files/)
   t.match(output, /Problems found: 1/)
   const doctor = await runProcess(environment, program('doctor'))
   t.equal(doctor.code, 1)
@@ -127,7 +127,7 @@ t.test('it tells what is there, and changes nothing', async (t) => {
   t.match(output, `attachment ${lost}: its file is missing`)
   t.notMatch(output, kept)
   t.match(output, /attachments without their file: 1\n/)
-  t.match(output, new RegExp(`file ${orphans[1]}: .*, 21 min old; the sweeper will delete it`))
+  t.match(output, new RegExp(`file ${orphans[1]}: .*, 21 min old; a background job will delete it`))
   t.match(output, /files without an attachment: 2 \(1 of them may be in use\)\n/)
   t.match(output, new RegExp(`unfinished file ${unfinished[1]}: .* abandoned`))
   t.match(output, /waited for 3 h.*\nfiles of deleted attachments: 1\n/)

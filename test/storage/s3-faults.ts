@@ -192,7 +192,7 @@ t.test('a way to the server on which things go wrong', { skip: noS3 }, async (t)
     })
   }
 
-  t.test('an upload whose begin nobody was told of is left to the sweeper', async (t) => {
+  t.test('an upload whose begin nobody was told of is left to a background job', async (t) => {
     const { proxy, storage, keys } = await openProxied(t)
     proxy.fault = (operation) => (operation === 'CreateMultipartUpload' ? 'lose the answer' : null)
     await t.rejects(storage.put(chunks(large), { maxBytes }), StorageUnavailable)
@@ -327,42 +327,46 @@ t.test('the service on such a storage', { skip: noS3 }, async (t) => {
   })
 })
 
-t.test('a kill in the middle of an upload leaves what the sweeper removes', { skip: noS3 }, async (t) => {
-  const location = testLocation()
-  const client = openTestClient(t, location)
-  const url = new URL(process.env.TEST_STORAGE_URL ?? '')
-  url.pathname = location.prefix
-  const environment = {
-    DATA_DIR: await temporaryFolder(t),
-    STORAGE_URL: url.href,
-    AWS_ACCESS_KEY_ID: process.env.AWS_ACCESS_KEY_ID ?? '',
-    AWS_SECRET_ACCESS_KEY: process.env.AWS_SECRET_ACCESS_KEY ?? '',
-  }
-  const first = await startProcess(t, environment)
-  const before = createClient(first.url)
-  const upload = await beginTask(before)
-  const { body: kept } = await before.expect('addTaskAttachment', 201, { ...upload, body: fileForm(small) })
-  await sendPart(t, first.url, upload)
-  await eventually('a part is stored', async () => (await keysIn(client, location)).length === 2)
-  await first.end('SIGKILL')
+t.test(
+  'a kill in the middle of an upload leaves what a background job removes',
+  { skip: noS3 },
+  async (t) => {
+    const location = testLocation()
+    const client = openTestClient(t, location)
+    const url = new URL(process.env.TEST_STORAGE_URL ?? '')
+    url.pathname = location.prefix
+    const environment = {
+      DATA_DIR: await temporaryFolder(t),
+      STORAGE_URL: url.href,
+      AWS_ACCESS_KEY_ID: process.env.AWS_ACCESS_KEY_ID ?? '',
+      AWS_SECRET_ACCESS_KEY: process.env.AWS_SECRET_ACCESS_KEY ?? '',
+    }
+    const first = await startProcess(t, environment)
+    const before = createClient(first.url)
+    const upload = await beginTask(before)
+    const { body: kept } = await before.expect('addTaskAttachment', 201, { ...upload, body: fileForm(small) })
+    await sendPart(t, first.url, upload)
+    await eventually('a part is stored', async () => (await keysIn(client, location)).length === 2)
+    await first.end('SIGKILL')
 
-  const second = await startProcess(t, environment)
-  const after = createClient(second.url)
-  t.equal((await keysIn(client, location)).length, 2, 'it is too young to be removed at the start')
-  const storage = s3Storage(location)
-  t.teardown(() => storage.close())
-  const unfinished = await Array.fromAsync(storage.listUnfinished())
-  t.equal(unfinished.length, 1)
-  for (const { key } of unfinished) await storage.removeUnfinished(key)
-  t.equal((await keysIn(client, location)).length, 1)
-  const { body } = await after.expect('listTaskAttachments', 200, upload)
-  t.same(
-    body.items.map(({ id }) => id),
-    [kept.id],
-  )
-  const download = { token: upload.token, params: { attach_id: kept.id } }
-  await after.expect('downloadAttachment', 200, download)
-  t.equal(await second.end('SIGTERM'), 0)
-  const output = first.output() + second.output()
-  t.notMatch(output, environment.AWS_SECRET_ACCESS_KEY)
-})
+    const second = await startProcess(t, environment)
+    const after = createClient(second.url)
+    t.equal((await keysIn(client, location)).length, 2, 'it is too young to be removed at the start')
+    const storage = s3Storage(location)
+    t.teardown(() => storage.close())
+    const unfinished = await Array.fromAsync(storage.listUnfinished())
+    t.equal(unfinished.length, 1)
+    for (const { key } of unfinished) await storage.removeUnfinished(key)
+    t.equal((await keysIn(client, location)).length, 1)
+    const { body } = await after.expect('listTaskAttachments', 200, upload)
+    t.same(
+      body.items.map(({ id }) => id),
+      [kept.id],
+    )
+    const download = { token: upload.token, params: { attach_id: kept.id } }
+    await after.expect('downloadAttachment', 200, download)
+    t.equal(await second.end('SIGTERM'), 0)
+    const output = first.output() + second.output()
+    t.notMatch(output, environment.AWS_SECRET_ACCESS_KEY)
+  },
+)

@@ -4,9 +4,9 @@ import type { Parameters, Placeholders, Values } from './parameters.ts'
 import { statement, type StatementName } from './statement.ts'
 
 /** Repeats a step until it returns 0 or `stop` is aborted. Returns the sum. */
-export const untilNone = async (step: () => Promise<number>, stop?: AbortSignal): Promise<number> => {
+export const untilNone = async (step: () => Promise<number>, stop: AbortSignal): Promise<number> => {
   for (let total = 0; ;) {
-    const count = stop?.aborted === true ? 0 : await step()
+    const count = stop.aborted ? 0 : await step()
     if (count === 0) return total
     total += count
   }
@@ -58,12 +58,12 @@ export const deletionOfBatch = <P extends Parameters>(
 
 /**
  * Deletes the rows of a table that meet a condition, `limit` per statement, so that no statement occupies the embedded
- * database or holds row locks for long.
+ * database or holds row locks for long. Stops between two statements when `stop` is aborted.
  */
 export const deletionInBatches = <P extends Parameters>(
   name: StatementName,
   deletion: Deletion<P>,
-): ((db: Database, values: Values<P>) => Promise<number>) => {
+): ((db: Database, values: Values<P>, stop: AbortSignal) => Promise<number>) => {
   const remove = deletionOfBatch(name, deletion)
-  return (db, values) => untilNone(() => remove(db, values))
+  return (db, values, stop) => untilNone(() => remove(db, values), stop)
 }

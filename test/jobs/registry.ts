@@ -8,19 +8,20 @@ import { newId } from '../../src/db/engine/ids.ts'
 import { takeLease, withLease } from '../../src/db/leases.ts'
 import { newKey } from '../../src/storage/keys.ts'
 import { FileMissing, type Storage, StorageUnavailable } from '../../src/storage/storage.ts'
-import { startSweeper, sweep, sweepTimes, uploadTimeout } from '../../src/jobs/sweeper.ts'
+import { jobsOf, jobTimes, uploadTimeout } from '../../src/jobs/registry.ts'
+import { startJobs } from '../../src/jobs/runner.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { blackPng } from '../fixture/images.ts'
 import { fileForm, startService } from '../fixture/service.ts'
 import { filesBelow } from '../fixture/storage.ts'
-import { roundOf } from '../fixture/sweep.ts'
+import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 
-const folder = await mkdtemp(join(tmpdir(), 'taskwright-sweep-'))
+const folder = await mkdtemp(join(tmpdir(), 'taskwright-jobs-'))
 const storage = await diskStorage(folder)
 const service = await startService(t, { storage })
 const { db } = service.deps
-const round = roundOf(service)
+const jobDeps = jobDepsOf(service)
 const { token } = await service.register('ada')
 t.teardown(() => rm(folder, { recursive: true, force: true }))
 
@@ -46,7 +47,7 @@ t.test('what a crash left behind is removed, and nothing else', async (t) => {
   await writeFile(abandoned, 'half a file')
   for (const path of [...[orphan.key, ...kept].map(pathOf), abandoned]) await age(path)
 
-  await sweep(round)
+  await runJobs(jobDeps)
 
   t.same((await stored()).toSorted(), [...kept, young.key].toSorted())
   await service.expect('downloadAttachment', 200, { token, params })
@@ -54,7 +55,7 @@ t.test('what a crash left behind is removed, and nothing else', async (t) => {
   t.same(again.body, thumbnail)
 })
 
-t.test('a file whose removal failed is removed by the next round', async (t) => {
+t.test('a file whose removal failed is removed by the next run', async (t) => {
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'to be deleted' } })
   const before = await stored()
   await service.expect('addTaskAttachment', 201, {
@@ -65,7 +66,7 @@ t.test('a file whose removal failed is removed by the next round', async (t) => 
   // What a crash between the commit and the removal of the file leaves behind.
   await db.run('delete from tasks where id = $1', [task.id])
   t.equal((await stored()).length, before.length + 1)
-  await sweep(round)
+  await runJobs(jobDeps)
   t.same((await stored()).toSorted(), before.toSorted())
 })
 
@@ -79,8 +80,8 @@ t.test('a key can be used again after 24 hours', async (t) => {
   const second = await service.expect('createTask', 201, request)
   t.not(second.body.id, first.body.id, 'after them it creates')
   await db.run(`update idempotency_keys set created_at = now() - interval '24 hours 1 second'`, [])
-  await sweep(round)
-  t.same(await db.run('select from idempotency_keys', []), [], 'the sweeper forgets it')
+  await runJobs(jobDeps)
+  t.same(await db.run('select from idempotency_keys', []), [], 'a background job deletes it')
 })
 
 t.test('sessions end when they are over', async (t) => {
@@ -94,7 +95,7 @@ t.test('sessions end when they are over', async (t) => {
   ])
   await service.expect('refreshToken', 401, { body: { refresh_token: mallory.refreshToken } })
   const left = 'select from sessions where user_id = $1'
-  await sweep(round)
+  await runJobs(jobDeps)
   t.same(await db.run(left, [eve.id]), [], 'showing a token that was idle for too long ends its session')
   t.same(await db.run(left, [mallory.id]), [])
 })
@@ -121,12 +122,12 @@ const putOrphans = async (count: number): Promise<string[]> => {
   return keys
 }
 
-/** The storage, with some of its functions replaced, and a sweeper of its own that ends with the test. */
-const startBeside = (t: Test, replaced: Partial<Storage>, times: Partial<typeof sweepTimes> = {}) => {
-  const deps = { ...round, storage: { ...storage, ...replaced }, times: { ...sweepTimes, ...times } }
-  const sweeper = startSweeper(deps)
-  t.teardown(() => sweeper.close())
-  return sweeper
+/** Background jobs of another instance, with some functions of its storage replaced. They end with the test. */
+const startBeside = (t: Test, replaced: Partial<Storage>, times: Partial<typeof jobTimes> = {}) => {
+  const deps = { ...jobDeps, storage: { ...storage, ...replaced }, times: { ...jobTimes, ...times } }
+  const jobs = startJobs(jobsOf(deps), { db, log: deps.log, lease: deps.times.lease })
+  t.teardown(() => jobs.close())
+  return jobs
 }
 
 /** Takes down what is removed. */
@@ -140,12 +141,12 @@ const recorder = (removed: string[]): Partial<Storage> => ({
 const isIdle = async (): Promise<boolean> =>
   (await db.run('select from leases union all select from file_deletions', [])).length === 0
 
-t.test('sweepers that race remove each file once', async (t) => {
-  await eventually('the first round is over', isIdle)
+t.test('instances that race remove each file once', async (t) => {
+  await eventually('the first runs are over', isIdle)
   const kept = await stored()
   const { task, keys } = await newFiles(20)
   const orphans = await putOrphans(20)
-  // Past the service, whose own sweeper would be woken.
+  // Past the service, whose own job would be woken.
   await db.run('delete from tasks where id = $1', [task.id])
   const removed: string[] = []
   for (let index = 0; index < 4; index += 1) startBeside(t, recorder(removed), { lease: 1_000 })
@@ -154,10 +155,10 @@ t.test('sweepers that race remove each file once', async (t) => {
   t.same((await stored()).toSorted(), kept.toSorted())
 })
 
-t.test('one instance at a time does a round, for as long as it lives', async (t) => {
-  const lease = { name: 'sweep', duration: 1_200 }
+t.test('one instance at a time runs an exclusive job, for as long as it lives', async (t) => {
+  const lease = { name: 'remove_orphans', duration: 1_200 }
   const expiry = async (): Promise<unknown> =>
-    (await db.run('select expires_at::text from leases', []))[0]?.expires_at
+    (await db.run('select expires_at::text from leases where name = $1', [lease.name]))[0]?.expires_at
   const [key = ''] = await putOrphans(1)
   const alive = Promise.withResolvers<void>()
   t.ok(await takeLease(db, { ...lease, holder: newId() }))
@@ -197,9 +198,35 @@ t.test('one instance at a time does a round, for as long as it lives', async (t)
   await first.close()
 })
 
+t.test('a slow job does not delay the others', async (t) => {
+  await eventually('the earlier jobs are done', isIdle)
+  await service.expect('createTask', 201, {
+    token,
+    headers: { 'idempotency-key': 'expired' },
+    body: { title: 'with a key that expires' },
+  })
+  await db.run(`update idempotency_keys set created_at = now() - interval '25 hours'`, [])
+  const end = Promise.withResolvers<void>()
+  const jobs = startBeside(t, {
+    async *list() {
+      await end.promise
+      yield* storage.list()
+    },
+  })
+  await eventually('the key is deleted', async () => {
+    return (await db.run('select from idempotency_keys', [])).length === 0
+  })
+  await eventually('only the listing goes on', async () => {
+    const [lease, ...others] = await db.run('select name from leases', [])
+    return lease?.name === 'remove_orphans' && others.length === 0
+  })
+  end.resolve()
+  await jobs.close()
+})
+
 t.test('who has lost the lease stops, and leaves it to who has it', async (t) => {
   await eventually('nobody has it', isIdle)
-  const lease = { name: 'sweep', holder: newId(), duration: 1_500 }
+  const lease = { name: 'remove_orphans', holder: newId(), duration: 1_500 }
   const other = { ...lease, holder: newId() }
   t.ok(await takeLease(db, lease))
   t.notOk(await takeLease(db, other))
@@ -213,7 +240,7 @@ t.test('who has lost the lease stops, and leaves it to who has it', async (t) =>
 })
 
 t.test('a file that cannot be removed does not keep the others', async (t) => {
-  await eventually('the sweepers before are done', isIdle)
+  await eventually('the earlier jobs are done', isIdle)
   const { task, keys } = await newFiles(3)
   const orphans = await putOrphans(3)
   const stuck = new Set([keys[0] ?? '', orphans[0] ?? ''])
@@ -223,17 +250,17 @@ t.test('a file that cannot be removed does not keep the others', async (t) => {
   }
   await db.run('delete from tasks where id = $1', [task.id])
   const { lines, log } = recordLog()
-  await sweep({ ...round, storage: { ...storage, remove }, log })
+  await runJobs({ ...jobDeps, storage: { ...storage, remove }, log })
   const left = async (): Promise<string[]> =>
     (await stored()).filter((key) => [...keys, ...orphans].includes(key))
   t.same(new Set(await left()), stuck)
   t.equal(lines.length, 2, 'it is said, once for the outbox and once for the orphans')
 
-  await sweep({ ...round, storage: { ...storage, remove }, log })
+  await runJobs({ ...jobDeps, storage: { ...storage, remove }, log })
   t.equal(lines.length, 3, 'one of the outbox is not tried again at once')
   stuck.clear()
   await db.run('update file_deletions set due_at = now()', [])
-  await sweep(round)
+  await runJobs(jobDeps)
   t.same(await left(), [])
   t.ok(await isIdle())
 })
@@ -254,10 +281,10 @@ t.test('a step that fails does not keep the others', async (t) => {
   const fail = (): never => {
     throw new StorageUnavailable()
   }
-  await sweep({ ...round, storage: { ...storage, list: fail, listUnfinished: fail, missing: fail }, log })
+  await runJobs({ ...jobDeps, storage: { ...storage, list: fail, listUnfinished: fail, missing: fail }, log })
   t.equal(lines.length, 3)
   t.same(await db.run('select from idempotency_keys', []), [], 'what the database does is done')
-  await sweep(round)
+  await runJobs(jobDeps)
   t.notOk((await stored()).includes(key))
 })
 
@@ -265,14 +292,14 @@ t.test('an attachment that has lost its file is reported, and kept', async (t) =
   const { attachments, keys } = await newFiles(3)
   await storage.remove(keys[1] ?? '')
   const { lines, log } = recordLog()
-  await sweep({ ...round, log })
+  await runJobs({ ...jobDeps, log })
   t.same(lines, [{ attachment_id: attachments[1] }], 'by its id, and no other')
-  await sweep({ ...round, log })
-  t.equal(lines.length, 2, 'once a round')
+  await runJobs({ ...jobDeps, log })
+  t.equal(lines.length, 2, 'once a run')
   const params = { attach_id: attachments[1] ?? '' }
   await t.rejects(storage.open(keys[1] ?? ''), FileMissing)
   await service.expect('deleteAttachment', 204, { token, params })
-  await sweep({ ...round, log })
+  await runJobs({ ...jobDeps, log })
   t.equal(lines.length, 2, 'no longer when it is deleted')
 })
 
@@ -284,7 +311,7 @@ t.test('a storage whose folder is gone has not lost its files one by one', async
   t.teardown(() => rename(away, folder))
   await t.rejects(storage.missing([key]), StorageUnavailable)
   const { lines, log } = recordLog()
-  await sweep({ ...round, log })
+  await runJobs({ ...jobDeps, log })
   t.same(
     lines.filter((line) => typeof line === 'object' && 'attachment_id' in line),
     [],
@@ -292,7 +319,7 @@ t.test('a storage whose folder is gone has not lost its files one by one', async
 })
 
 t.test('files that belong to another database stay, whatever this one says', async (t) => {
-  await eventually('the sweepers before are done', isIdle)
+  await eventually('the earlier jobs are done', isIdle)
   const own = (await storage.readOwner()) ?? ''
   t.teardown(() => storage.writeOwner(own))
   const { task, keys } = await newFiles(2)
@@ -315,7 +342,7 @@ t.test('files that belong to another database stay, whatever this one says', asy
     await storage.writeOwner(JSON.stringify(owner))
     await db.run('update file_deletions set due_at = now()', [])
     const { lines, log } = recordLog()
-    await sweep({ ...round, log })
+    await runJobs({ ...jobDeps, log })
     t.match(lines, [told], name)
     const left = await stored()
     t.ok(
@@ -327,7 +354,7 @@ t.test('files that belong to another database stay, whatever this one says', asy
 
   await storage.writeOwner(own)
   await db.run('update file_deletions set due_at = now()', [])
-  await sweep(round)
+  await runJobs(jobDeps)
   const left = await stored()
   t.same(
     wanted.filter((key) => left.includes(key)),
@@ -339,13 +366,13 @@ t.test('files that belong to another database stay, whatever this one says', asy
 })
 
 t.test('files of which nothing is said are of a database that names one of them', async (t) => {
-  const stranger = await mkdtemp(join(tmpdir(), 'taskwright-sweep-'))
+  const stranger = await mkdtemp(join(tmpdir(), 'taskwright-jobs-'))
   t.teardown(() => rm(stranger, { recursive: true, force: true }))
   const other = await diskStorage(stranger)
   const { key } = await other.put(Readable.from([Buffer.from('of somebody else')]), { maxBytes: 20 })
   await age(join(stranger, key.slice(-2), key))
   const { lines, log } = recordLog()
-  await sweep({ ...round, storage: { ...other, missing: async () => [] }, log })
+  await runJobs({ ...jobDeps, storage: { ...other, missing: async () => [] }, log })
   t.match(lines, [/another database/])
   t.equal(await other.readOwner(), null)
   t.equal((await filesBelow(stranger)).length, 1)
@@ -354,7 +381,7 @@ t.test('files of which nothing is said are of a database that names one of them'
   const [named = ''] = keys
   await rename(pathOf(named), join(stranger, named.slice(-2), named))
   t.teardown(() => rename(join(stranger, named.slice(-2), named), pathOf(named)))
-  await sweep({ ...round, storage: { ...other, missing: async () => [] } })
+  await runJobs({ ...jobDeps, storage: { ...other, missing: async () => [] } })
   t.equal((await other.readOwner())?.includes('transaction'), true, 'an installation from before goes on')
   t.same(
     (await filesBelow(stranger)).map((path) => basename(path)),
@@ -370,10 +397,10 @@ t.test('a mistyped address of the database costs no files', { skip }, async (t) 
   const { keys } = await newFiles(1)
   for (const key of keys) await age(pathOf(key))
   const { lines, log } = recordLog()
-  await sweep({ ...round, db: otherDb, log })
+  await runJobs({ ...jobDeps, db: otherDb, log })
   t.match(lines, [/another database/])
   const left = await stored()
   for (const key of [orphan, ...keys]) t.ok(left.includes(key))
-  await sweep(round)
+  await runJobs(jobDeps)
   t.notOk((await stored()).includes(orphan), 'the right one goes on')
 })

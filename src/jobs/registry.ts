@@ -1,0 +1,90 @@
+import { removeOldAttempts } from '../db/attempts.ts'
+import { removeOldAuditEvents } from '../db/audit.ts'
+import { removeExpiredKeys } from '../db/engine/idempotency.ts'
+import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
+import { purgeDeleted } from '../db/purge.ts'
+import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
+import { removeExpiredSessions } from '../db/sessions.ts'
+import { removeOldTombstones } from '../db/task-changes.ts'
+import { removeOldTrash } from '../db/trash.ts'
+import { removeExpiredUploads } from '../db/uploads.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
+import { resealSecrets } from './reseal-secrets.ts'
+import type { Job, Jobs as RunningJobs } from './runner.ts'
+import {
+  type FileDeps,
+  recognizeFiles,
+  removeDeletedFiles,
+  removeOrphans,
+  removeUnfinishedOrphans,
+  reportLostFiles,
+} from './stored-files.ts'
+
+/** In milliseconds. */
+export interface JobTimes {
+  /** Interval of the jobs that look for obsolete data. */
+  readonly cleanup: number
+  /** Interval of the jobs that finish deletions, and the delay before the removal of a file is retried. */
+  readonly retry: number
+  /** Minimum age of an orphan. A younger file without a row may still get one. */
+  readonly grace: number
+  /** Lease TTL of exclusive jobs. */
+  readonly lease: number
+}
+
+export interface JobDeps extends FileDeps {
+  readonly secondFactorKeys: KeyRing
+  /** Retention of the audit trail. */
+  readonly auditDays: number
+  /** Retention of the trash. */
+  readonly trashDays: number
+  /** Overridden by tests. */
+  readonly times?: JobTimes | undefined
+}
+
+/** Time limit for receiving a request, in milliseconds. */
+export const uploadTimeout = 600_000
+
+export const jobTimes: JobTimes = {
+  cleanup: 3_600_000,
+  retry: 60_000,
+  grace: 2 * uploadTimeout,
+  lease: 30_000,
+}
+
+/** Retention of tombstones. The contract promises it. */
+const tombstoneDays = 30
+
+/** Everything that runs in the background. Each job works in batches, so that none occupies the database for long. */
+export const jobsOf = (deps: JobDeps) => {
+  const { db, secondFactorKeys, auditDays, trashDays, times = jobTimes } = deps
+  const cleanup = (run: Job['run']): Job => ({ interval: times.cleanup, exclusive: true, run })
+  /** Several instances share this work: each takes other rows. */
+  const completion = (run: Job['run']): Job => ({ interval: times.retry, exclusive: false, run })
+  const orphans = (stop: AbortSignal) => ({ before: new Date(Date.now() - times.grace), stop })
+  const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
+  return {
+    recognize_files: cleanup(() => recognizeFiles(deps)),
+    remove_old_trash: cleanup((stop) => removeOldTrash(db, trashDays, stop)),
+    remove_old_tombstones: cleanup((stop) => removeOldTombstones(db, tombstoneDays, stop)),
+    remove_expired_uploads: cleanup((stop) => removeExpiredUploads(db, {}, stop)),
+    purge_deleted_rows: completion(async (stop) => {
+      await purgeDeleted(db, stop)
+      await removeFiles(stop)
+    }),
+    remove_deleted_files: completion(removeFiles),
+    remove_orphans: cleanup((stop) => removeOrphans(deps, orphans(stop))),
+    remove_unfinished_orphans: cleanup((stop) => removeUnfinishedOrphans(deps, orphans(stop))),
+    report_lost_files: cleanup((stop) => reportLostFiles(deps, { stop })),
+    remove_expired_sessions: cleanup((stop) => removeExpiredSessions(db, {}, stop)),
+    remove_spent_refresh_tokens: cleanup((stop) => removeSpentRefreshTokens(db, {}, stop)),
+    remove_expired_idempotency_keys: cleanup((stop) => removeExpiredKeys(db, {}, stop)),
+    remove_expired_one_time_tokens: cleanup((stop) => removeExpiredOneTimeTokens(db, {}, stop)),
+    remove_old_attempts: cleanup((stop) => removeOldAttempts(db, {}, stop)),
+    remove_old_audit_events: cleanup((stop) => removeOldAuditEvents(db, { days: auditDays }, stop)),
+    reseal_secrets: cleanup((stop) => resealSecrets(db, secondFactorKeys, stop)),
+  } satisfies Record<string, Job>
+}
+
+/** The running jobs of the service. */
+export type Jobs = RunningJobs<keyof ReturnType<typeof jobsOf>>
