@@ -601,7 +601,7 @@ export interface paths {
         };
         /**
          * Get a task
-         * @description For the owner, the assignee and administrators. With `expand`, the `ETag` covers the expanded resources too: use it in `If-None-Match` with the same `expand`. For `If-Match`, use the ETag of the task without `expand`.
+         * @description For the owner, the assignee and administrators. With `expand`, the `ETag` covers the expanded resources too: use it in `If-None-Match` with the same `expand`. In `If-Match` of an update, it stands for the `version` of the task.
          */
         get: operations["getTask"];
         /**
@@ -2428,7 +2428,7 @@ export interface components {
         IdempotencyKey: string;
         /** @description The expected digest of the request content (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`. `sha-256`, `sha-512` or both; digests by other algorithms are ignored if one of these is present. */
         ContentDigest: string;
-        /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+        /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
         IfMatch: string;
         /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
         IfNoneMatch: string;
@@ -2807,7 +2807,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -3363,7 +3363,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -3394,7 +3394,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -3431,7 +3431,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -3468,7 +3468,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -3942,7 +3942,7 @@ export interface operations {
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -3973,7 +3973,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -4009,7 +4009,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -4045,7 +4045,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -4121,7 +4121,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -4163,7 +4163,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -4199,7 +4199,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -4393,7 +4393,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -4437,7 +4437,7 @@ export interface operations {
                 disposition?: components["parameters"]["Disposition"];
             };
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
                 "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
@@ -4514,7 +4514,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -4553,7 +4553,7 @@ export interface operations {
                 width?: components["parameters"]["ThumbnailWidth"];
             };
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -4930,7 +4930,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -4972,7 +4972,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -5055,7 +5055,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
@@ -5087,7 +5087,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. */
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
                 /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];

@@ -125,15 +125,42 @@ t.test('getTask', async (t) => {
     t.equal((await getTask(friend, id, 'attachments')).body.attachments?.[0]?.uploaded_by, null)
   })
 
-  t.test('the ETag of more than the task is none for If-Match', async () => {
+  t.test('If-Match takes its version and its ETag until the task changes', async (t) => {
+    const request = { token: owner.token, params: { task_id: id } }
+    for (const expand of ['owner', everything]) {
+      const { body, headers } = await getTask(owner, id, expand)
+      const tags = [`"${body.version}"`, headers.get('etag') ?? '']
+      const statusesOf = async (tag: string) => {
+        const conditional = { ...request, headers: { 'if-match': tag } }
+        const items = { update: [{ task_id: id, if_match: tag, patch: {} }] }
+        const { body: results } = await service.expect('batchTasks', 200, { ...request, body: items })
+        return [
+          (await service.call('getTask', { ...conditional, query: { expand } })).status,
+          (await service.call('updateTask', { ...conditional, body: {} })).status,
+          results.update[0]?.status,
+        ]
+      }
+      for (const tag of tags) t.strictSame(await statusesOf(tag), [200, 200, 200], tag)
+      await service.expect('updateTask', 200, { ...request, body: { title: `After ${expand}` } })
+      for (const tag of tags) t.strictSame(await statusesOf(tag), [412, 412, 412], tag)
+    }
+  })
+
+  t.test('an If-Match of a read is about what it shows', async () => {
     const { headers } = await getTask(owner, id, 'owner')
-    const request = { token: owner.token, params: { task_id: id }, body: { priority: 'low' } }
-    await service.expect('updateTask', 412, {
-      ...request,
+    const read = {
+      token: owner.token,
+      params: { task_id: id },
       headers: { 'if-match': headers.get('etag') ?? '' },
+    }
+    await service.expect('getTask', 412, { ...read, query: { expand: 'attachments' } })
+    await service.expect('getTask', 412, read)
+    const changed = read.headers['if-match'].replace('.', '.x')
+    await service.expect('getTask', 412, {
+      ...read,
+      headers: { 'if-match': changed },
+      query: { expand: 'owner' },
     })
-    const { headers: plain } = await getTask(owner, id)
-    await service.expect('updateTask', 200, { ...request, headers: { 'if-match': plain.get('etag') ?? '' } })
   })
 
   t.test('400 for what is not there to be expanded', async (t) => {

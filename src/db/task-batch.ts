@@ -1,3 +1,4 @@
+import { withoutVariant } from '../domain/entity-tags.ts'
 import type { BatchKind, BatchResult, TaskBatch } from '../domain/task-batch.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { OpContext } from './engine/context.ts'
@@ -168,7 +169,7 @@ const ownedBy =
 /** The entity tag as the database compares it. */
 const withoutQuotes = <T extends { readonly if_match?: string }>({ if_match, ...item }: T) => ({
   ...item,
-  ...(if_match !== undefined && { if_match: if_match.slice(1, -1) }),
+  ...(if_match !== undefined && { if_match: withoutVariant(if_match.slice(1, -1)) }),
 })
 
 /** An item's result as the statement says it. */

@@ -6,6 +6,7 @@ import { selectTaskChanges } from '../db/task-changes.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { deleteTask, selectTask, type TaskRow } from '../db/tasks.ts'
 import { decodeChangeCursor, encodeChangeCursor } from '../domain/change-cursors.ts'
+import { variantTag } from '../domain/entity-tags.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import { jsonText } from '../contract/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
@@ -91,6 +92,6 @@ const taskAnswer = ({ json, version }: TaskRow) => ({
 /** Its bytes change with more than the task, so its entity tag has a hash of them. */
 const expandedTaskAnswer = ({ json, version }: TaskRow) => ({
   status: 200 as const,
-  headers: { etag: quoteETag(`${version}-${hash('sha256', json, 'base64url')}`) },
+  headers: { etag: quoteETag(variantTag(version, hash('sha256', json, 'base64url'))) },
   body: jsonText<Task>(json),
 })

@@ -4,6 +4,7 @@ import { created, type Handlers, type Input, quoteETag } from '../contract/opera
 import type { OpContext } from '../db/engine/context.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { selectUser, selectUsers, type UserRow } from '../db/users.ts'
+import { variantTag } from '../domain/entity-tags.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { taskList } from '../domain/task-filter.ts'
@@ -75,6 +76,6 @@ export const userHandlers = ({ paging, users }: Deps) => {
 /** The ETag also depends on whether the caller sees the address, since the same version then has other bytes. */
 const userAnswer = ({ json, version, shows_email }: UserRow) => ({
   status: 200 as const,
-  headers: { etag: quoteETag(shows_email ? version : `${version}-public`) },
+  headers: { etag: quoteETag(shows_email ? version : variantTag(version, 'public')) },
   body: jsonText<User>(json),
 })

@@ -8,13 +8,13 @@ import { type Client, maxUserAgentLength } from '../domain/audit.ts'
 import { matchesWeakly, parseETagList, parseHttpDate } from './conditional.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { withTimeout } from '../concurrency/deadline.ts'
+import { withoutVariant } from '../domain/entity-tags.ts'
 import type { JsonText } from '../contract/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { networkOf } from '../domain/network.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import { mayHaveWritten, runAs, type Work } from '../concurrency/work.ts'
 import type { FileBody } from '../contract/files.ts'
-import { quoteETag } from '../contract/operation.ts'
 import { Problem, problems } from '../problems/problems.ts'
 import { hasBody, pieceType } from './body.ts'
 import type { CallerShares } from './caller-shares.ts'
@@ -100,7 +100,8 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         db: deps.db,
         principal,
         client: clientOf(request),
-        ifMatch,
+        // A write is about the resource, whichever of its representations the client has read.
+        ifMatch: ifMatch?.map(withoutVariant) ?? null,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
         // Lazy, as the path below: few handlers read it.
         get signal() {
@@ -296,7 +297,7 @@ const readIfMatch = (value: string | undefined): readonly string[] | null => {
 
 /**
  * Checks If-Match and If-Unmodified-Since of a read (RFC 9110 §13.1.1, §13.1.4). The date applies only without If-Match.
- * Writes check If-Match in their SQL statement.
+ * Writes check If-Match in their SQL statement, by the version alone.
  */
 const checkUnchanged = (
   { headers }: PlainAnswer,
@@ -307,9 +308,16 @@ const checkUnchanged = (
   if (request.headers['if-match'] === undefined) {
     const time = timeOf(request.headers['if-unmodified-since'])
     if (time !== null && modifiedAt(headers) > time) throw problems.modifiedSince()
-  } else if (ifMatch !== null && !ifMatch.some((opaque) => quoteETag(opaque) === headers?.etag)) {
+  } else if (ifMatch !== null && !tagsOf(headers).some((tag) => ifMatch.includes(tag))) {
     throw problems.preconditionFailed()
   }
+}
+
+/** The opaque tags that match a representation: its own, and the version of its resource. */
+const tagsOf = (headers: PlainAnswer['headers']): readonly string[] => {
+  if (typeof headers?.etag !== 'string') return []
+  const opaque = headers.etag.slice(1, -1)
+  return [opaque, withoutVariant(opaque)]
 }
 
 /**

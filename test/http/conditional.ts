@@ -1,6 +1,6 @@
 import t from 'tap'
 import { lookUp } from '../fixture/contract-check.ts'
-import { operations, prepareOperations } from '../fixture/operations.ts'
+import { type Operation, operations, prepareOperations } from '../fixture/operations.ts'
 import { type Call, startService } from '../fixture/service.ts'
 
 /** If-Match on every read with an ETag (RFC 9110 §13.1.1). It is evaluated before If-None-Match (§13.2.2). */
@@ -39,3 +39,55 @@ for (const operation of reads) {
     })
   })
 }
+
+/** The read of the resource that a write's If-Match is about: at the same path, or at the nearest one above it. */
+const readFor = (path: string): Operation | undefined =>
+  path === ''
+    ? undefined
+    : (reads.find((read) => read.path === path) ?? readFor(path.slice(0, path.lastIndexOf('/'))))
+
+const writes = operations.filter(({ method, takesIfMatch }) => method !== 'GET' && takesIfMatch)
+let versioned = 0
+
+for (const operation of writes) {
+  t.test(`${operation.id} takes the version of its resource`, async (t) => {
+    const read = readFor(operation.path)
+    if (read === undefined) throw new Error(`Nothing reads what ${operation.id} changes`)
+    const refused = await requestTo(operation)
+    const versionOf = async ({ token = '', params = {} }: Call): Promise<number | null> => {
+      const { body } = await service.call(read.id, { token, params })
+      const isVersioned = typeof body === 'object' && body !== null && 'version' in body
+      return isVersioned && typeof body.version === 'number' ? body.version : null
+    }
+    const version = await versionOf(refused)
+    if (version === null) return
+    versioned += 1
+    const send = (request: Call, list: string) =>
+      service.call(operation.id, { ...request, headers: { ...request.headers, 'if-match': list } })
+
+    const before = version - 1
+    for (const list of [
+      `"${before}"`,
+      `W/"${version}"`,
+      `"0${version}"`,
+      `"${version}x"`,
+      `"${version}.a b"`,
+      '',
+    ]) {
+      const isMalformed = list.includes(' ')
+      t.equal((await send(refused, list)).status, isMalformed ? 400 : 412, list)
+    }
+    t.equal(await versionOf(refused), version, 'nothing was done')
+    for (const list of [
+      (current: number) => `"${current}"`,
+      (current: number) => `"${before}", "${current}"`,
+      () => '*',
+    ]) {
+      const request = await requestTo(operation)
+      const { status } = await send(request, list((await versionOf(request)) ?? 0))
+      t.ok(status < 300, list(version))
+    }
+  })
+}
+
+t.test('tasks, deleted tasks and users have versions', async (t) => t.ok(versioned >= 9))
