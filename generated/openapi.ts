@@ -1064,7 +1064,12 @@ export interface components {
          * @description The status of a task. Any status can follow any other.
          * @enum {string}
          */
-        TaskStatus: "todo" | "in_progress" | "done" | "cancelled";
+        TaskState: "todo" | "in_progress" | "done" | "cancelled";
+        /**
+         * @description Whether any or all of several tags must match.
+         * @enum {string}
+         */
+        TagMatch: "any" | "all";
         /**
          * @description A related resource to include in a task.
          * @enum {string}
@@ -1084,7 +1089,7 @@ export interface components {
             id: string;
             title: string;
             description: string;
-            status: components["schemas"]["TaskStatus"];
+            status: components["schemas"]["TaskState"];
             priority: components["schemas"]["TaskPriority"];
             /** Format: date-time */
             start_at: string | null;
@@ -1135,7 +1140,7 @@ export interface components {
             id: string;
             title: string;
             description: string;
-            status: components["schemas"]["TaskStatus"];
+            status: components["schemas"]["TaskState"];
             priority: components["schemas"]["TaskPriority"];
             /** Format: date-time */
             start_at: string | null;
@@ -1257,16 +1262,10 @@ export interface components {
             title: string;
             /** @default  */
             description: string;
-            /**
-             * @default todo
-             * @enum {string}
-             */
-            status: "todo" | "in_progress" | "done" | "cancelled";
-            /**
-             * @default none
-             * @enum {string}
-             */
-            priority: "none" | "low" | "medium" | "high" | "urgent";
+            /** @default todo */
+            status: components["schemas"]["TaskState"];
+            /** @default none */
+            priority: components["schemas"]["TaskPriority"];
             /** Format: date-time */
             start_at?: string | null;
             /**
@@ -1289,16 +1288,10 @@ export interface components {
             title: string;
             /** @default  */
             description: string;
-            /**
-             * @default todo
-             * @enum {string}
-             */
-            status: "todo" | "in_progress" | "done" | "cancelled";
-            /**
-             * @default none
-             * @enum {string}
-             */
-            priority: "none" | "low" | "medium" | "high" | "urgent";
+            /** @default todo */
+            status: components["schemas"]["TaskState"];
+            /** @default none */
+            priority: components["schemas"]["TaskPriority"];
             /** Format: date-time */
             start_at?: string | null;
             /**
@@ -1318,7 +1311,7 @@ export interface components {
         TaskPatch: {
             title?: string;
             description?: string;
-            status?: components["schemas"]["TaskStatus"];
+            status?: components["schemas"]["TaskState"];
             priority?: components["schemas"]["TaskPriority"];
             /** Format: date-time */
             start_at?: string | null;
@@ -1606,7 +1599,7 @@ export interface components {
             last_used_at: string | null;
         };
         /** @description An API token, including the token itself. */
-        NewApiToken: {
+        CreatedApiToken: {
             /**
              * Format: uuid
              * @description UUIDv7.
@@ -1686,7 +1679,7 @@ export interface components {
             code: string;
         };
         /** @description Recovery codes, to sign in without the authenticator. */
-        NewRecoveryCodes: {
+        RecoveryCodeSet: {
             recovery_codes: string[];
         };
         /**
@@ -1826,6 +1819,79 @@ export interface components {
         };
     };
     responses: {
+        /** @description The account was created and signed in. */
+        Registered: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                Location: components["headers"]["Location"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["AuthTokens"];
+            };
+        };
+        /** @description The tokens of the session, and its user. */
+        SignedIn: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["AuthTokens"];
+            };
+        };
+        /** @description The whole file. */
+        Download: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                "Last-Modified": components["headers"]["LastModified"];
+                "Content-Disposition": components["headers"]["ContentDisposition"];
+                "Content-Length": components["headers"]["ContentLength"];
+                "Accept-Ranges": components["headers"]["AcceptRanges"];
+                "Repr-Digest": components["headers"]["ReprDigest"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/octet-stream": components["schemas"]["FileContent"];
+                "*/*": components["schemas"]["FileContent"];
+            };
+        };
+        /** @description The requested range. */
+        PartialDownload: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                "Last-Modified": components["headers"]["LastModified"];
+                "Content-Disposition": components["headers"]["ContentDisposition"];
+                "Content-Length": components["headers"]["ContentLength"];
+                "Accept-Ranges": components["headers"]["AcceptRanges"];
+                "Repr-Digest": components["headers"]["ReprDigest"];
+                "Content-Range": components["headers"]["ContentRange"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/octet-stream": components["schemas"]["FileContent"];
+                "*/*": components["schemas"]["FileContent"];
+            };
+        };
+        /** @description The thumbnail. */
+        Thumbnail: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                "Content-Length": components["headers"]["ContentLength"];
+                [name: string]: unknown;
+            };
+            content: {
+                "image/webp": components["schemas"]["FileContent"];
+            };
+        };
         /** @description The user. */
         UserRead: {
             headers: {
@@ -2304,22 +2370,22 @@ export interface components {
          * @description The tus version of the client. Any other version returns 412.
          * @example 1.0.0
          */
-        TusResumable: "1.0.0";
+        TusClientVersion: "1.0.0";
         /**
          * @description The size of the file in bytes.
          * @example 14
          */
-        UploadLength: number;
+        FileLength: string;
         /**
          * @description The position of the chunk in the file, in bytes.
          * @example 6
          */
-        UploadOffset: number;
+        ChunkOffset: string;
         /**
          * @description Comma-separated pairs of a key and a Base64 value. `filename` is required. `filetype` is the media type of the file, and `sha256` its expected digest in hexadecimal. Other keys are stored unchanged.
          * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
          */
-        UploadMetadata: string;
+        FileMetadata: string;
         /** @description The digest of the chunk: `sha1` or `sha256`, a space and the Base64 value. A chunk that does not match is rejected with 460, and none of it is stored. */
         UploadChecksum: string;
         /**
@@ -2355,7 +2421,7 @@ export interface components {
         /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
         IncludeTotal: boolean;
         /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
-        StatusFilter: components["schemas"]["TaskStatus"][];
+        StatusFilter: components["schemas"]["TaskState"][];
         /** @description Only tasks with one of these priorities. Repeat the parameter for several priorities. */
         PriorityFilter: components["schemas"]["TaskPriority"][];
         /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
@@ -2365,7 +2431,7 @@ export interface components {
         /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
         OwnerFilter: string[];
         /** @description Whether a task must have any or all of the tags in `tag_id`. */
-        TagMatch: "any" | "all";
+        TagMatchFilter: components["schemas"]["TagMatch"];
         /** @description If true, only tasks without tags. If false, only tasks with tags. */
         Untagged: boolean;
         /** @description Only tasks due after this time. */
@@ -2435,7 +2501,7 @@ export interface components {
         /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
         IfUnmodifiedSince: string;
         /** @description Whether a browser should save the file (the default) or display it. */
-        Disposition: components["schemas"]["Disposition"];
+        DownloadDisposition: components["schemas"]["Disposition"];
         /** @description Return 304 without a body if the resource was not modified after this date. Ignored with `If-None-Match`, which is more precise, and if it is not a valid date. */
         IfModifiedSince: string;
         /** @description A single byte range, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
@@ -2465,14 +2531,26 @@ export interface components {
          * @example </tasks?limit=20>; rel="first"
          */
         Link: string;
-        /** @description Private; revalidate before reuse. */
-        PrivateNoCache: "private, no-cache";
-        /** @description Public; revalidate before reuse. */
-        PublicNoCache: "no-cache";
-        /** @description Do not store. */
-        NoStore: "no-store";
-        /** @description Present if this is the response to an earlier request with the same key. */
-        IdempotencyReplayed: "true";
+        /**
+         * @description Private; revalidate before reuse.
+         * @example private, no-cache
+         */
+        PrivateNoCache: string;
+        /**
+         * @description Public; revalidate before reuse.
+         * @example no-cache
+         */
+        PublicNoCache: string;
+        /**
+         * @description Do not store.
+         * @example no-store
+         */
+        NoStore: string;
+        /**
+         * @description Present if this is the response to an earlier request with the same key.
+         * @example true
+         */
+        IdempotencyReplayed: string;
         /**
          * @description The number of seconds to wait before retrying.
          * @example 2
@@ -2502,7 +2580,7 @@ export interface components {
          * @description Present if the Content-Encoding is not supported; none is (RFC 9110).
          * @example identity
          */
-        AcceptEncoding: "identity";
+        AcceptEncoding: string;
         /**
          * @description The media types accepted for a patch (RFC 5789).
          * @example application/merge-patch+json, application/json
@@ -2513,15 +2591,18 @@ export interface components {
          * @example attachment; filename="release-notes.txt"
          */
         ContentDisposition: string;
-        /** @description The size of the body in bytes. */
+        /** @description The size of the body in bytes. Absent if a proxy compresses the body. */
         ContentLength: number;
         /**
          * @description The returned byte range and the size of the file.
          * @example bytes 0-99/1234
          */
         ContentRange: string;
-        /** @description The range unit: bytes. */
-        AcceptRanges: "bytes";
+        /**
+         * @description The range unit: bytes.
+         * @example bytes
+         */
+        AcceptRanges: string;
         /**
          * @description When the file was uploaded.
          * @example Mon, 02 Nov 2026 10:00:00 GMT
@@ -2532,14 +2613,26 @@ export interface components {
          * @example sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:
          */
         ReprDigest: string;
-        /** @description The version of the tus protocol. */
-        TusResumable: "1.0.0";
-        /** @description The supported versions of the tus protocol. */
-        TusVersion: "1.0.0";
-        /** @description The supported extensions of the tus protocol. */
-        TusExtension: "creation,creation-with-upload,checksum,expiration,termination";
-        /** @description The supported checksum algorithms. */
-        TusChecksumAlgorithm: "sha1,sha256";
+        /**
+         * @description The version of the tus protocol.
+         * @example 1.0.0
+         */
+        TusResumable: string;
+        /**
+         * @description The supported versions of the tus protocol.
+         * @example 1.0.0
+         */
+        TusVersion: string;
+        /**
+         * @description The supported extensions of the tus protocol.
+         * @example creation,creation-with-upload,checksum,expiration,termination
+         */
+        TusExtension: string;
+        /**
+         * @description The supported checksum algorithms.
+         * @example sha1,sha256
+         */
+        TusChecksumAlgorithm: string;
         /**
          * @description The maximum size of a file in bytes, set by the operator.
          * @example 52428800
@@ -2588,18 +2681,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The account was created and signed in. */
-            201: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Location: components["headers"]["Location"];
-                    "Cache-Control": components["headers"]["NoStore"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AuthTokens"];
-                };
-            };
+            201: components["responses"]["Registered"];
             400: components["responses"]["BadRequest"];
             403: components["responses"]["RegistrationClosed"];
             409: components["responses"]["UserConflict"];
@@ -2623,17 +2705,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Signed in. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["NoStore"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AuthTokens"];
-                };
-            };
+            200: components["responses"]["SignedIn"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["InvalidCredentials"];
             413: components["responses"]["ContentTooLarge"];
@@ -2656,17 +2728,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Signed in. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["NoStore"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AuthTokens"];
-                };
-            };
+            200: components["responses"]["SignedIn"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["InvalidCredentials"];
             413: components["responses"]["ContentTooLarge"];
@@ -2689,17 +2751,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A new access token and refresh token. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["NoStore"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AuthTokens"];
-                };
-            };
+            200: components["responses"]["SignedIn"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["InvalidCredentials"];
             413: components["responses"]["ContentTooLarge"];
@@ -3050,7 +3102,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NewApiToken"];
+                    "application/json": components["schemas"]["CreatedApiToken"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -3181,7 +3233,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NewRecoveryCodes"];
+                    "application/json": components["schemas"]["RecoveryCodeSet"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -3643,7 +3695,7 @@ export interface operations {
                 /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
                 /** @description Whether a task must have any or all of the tags in `tag_id`. */
-                tag_match?: components["parameters"]["TagMatch"];
+                tag_match?: components["parameters"]["TagMatchFilter"];
                 /** @description If true, only tasks without tags. If false, only tasks with tags. */
                 untagged?: components["parameters"]["Untagged"];
                 /** @description Only tasks due after this time. */
@@ -3746,7 +3798,7 @@ export interface operations {
                 /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
                 /** @description Whether a task must have any or all of the tags in `tag_id`. */
-                tag_match?: components["parameters"]["TagMatch"];
+                tag_match?: components["parameters"]["TagMatchFilter"];
                 /** @description If true, only tasks without tags. If false, only tasks with tags. */
                 untagged?: components["parameters"]["Untagged"];
                 /** @description Only tasks due after this time. */
@@ -4434,7 +4486,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Whether a browser should save the file (the default) or display it. */
-                disposition?: components["parameters"]["Disposition"];
+                disposition?: components["parameters"]["DownloadDisposition"];
             };
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
@@ -4461,43 +4513,8 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The whole file. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    "Last-Modified": components["headers"]["LastModified"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
-                    "Content-Length": components["headers"]["ContentLength"];
-                    "Accept-Ranges": components["headers"]["AcceptRanges"];
-                    "Repr-Digest": components["headers"]["ReprDigest"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/octet-stream": components["schemas"]["FileContent"];
-                    "*/*": components["schemas"]["FileContent"];
-                };
-            };
-            /** @description The requested range. */
-            206: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    "Last-Modified": components["headers"]["LastModified"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
-                    "Content-Length": components["headers"]["ContentLength"];
-                    "Accept-Ranges": components["headers"]["AcceptRanges"];
-                    "Repr-Digest": components["headers"]["ReprDigest"];
-                    "Content-Range": components["headers"]["ContentRange"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/octet-stream": components["schemas"]["FileContent"];
-                    "*/*": components["schemas"]["FileContent"];
-                };
-            };
+            200: components["responses"]["Download"];
+            206: components["responses"]["PartialDownload"];
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -4569,19 +4586,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The thumbnail. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    "Content-Length": components["headers"]["ContentLength"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "image/webp": components["schemas"]["FileContent"];
-                };
-            };
+            200: components["responses"]["Thumbnail"];
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -4604,17 +4609,17 @@ export interface operations {
                  * @description The tus version of the client. Any other version returns 412.
                  * @example 1.0.0
                  */
-                "Tus-Resumable": components["parameters"]["TusResumable"];
+                "Tus-Resumable": components["parameters"]["TusClientVersion"];
                 /**
                  * @description The size of the file in bytes.
                  * @example 14
                  */
-                "Upload-Length": components["parameters"]["UploadLength"];
+                "Upload-Length": components["parameters"]["FileLength"];
                 /**
                  * @description Comma-separated pairs of a key and a Base64 value. `filename` is required. `filetype` is the media type of the file, and `sha256` its expected digest in hexadecimal. Other keys are stored unchanged.
                  * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
                  */
-                "Upload-Metadata": components["parameters"]["UploadMetadata"];
+                "Upload-Metadata": components["parameters"]["FileMetadata"];
                 /** @description The digest of the chunk: `sha1` or `sha256`, a space and the Base64 value. A chunk that does not match is rejected with 460, and none of it is stored. */
                 "Upload-Checksum"?: components["parameters"]["UploadChecksum"];
             };
@@ -4702,7 +4707,7 @@ export interface operations {
                  * @description The tus version of the client. Any other version returns 412.
                  * @example 1.0.0
                  */
-                "Tus-Resumable": components["parameters"]["TusResumable"];
+                "Tus-Resumable": components["parameters"]["TusClientVersion"];
             };
             path: {
                 /**
@@ -4742,7 +4747,7 @@ export interface operations {
                  * @description The tus version of the client. Any other version returns 412.
                  * @example 1.0.0
                  */
-                "Tus-Resumable": components["parameters"]["TusResumable"];
+                "Tus-Resumable": components["parameters"]["TusClientVersion"];
             };
             path: {
                 /**
@@ -4788,12 +4793,12 @@ export interface operations {
                  * @description The tus version of the client. Any other version returns 412.
                  * @example 1.0.0
                  */
-                "Tus-Resumable": components["parameters"]["TusResumable"];
+                "Tus-Resumable": components["parameters"]["TusClientVersion"];
                 /**
                  * @description The position of the chunk in the file, in bytes.
                  * @example 6
                  */
-                "Upload-Offset": components["parameters"]["UploadOffset"];
+                "Upload-Offset": components["parameters"]["ChunkOffset"];
                 /** @description The digest of the chunk: `sha1` or `sha256`, a space and the Base64 value. A chunk that does not match is rejected with 460, and none of it is stored. */
                 "Upload-Checksum"?: components["parameters"]["UploadChecksum"];
             };

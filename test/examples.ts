@@ -33,7 +33,7 @@ const finds: Partial<Record<OperationId, string>> = {
 }
 
 /** What the answers so far hold that later requests need. */
-type Learned = Partial<Schemas['AuthTokens'] & Schemas['SecondFactorSecret'] & Schemas['NewRecoveryCodes']>
+type Learned = Partial<Schemas['AuthTokens'] & Schemas['SecondFactorSecret'] & Schemas['RecoveryCodeSet']>
 
 /** A code that has not been used, as the authenticator shows it. */
 const freshCode = async ({ secret = '', user }: Learned): Promise<string> => {

@@ -427,7 +427,7 @@ type Credential = 'session' | 'API token'
 /** One who has no relation to what it is about, one who owns it, and one for whom the role is enough. */
 const holders = ['other', 'owner', 'admin'] as const
 
-const apiTokens = new Map<string, Promise<Schemas['NewApiToken']>>()
+const apiTokens = new Map<string, Promise<Schemas['CreatedApiToken']>>()
 
 /** An API token of an account with these scopes, one for all cells. */
 const apiTokenWith = async (account: Account, scopes: readonly Scope[]): Promise<string> => {

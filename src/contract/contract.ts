@@ -30,7 +30,7 @@ export interface ContractOperation {
   /** Whether the operation belongs to the tus protocol, which requires Tus-Resumable. */
   readonly takesTusVersion: boolean
   readonly takesIdempotencyKey: boolean
-  /** Required response headers with a single possible value, by status. */
+  /** Required response headers with a fixed value (`x-constant`), by status. */
   readonly constantHeaders: Readonly<Record<string, Readonly<Record<string, string>>>>
 }
 
@@ -117,10 +117,8 @@ const readRateLimit = (isOpen: boolean, value: unknown): ContractOperation['rate
 const constantHeaders = (document: Json, response: Json): Readonly<Record<string, string>> => {
   const entries = Object.entries(asObject(response.headers ?? {})).flatMap(([name, reference]) => {
     const header = resolve(document, reference)
-    const values = asArray(asObject(header.schema).enum ?? [])
-    return header.required === true && values.length === 1
-      ? [[name.toLowerCase(), String(values[0])] as const]
-      : []
+    const value = header['x-constant']
+    return header.required === true && typeof value === 'string' ? [[name.toLowerCase(), value] as const] : []
   })
   return Object.fromEntries<string>(entries)
 }

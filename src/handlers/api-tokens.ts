@@ -26,7 +26,7 @@ export const apiTokenHandlers = ({ paging, apiTokens }: Deps) =>
       return {
         status: 201,
         headers: { location: `/auth/tokens/${id}` },
-        body: jsonText<components['schemas']['NewApiToken']>(json),
+        body: jsonText<components['schemas']['CreatedApiToken']>(json),
         replayed,
       }
     },

@@ -293,6 +293,8 @@ const hints: Readonly<Record<string, string>> = {
   'pattern /sort': ': up to three sort fields, comma-separated; prefix with - for descending',
   'pattern /color': ', such as #d92d20',
   'pattern /idempotency-key': ': visible ASCII characters without spaces',
+  'pattern /upload-length': ': a number of bytes',
+  'pattern /upload-offset': ': a number of bytes',
   'pattern /upload-checksum': ': an algorithm, a space and Base64',
   'pattern /upload-metadata': ': comma-separated pairs of a key, a space and a value in Base64',
 }

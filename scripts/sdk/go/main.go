@@ -40,7 +40,7 @@ func main() {
 			return nil
 		})))
 	task := success(client.CreateTaskWithResponse(ctx, nil, taskwright.TaskCreate{
-		Title: "Write the release notes", Priority: new(taskwright.TaskCreatePriorityHigh),
+		Title: "Write the release notes", Priority: new(taskwright.TaskPriorityHigh),
 		DueAt: nullable.NewNullableWithValue(tomorrow),
 	})).JSON201
 	// Documentation: end
@@ -53,8 +53,8 @@ func main() {
 	ok("create")
 
 	patched := success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil,
-		taskwright.TaskPatch{Status: new(taskwright.TaskStatusInProgress)})).JSON200
-	equal("status", patched.Status, taskwright.TaskStatusInProgress)
+		taskwright.TaskPatch{Status: new(taskwright.TaskStateInProgress)})).JSON200
+	equal("status", patched.Status, taskwright.TaskStateInProgress)
 	equal("due_at", must(patched.DueAt.Get()).UTC(), tomorrow)
 	ok("patch")
 

@@ -29,7 +29,7 @@ import taskwright.model.TagCreate;
 import taskwright.model.TaskCreate;
 import taskwright.model.TaskPatch;
 import taskwright.model.TaskPriority;
-import taskwright.model.TaskStatus;
+import taskwright.model.TaskState;
 
 /** The SDK scenario: every step goes through the generated client, and the first difference ends the program. */
 public final class Main {
@@ -56,7 +56,7 @@ public final class Main {
         request -> request.header("Authorization", "Bearer " + tokens.getAccessToken()));
     var tasks = new TasksApi(client);
     var newTask = new TaskCreate().title("Write the release notes").dueAt(tomorrow);
-    var task = tasks.createTask(newTask.priority(TaskCreate.PriorityEnum.HIGH), null);
+    var task = tasks.createTask(newTask.priority(TaskPriority.HIGH), null);
     // Documentation: end
     equal("username", tokens.getUser().getUsername(), username);
     ok("register");
@@ -66,8 +66,8 @@ public final class Main {
     equal("due_at", task.getDueAt(), tomorrow);
     ok("create");
 
-    var patched = tasks.updateTask(task.getId(), new TaskPatch().status(TaskStatus.IN_PROGRESS), null);
-    equal("status", patched.getStatus(), TaskStatus.IN_PROGRESS);
+    var patched = tasks.updateTask(task.getId(), new TaskPatch().status(TaskState.IN_PROGRESS), null);
+    equal("status", patched.getStatus(), TaskState.IN_PROGRESS);
     equal("due_at", patched.getDueAt(), tomorrow);
     ok("patch");
 

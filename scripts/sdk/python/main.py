@@ -27,11 +27,10 @@ from taskwright.models import (
     TagCreate,
     Task,
     TaskCreate,
-    TaskCreatePriority,
     TaskList,
     TaskPatch,
     TaskPriority,
-    TaskStatus,
+    TaskState,
     User,
 )
 from taskwright.types import UNSET, File, Response, Unset
@@ -55,7 +54,7 @@ def main() -> None:
         tokens = register.sync(client=anyone, body=account)
     assert isinstance(tokens, AuthTokens)
     with AuthenticatedClient(base_url=url, token=tokens.access_token) as client:
-        body = TaskCreate(title="Write the release notes", priority=TaskCreatePriority.HIGH, due_at=tomorrow)
+        body = TaskCreate(title="Write the release notes", priority=TaskPriority.HIGH, due_at=tomorrow)
         task = create_task.sync(client=client, body=body)
         assert isinstance(task, Task)
         # Documentation: end
@@ -67,9 +66,9 @@ def main() -> None:
         equal("due_at", task.due_at, tomorrow)
         ok("create")
 
-        to_progress = TaskPatch(status=TaskStatus.IN_PROGRESS)
+        to_progress = TaskPatch(status=TaskState.IN_PROGRESS)
         patched = success(Task, update_task.sync_detailed(task.id, client=client, body=to_progress))
-        equal("status", patched.status, TaskStatus.IN_PROGRESS)
+        equal("status", patched.status, TaskState.IN_PROGRESS)
         equal("due_at", patched.due_at, tomorrow)
         ok("patch")
 
