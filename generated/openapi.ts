@@ -743,12 +743,12 @@ export interface paths {
         put?: never;
         /**
          * Add a tag to a task
-         * @description For anyone who can change the task, with a tag that they can see. Adding a tag twice has no effect.
+         * @description For anyone who can change the task, with a tag that they can see. Adding a tag twice has no effect. `ETag` is that of the task, as in the response to `getTask`.
          */
         post: operations["addTaskTag"];
         /**
          * Remove a tag from a task
-         * @description For anyone who can change the task. Returns 404 if the task does not have the tag. `If-Match` takes the ETag of the task, because removing a tag changes the task.
+         * @description For anyone who can change the task. Returns 404 if the task does not have the tag. `If-Match` takes the ETag of the task, because removing a tag changes the task, and `ETag` in the response is its new one.
          */
         delete: operations["removeTaskTag"];
         options?: never;
@@ -2521,6 +2521,21 @@ export interface components {
          * @example "7"
          */
         ETag: string;
+        /**
+         * @description The current ETag of the task, which changes when tags are added or removed.
+         * @example "8"
+         */
+        ETagOfTask: string;
+        /**
+         * @description The ETag that the task has after this change of its attachments, for `If-Match` of the next request. A replayed response repeats the original value.
+         * @example "8"
+         */
+        TaskETag: string;
+        /**
+         * @description The ETag that the task has got when the file became an attachment, for `If-Match` of the next request; absent until the upload is complete.
+         * @example "8"
+         */
+        TaskETagOfUpload: string;
         /**
          * @description The URL of the new resource.
          * @example /tasks/0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
@@ -4348,6 +4363,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "Task-ETag": components["headers"]["TaskETag"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
@@ -4428,6 +4444,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETagOfTask"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4468,6 +4485,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETagOfTask"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4549,6 +4567,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "Task-ETag": components["headers"]["TaskETag"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4648,6 +4667,7 @@ export interface operations {
                     "Upload-Offset": components["headers"]["UploadOffset"];
                     "Upload-Expires": components["headers"]["UploadExpires"];
                     "Content-Location": components["headers"]["AttachmentLocation"];
+                    "Task-ETag": components["headers"]["TaskETagOfUpload"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4771,6 +4791,7 @@ export interface operations {
                     "Upload-Metadata": components["headers"]["UploadMetadata"];
                     "Upload-Expires": components["headers"]["UploadExpires"];
                     "Content-Location": components["headers"]["AttachmentLocation"];
+                    "Task-ETag": components["headers"]["TaskETagOfUpload"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4826,6 +4847,7 @@ export interface operations {
                     "Upload-Offset": components["headers"]["UploadOffset"];
                     "Upload-Expires": components["headers"]["UploadExpires"];
                     "Content-Location": components["headers"]["AttachmentLocation"];
+                    "Task-ETag": components["headers"]["TaskETagOfUpload"];
                     [name: string]: unknown;
                 };
                 content?: never;

@@ -86,6 +86,7 @@ type AdapterHeader =
   | 'Accept-Ranges'
   | 'Idempotency-Replayed'
   | 'Content-Location'
+  | 'Task-ETag'
   | 'Tus-Resumable'
   | 'Tus-Version'
   | 'Tus-Extension'
@@ -120,6 +121,8 @@ interface AnswerOptions {
   readonly replayed?: boolean
   /** The path of the resource in the body, if it is not that of the request. */
   readonly contentLocation?: string
+  /** The version of the task that the request has changed, if its `ETag` is of something else. */
+  readonly taskVersion?: number
 }
 
 /** A successful response in the contract: status, required headers and body. */

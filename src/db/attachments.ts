@@ -12,6 +12,7 @@ import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from 
 import { attachmentJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
+import { versionAfterTrigger } from './task-writes.ts'
 
 /** What a file needs of its uploader's quota. */
 export interface Room {
@@ -36,6 +37,11 @@ export interface NewAttachment extends Room {
   readonly storageKey: string
   /** The resumable upload that becomes this attachment; null if the file came in one request. */
   readonly upload: UploadLease | null
+}
+
+/** A new attachment, and the version that its task then has. */
+export interface AddedAttachment extends Created {
+  readonly taskVersion: number
 }
 
 /** The exclusive right of one request to write to an upload. */
@@ -138,6 +144,7 @@ const insert = creation(
     })
     const finished = assignments<'uploads'>({
       attachment_id: p.id,
+      task_version: sql`checked.task_version`,
       upload_offset: uploads.upload_length,
       lease_id: sql`null`,
       leased_until: sql`null`,
@@ -153,7 +160,7 @@ const insert = creation(
           where ${users.id} = ${p.caller} and exists (select from target) for no key update
         ), checked as (
           select ${insertionOutcome(p, sql`target`, uploader.attachment_bytes)} as outcome,
-            coalesce(${uploader.attachment_bytes}, 0) as used
+            coalesce(${uploader.attachment_bytes}, 0) as used, ${versionAfterTrigger(sql`target`)} as task_version
           from target left join uploader on true
         ), finished as (
           update uploads set ${finished} from checked
@@ -164,7 +171,8 @@ const insert = creation(
           where outcome = 'done' and (${p.upload_id} is null or exists (select from finished))
           returning *
         ), created as (
-          select id, ${attachmentJson(sql`added`)} as json from added
+          select id, json_build_object('task_version', task_version, 'attachment', ${attachmentJson(sql`added`)})::text as json
+          from added, checked
         )`,
       select: sql`select outcome, used, json from checked left join created on true`,
     }
@@ -175,7 +183,10 @@ const insert = creation(
  * Makes a stored file an attachment, if the caller still may. A replayed answer means that the file was not used. Missing
  * if its upload is gone or another request has taken the lease.
  */
-export const insertAttachment = async (ctx: OpContext, file: NewAttachment): Promise<Outcome<Created>> => {
+export const insertAttachment = async (
+  ctx: OpContext,
+  file: NewAttachment,
+): Promise<Outcome<AddedAttachment>> => {
   const result = await insert(ctx, () => ({
     task_id: file.taskId,
     file_name: file.fileName,
@@ -188,11 +199,20 @@ export const insertAttachment = async (ctx: OpContext, file: NewAttachment): Pro
     upload_id: file.upload?.id ?? null,
     lease_id: file.upload?.leaseId ?? null,
   }))
-  if (result.replayed) return done(result)
+  if (result.replayed) return done(readAdded(result))
   const checked = readInsertionOutcome(result.row, file)
   if (checked.outcome !== 'done') return checked
   const { json } = checked.value
-  return json === null ? missing : done({ id: result.id, json, replayed: false })
+  return json === null ? missing : done(readAdded({ id: result.id, json, replayed: false }))
+}
+
+/** Reads the stored response, which has more than the attachment. */
+const readAdded = ({ json, ...created }: Created): AddedAttachment => {
+  const { attachment, task_version: taskVersion } = JSON.parse(json) as {
+    readonly attachment: string
+    readonly task_version: number
+  }
+  return { ...created, json: attachment, taskVersion }
 }
 
 const selectFile = query(
@@ -225,25 +245,29 @@ export const selectAttachmentFile = async (ctx: OpContext, id: string): Promise<
 const remove = query(
   'attachments.delete',
   { id: 'uuid' },
-  { outcome: 'text' },
+  { outcome: 'text', task_version: 'int' },
   (p) => sql`
     with target as (
-      select ${columns.id}, ${checkedOutcome(p, {
+      select ${columns.id}, ${versionAfterTrigger(task)} as task_version, ${checkedOutcome(p, {
         allowed: allowsAttachment('attachment.delete', p, attachment, task),
         etag: columns.sha256,
       })} as outcome
       from attachments attachment join tasks task on ${tasks.id} = ${columns.task_id}
       where ${columns.id} = ${p.id} and ${allowsAttachment('attachment.see', p, attachment, task)}
+      for no key update of task
     ), removed as (
       delete from attachments using target
       where attachments.id = target.id and target.outcome = 'done' returning attachments.id
     )
-    select case when outcome = 'done' and removed.id is null then 'missing' else outcome end as outcome
+    select case when outcome = 'done' and removed.id is null then 'missing' else outcome end as outcome, task_version
     from target left join removed on true`,
 )
 
-/** Deletes an attachment. A trigger queues its file for removal. */
-export const deleteAttachment = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
+/** Deletes an attachment, and tells the version that its task then has. A trigger queues the file for removal. */
+export const deleteAttachment = async (
+  ctx: OpContext,
+  id: string,
+): Promise<Outcome<{ readonly task_version: number }>> => {
   const [row] = await remove(ctx, { id })
   return readOutcome(row)
 }

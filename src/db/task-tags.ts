@@ -1,10 +1,10 @@
-import { missing, type Outcome } from '../domain/outcome.ts'
+import { done, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTaskTag } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { readOutcome } from './engine/outcome.ts'
-import { parameter } from './engine/parameters.ts'
+import { parameter, type Row } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { tagJson } from './read-models.ts'
@@ -17,14 +17,22 @@ import {
   lockTags,
   lockTasks,
   touchTasks,
+  versionAfterTrigger,
 } from './task-writes.ts'
 
 const task = sql.raw('task')
 
+const taskTagColumns = { outcome: 'text', version: 'int?' } as const
+
+/** A task whose tags have changed. */
+interface TaskVersion {
+  readonly version: number
+}
+
 const link = query(
   'task_tags.insert',
   { task_id: 'uuid', tag_id: 'uuid' },
-  { outcome: 'text' },
+  taskTagColumns,
   (p) => sql`
     with links as (
       select 0 as index, ${p.task_id} as task_id, ${p.tag_id} as tag_id
@@ -37,9 +45,9 @@ const link = query(
     ), linked as (
       ${insertLinks(sql`link`, sql`outcome = 'done'`)} returning task_id
     ), touched as (
-      ${touchTasks(sql`select task_id from linked`)}
+      ${touchTasks(sql`select task_id from linked`)} returning task.version
     )
-    select outcome from link`,
+    select outcome, coalesce((select version from touched), (select version from targets)) as version from link`,
 )
 
 /** A link between a task and a tag. */
@@ -52,15 +60,22 @@ export interface TaskTag {
 export const insertTaskTag = async (
   ctx: OpContext,
   { taskId, tagId }: TaskTag,
-): Promise<Outcome<unknown>> => {
+): Promise<Outcome<TaskVersion>> => {
   const [row] = await link(ctx, { task_id: taskId, tag_id: tagId })
-  return readOutcome(row)
+  return readVersion(row)
+}
+
+const readVersion = (row: Row<typeof taskTagColumns> | undefined): Outcome<TaskVersion> => {
+  const result = readOutcome(row)
+  if (result.outcome !== 'done') return result
+  const { version } = result.value
+  return version === null ? missing : done({ version })
 }
 
 const unlink = query(
   'task_tags.delete',
   { task_id: 'uuid', tag_id: 'uuid' },
-  { outcome: 'text' },
+  taskTagColumns,
   (p) => sql`
     with unlinks as (
       select 0 as index, ${p.task_id} as task_id, ${p.tag_id} as tag_id, ${p.if_match} as if_match
@@ -71,7 +86,8 @@ const unlink = query(
     ), deleted as (
       ${deleteLinks(sql`unlink`, sql`outcome = 'done'`)} returning task_tags.tag_id
     )
-    select case when outcome = 'done' and deleted.tag_id is null then 'missing' else outcome end as outcome
+    select case when outcome = 'done' and deleted.tag_id is null then 'missing' else outcome end as outcome,
+      (select ${versionAfterTrigger(sql`targets`)} from targets) as version
     from unlink left join deleted on true`,
 )
 
@@ -79,9 +95,9 @@ const unlink = query(
 export const deleteTaskTag = async (
   ctx: OpContext,
   { taskId, tagId }: TaskTag,
-): Promise<Outcome<unknown>> => {
+): Promise<Outcome<TaskVersion>> => {
   const [row] = await unlink(ctx, { task_id: taskId, tag_id: tagId })
-  return readOutcome(row)
+  return readVersion(row)
 }
 
 const seesTask = query(

@@ -196,6 +196,12 @@ export const deleteLinks = (from: SQL, condition: SQL): SQL => sql`
 export const touchTasks = (ids: SQL): SQL => sql`
   update tasks task set ${assignments<'tasks'>({ version: sql`task.version + 1` })} where id in (${ids})`
 
+/**
+ * The version of a locked task after a trigger on another table has counted a change: at the end of the statement, so that
+ * the statement itself reads the version before.
+ */
+export const versionAfterTrigger = (row: SQL): SQL => sql`${columnsOf<'tasks'>(row).version} + 1`
+
 const unlessMissing = (outcome: SQL): SQL =>
   sql`case when target.id is null then 'missing' else ${outcome} end`
 

@@ -38,6 +38,8 @@ export interface UploadProgress {
   readonly expires_at: string
   /** The attachment that it became; null until it is complete. */
   readonly attachment_id: string | null
+  /** The version that its task got by that. */
+  readonly task_version: number | null
 }
 
 export interface Upload extends UploadProgress {
@@ -83,6 +85,7 @@ const uploadColumns = {
   stored: 'int8',
   storage_key: 'text',
   attachment_id: 'text?',
+  task_version: 'int?',
   expires_at: 'text',
 } as const
 
@@ -91,7 +94,7 @@ const selectedColumns = (row: SQL): SQL => {
   return sql`
     ${columns.task_id}::text, ${columns.file_name}, ${columns.content_type}, ${columns.sha256},
     ${columns.upload_metadata}, ${columns.upload_length}, ${resumeOffset(row)} as upload_offset,
-    ${columns.upload_offset} as stored, ${columns.storage_key}, ${columns.attachment_id}::text,
+    ${columns.upload_offset} as stored, ${columns.storage_key}, ${columns.attachment_id}::text, ${columns.task_version},
     ${instantText(columns.expires_at)} as expires_at`
 }
 

@@ -29,7 +29,8 @@ export const attachmentHandlers = ({ paging, attachments, jobs }: Deps) =>
     async addTaskAttachment(ctx, { params, body }) {
       const attachment = await attachments.attachFile(ctx, { taskId: params.task_id, form: body })
       const path = `/attachments/${attachment.id}`
-      return created<Attachment>(path, quoteETag(attachment.sha256), attachment)
+      const { sha256, taskVersion } = attachment
+      return { ...created<Attachment>(path, quoteETag(sha256), attachment), taskVersion }
     },
 
     async downloadAttachment(ctx, { params, query, headers }) {
@@ -60,9 +61,9 @@ export const attachmentHandlers = ({ paging, attachments, jobs }: Deps) =>
     },
 
     async deleteAttachment(ctx, { params }) {
-      expectDone(await deleteAttachment(ctx, params.attach_id))
+      const { task_version: taskVersion } = expectDone(await deleteAttachment(ctx, params.attach_id))
       jobs.wake('remove_deleted_files')
-      return { status: 204 }
+      return { status: 204, taskVersion }
     },
   }) satisfies Partial<Handlers>
 

@@ -1,5 +1,5 @@
 import { deleteTaskTag, insertTaskTag, selectTaskTags } from '../db/task-tags.ts'
-import type { Handlers } from '../contract/operation.ts'
+import { type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone } from '../problems/problems.ts'
 
@@ -16,12 +16,14 @@ export const taskTagHandlers = ({ paging }: Deps) =>
     },
 
     async addTaskTag(ctx, { params }) {
-      expectDone(await insertTaskTag(ctx, { taskId: params.task_id, tagId: params.tag_id }))
-      return { status: 204 }
+      const link = { taskId: params.task_id, tagId: params.tag_id }
+      const { version } = expectDone(await insertTaskTag(ctx, link))
+      return { status: 204, headers: { etag: quoteETag(version) } }
     },
 
     async removeTaskTag(ctx, { params }) {
-      expectDone(await deleteTaskTag(ctx, { taskId: params.task_id, tagId: params.tag_id }))
-      return { status: 204 }
+      const link = { taskId: params.task_id, tagId: params.tag_id }
+      const { version } = expectDone(await deleteTaskTag(ctx, link))
+      return { status: 204, headers: { etag: quoteETag(version) } }
     },
   }) satisfies Partial<Handlers>

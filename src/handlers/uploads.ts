@@ -84,7 +84,11 @@ const readMetadata = ({ 'upload-metadata': header }: RequestHeaders) => {
   return { ...describeFile(name, metadata.get('filetype') ?? ''), sha256, metadata: String(header) }
 }
 
-const describeProgress = ({ upload_offset, expires_at, attachment_id }: UploadProgress) => ({
-  headers: { 'upload-offset': upload_offset, 'upload-expires': new Date(expires_at).toUTCString() },
+const describeProgress = ({ upload_offset, expires_at, attachment_id, task_version }: UploadProgress) => ({
+  headers: {
+    'upload-offset': upload_offset,
+    'upload-expires': new Date(expires_at).toUTCString(),
+  },
   ...(attachment_id !== null && { contentLocation: `/attachments/${attachment_id}` }),
+  ...(task_version !== null && { taskVersion: task_version }),
 })

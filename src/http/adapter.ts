@@ -15,6 +15,7 @@ import { networkOf } from '../domain/network.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import { mayHaveWritten, runAs, type Work } from '../concurrency/work.ts'
 import type { FileBody } from '../contract/files.ts'
+import { quoteETag } from '../contract/operation.ts'
 import { Problem, problems } from '../problems/problems.ts'
 import { hasBody, pieceType } from './body.ts'
 import type { CallerShares } from './caller-shares.ts'
@@ -66,6 +67,7 @@ interface PlainAnswer {
   readonly contentType?: string
   readonly replayed?: boolean
   readonly contentLocation?: string
+  readonly taskVersion?: number
 }
 
 /** Builds the route options of an operation: its hooks and its handler. */
@@ -413,6 +415,7 @@ const setHeaders = (
   if (answer.replayed === true) reply.header('idempotency-replayed', 'true')
   if (answer.contentLocation !== undefined)
     reply.header('content-location', `${publicUrl}${answer.contentLocation}`)
+  if (answer.taskVersion !== undefined) reply.header('task-etag', quoteETag(answer.taskVersion))
 }
 
 /** The bytes of a file. HEAD opens it too, to return the status and length of GET, but sends no bytes. */

@@ -23,6 +23,7 @@ const exposedHeaders = [
   'RateLimit-Policy',
   'Repr-Digest',
   'Retry-After',
+  'Task-ETag',
   'Tus-Checksum-Algorithm',
   'Tus-Extension',
   'Tus-Max-Size',

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { FileForm } from '../contract/files.ts'
 import {
+  type AddedAttachment,
   type AttachmentFile,
   checkMayAttach,
   insertAttachment,
@@ -10,7 +11,6 @@ import {
 import { auditReadByAdmin } from '../db/audit.ts'
 import { mayBeRepeat, type OpContext, withContent } from '../db/engine/context.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
-import type { Created } from '../db/engine/creation.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { expectDone } from '../problems/problems.ts'
 import { putDetecting } from '../storage/content-type.ts'
@@ -25,7 +25,7 @@ interface Deps {
 }
 
 /** A new attachment, and the digest of its file. */
-export interface Attached extends Created {
+export interface Attached extends AddedAttachment {
   readonly sha256: string
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { insertAttachment, type UploadLease } from '../db/attachments.ts'
+import { type AddedAttachment, insertAttachment, type UploadLease } from '../db/attachments.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
 import { isReferenced } from '../db/files.ts'
@@ -74,7 +74,8 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
     try {
       const progress = await storeChunk(storage, { upload, chunk, writer })
       if (upload.attachment_id !== null || progress.upload_offset < upload.upload_length) return progress
-      return { ...progress, attachment_id: await finish(ctx, { upload, lease, writer }) }
+      const { id: attachment_id, taskVersion: task_version } = await finish(ctx, { upload, lease, writer })
+      return { ...progress, attachment_id, task_version }
     } catch (error) {
       const isGone = await removeIfGone(ctx, upload.storage_key)
       if (isGone && isLeaseLost(error)) throw problems.notFound()
@@ -90,7 +91,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
   const finish = async (
     ctx: OpContext,
     { upload, lease, writer }: { upload: Upload; lease: UploadLease; writer: LeasedWriter },
-  ): Promise<string> => {
+  ): Promise<AddedAttachment> => {
     const { storage_key: storageKey, upload_length: size } = upload
     await storage.complete({ key: storageKey, size })
     const { sha256, detectedContentType } = await examine(storage, storageKey, writer.hold)
@@ -110,7 +111,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
       storageKey,
       upload: lease,
     }
-    return expectDone(await insertAttachment(ctx, attachment)).id
+    return expectDone(await insertAttachment(ctx, attachment))
   }
 
   /**
@@ -132,7 +133,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
       const id = newId()
       const upload = { ...file, id, storageKey: newKey(), quota }
       const { expires_at } = expectDone(await insertUpload(ctx, upload))
-      if (chunk === null) return { id, upload_offset: 0, expires_at, attachment_id: null }
+      if (chunk === null) return { id, upload_offset: 0, expires_at, attachment_id: null, task_version: null }
       try {
         return { id, ...(await appendChunk(ctx, { ...chunk, id, offset: 0 })) }
       } catch (error) {
@@ -184,19 +185,20 @@ const storeChunk = async (
   { upload, chunk, writer }: { upload: Upload; chunk: Chunk; writer: LeasedWriter },
 ): Promise<UploadProgress> => {
   const { offset, content, checksum } = chunk
-  const { storage_key: key, upload_length: size, attachment_id } = upload
+  const { storage_key: key, upload_length: size, expires_at, attachment_id, task_version } = upload
   const checked = checksum === null ? content : verify(content, checksum)
   if (attachment_id !== null || (upload.stored === size && size > 0)) {
     await discardContent(checked, { maxBytes: size - offset, size })
-    return { upload_offset: size, expires_at: upload.expires_at, attachment_id }
+    return { upload_offset: size, expires_at, attachment_id, task_version }
   }
   const offsets = storage.append({ key, size }, offset, checked, {
     whole: checksum !== null,
     hold: writer.hold,
   })
-  let progress = { upload_offset: offset, expires_at: upload.expires_at, attachment_id }
+  let progress = { upload_offset: offset, expires_at, attachment_id, task_version }
   for await (const stored of offsets) {
-    progress = { upload_offset: stored, expires_at: await writer.record(stored), attachment_id }
+    const expiry = await writer.record(stored)
+    progress = { upload_offset: stored, expires_at: expiry, attachment_id, task_version }
   }
   return progress
 }

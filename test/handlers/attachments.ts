@@ -203,6 +203,7 @@ t.test('addTaskAttachment', async (t) => {
     const after = await service.expect('getTask', 200, { token: owner.token, params: { task_id: task.id } })
     t.equal(after.body.attachment_count, 1)
     t.ok(after.body.version > task.version, 'the task has another version')
+    t.equal(headers.get('task-etag'), after.headers.get('etag'))
   })
 
   t.test('201: an empty file', async (t) => {
@@ -785,7 +786,8 @@ t.test('Idempotency-Key makes one attachment of one upload', async (t) => {
     const repeat = await service.expect('addTaskAttachment', 201, upload(owner, task, 'a'))
     t.same(repeat.body, result.body)
     t.equal(repeat.headers.get('idempotency-replayed'), 'true')
-    for (const name of ['location', 'etag']) t.equal(repeat.headers.get(name), result.headers.get(name))
+    for (const name of ['location', 'etag', 'task-etag'])
+      t.equal(repeat.headers.get(name), result.headers.get(name))
     t.same(await listOf(owner, task), [result.body])
     t.same(await keys(), before, 'the bytes are there once')
     t.ok(before.includes(key))
@@ -1222,9 +1224,11 @@ t.test('deleteAttachment', async (t) => {
     const { result, key } = await fileMadeBy(() => attach(owner, task))
     const read = { token: owner.token, params: { task_id: task.id } }
     const before = await service.expect('getTask', 200, read)
-    t.equal((await remove(owner, result.body)).status, 204)
+    const { status, headers } = await remove(owner, result.body)
+    t.equal(status, 204)
     t.equal((await download(owner, result.body)).status, 404)
     const after = await service.expect('getTask', 200, read)
+    t.equal(headers.get('task-etag'), after.headers.get('etag'))
     t.equal(after.body.attachment_count, 0)
     t.ok(after.body.version > before.body.version)
     await eventually('the file is gone', isGone(key))

@@ -211,6 +211,48 @@ t.test('removeTaskTag', async (t) => {
   })
 })
 
+t.test('the ETag of the task in an answer', async (t) => {
+  const { owner } = await peopleOf('etag')
+  const { token } = owner
+  const [red, blue] = [await createTag(owner, 'red'), await createTag(owner, 'blue')]
+  const task = await createTask(owner)
+  const linkOf = (tag: { readonly id: string }) => ({ token, params: { task_id: task.id, tag_id: tag.id } })
+
+  t.test('takes the next change without a read in between', async (t) => {
+    const { headers: added } = await service.expect('addTaskTag', 204, linkOf(red))
+    t.equal(added.get('etag'), (await readTask(owner, task.id)).etag)
+    const { headers: again } = await service.expect('addTaskTag', 204, linkOf(red))
+    t.equal(again.get('etag'), added.get('etag'), 'a tag that it has changes nothing')
+    const conditional = { headers: { 'if-match': added.get('etag') ?? '' } }
+    const { headers: removed } = await service.expect('removeTaskTag', 204, {
+      ...linkOf(red),
+      ...conditional,
+    })
+    t.equal(removed.get('etag'), (await readTask(owner, task.id)).etag)
+    await service.expect('updateTask', 200, {
+      token,
+      params: { task_id: task.id },
+      headers: { 'if-match': removed.get('etag') ?? '' },
+      body: { title: 'Next' },
+    })
+  })
+
+  t.test('belongs to one change each when they race', async (t) => {
+    const { version } = (await readTask(owner, task.id)).task
+    const etags: (string | null)[] = []
+    const change = async (tag: { readonly id: string }, number: number) => {
+      for (let round = 0; round < 5; round += 1) {
+        for (const operation of ['addTaskTag', 'removeTaskTag'] as const)
+          etags.push((await service.expect(operation, 204, linkOf(tag))).headers.get('etag'))
+        const request = { token, params: { task_id: task.id }, body: { title: `${number}.${round}` } }
+        etags.push((await service.expect('updateTask', 200, request)).headers.get('etag'))
+      }
+    }
+    await Promise.all([red, blue].map(change))
+    t.strictSame(new Set(etags), new Set(etags.map((_, index) => `"${version + 1 + index}"`)))
+  })
+})
+
 t.test('listTaskTags', async (t) => {
   const { owner, assignee, stranger } = await peopleOf('list')
   const tags = [

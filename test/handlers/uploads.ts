@@ -183,6 +183,10 @@ t.test('createUpload', async (t) => {
     const whole = await service.expect('createUpload', 201, { ...request, headers, body: content })
     t.equal(whole.headers.get('upload-offset'), '5000')
     t.ok(content.equals((await attachmentAt(owner, whole.headers)).content))
+    t.equal(first.headers.get('task-etag'), null)
+    const { body, headers: read } = await service.expect('getTask', 200, request)
+    t.equal(whole.headers.get('task-etag'), read.get('etag'))
+    t.equal(last.headers.get('task-etag'), `"${body.version - 1}"`)
   })
 
   t.test('201: an empty file is there at once', async (t) => {
@@ -384,7 +388,15 @@ t.test('appendUpload', async (t) => {
     const { headers } = await send(owner, upload_id, 0, Buffer.from('hello'))
     const again = await send(owner, upload_id, 5, Buffer.alloc(0), { 'content-length': '0' })
     t.equal(again.status, 204)
-    t.equal(again.headers.get('content-location'), headers.get('content-location'))
+    const { headers: asked } = await service.expect('getUploadOffset', 200, {
+      token: owner.token,
+      params: { upload_id },
+      headers: tus,
+    })
+    for (const name of ['content-location', 'task-etag']) {
+      t.equal(again.headers.get(name), headers.get(name))
+      t.equal(asked.get(name), headers.get(name))
+    }
     t.equal((await send(owner, upload_id, 5, Buffer.from('x'))).status, 413)
     t.equal((await attachmentsOf(owner, task)).length, 1)
   })

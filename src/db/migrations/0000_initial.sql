@@ -204,6 +204,7 @@ CREATE TABLE "uploads" (
 	"lease_id" uuid,
 	"leased_until" timestamp (3) with time zone,
 	"attachment_id" uuid,
+	"task_version" integer,
 	"expires_at" timestamp (3) with time zone NOT NULL,
 	CONSTRAINT "uploads_offset_within_length" CHECK ("uploads"."upload_offset" between 0 and "uploads"."upload_length")
 );

@@ -416,6 +416,8 @@ export const uploads = pgTable(
     leased_until: instant('leased_until'),
     /** What it became. */
     attachment_id: uuid('attachment_id').references(() => attachments.id, { onDelete: 'cascade' }),
+    /** The version that the task got by that; null until then. */
+    task_version: integer('task_version'),
     expires_at: instant('expires_at').notNull(),
   },
   (t) => [
