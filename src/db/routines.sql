@@ -1,7 +1,7 @@
--- Revision 2
+-- Revision 3
 --
 -- Functions and triggers, and the indexes that call these functions: everything that drizzle-kit cannot derive from
--- schema.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
+-- schema/tables.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
 -- A release that changes the file raises the revision: an older version that starts meanwhile leaves newer routines alone.
 
 -- Search ------------------------------------------------------------------------------------------------------------
@@ -15,8 +15,8 @@ RETURN replace(
   lower(normalize(regexp_replace(normalize(value, NFKD), '[\u0300-\u036f]', '', 'g'), NFKC) COLLATE "und-x-icu"),
   'ς', 'σ');
 
--- What of a text is searched: the first 8,192 characters, folded. NFKC makes up to 18 characters of one, so the folded
--- text is cut as well. This bounds the time that a write takes, and the size of the tsvector.
+-- The searched part of a text: its first 8,192 characters, folded. NFKC can turn one character into 18, so the folded text
+-- is cut as well. This bounds the time of a write and the size of the tsvector.
 CREATE OR REPLACE FUNCTION searched_text(value text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN left(fold_text(left(value, 8192)), 8192);
 
@@ -45,7 +45,7 @@ BEGIN
   FROM (SELECT lexeme, row_number() OVER () AS place FROM lexemes) placed);
 END $$;
 
--- Pairs of adjacent characters, by which an index finds any part of a title or name.
+-- Pairs of adjacent characters. An index on them finds any part of a title or name.
 CREATE OR REPLACE FUNCTION pairs_of(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 BEGIN ATOMIC
   SELECT coalesce(array_agg(DISTINCT a || b), '{}')
@@ -53,7 +53,7 @@ BEGIN ATOMIC
   WHERE b IS NOT NULL;
 END;
 
--- The same as lexemes that no word is equal to.
+-- The same pairs as lexemes. The prefix U+0001 keeps them apart from words.
 CREATE OR REPLACE FUNCTION pair_lexemes(value text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 BEGIN
   RETURN (
@@ -62,7 +62,7 @@ BEGIN
     WHERE b IS NOT NULL);
 END $$;
 
--- A trigger rather than generated columns, which tasks_touch could not compare.
+-- A trigger, because tasks_touch cannot compare generated columns.
 CREATE OR REPLACE FUNCTION index_task_text() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.title_folded := searched_text(NEW.title);
@@ -81,8 +81,7 @@ CREATE INDEX IF NOT EXISTS users_name_pairs ON users USING gin (pairs_of(fold_te
 CREATE INDEX IF NOT EXISTS tags_name_pairs ON tags USING gin (pairs_of(fold_text(name)));
 
 -- Versions ----------------------------------------------------------------------------------------------------------
--- The version and the time of the last change move with every change, whichever statement makes it, so that an ETag
--- never stands for two representations.
+-- Every change increments the version, whichever statement makes it, so that an ETag never stands for two representations.
 
 CREATE OR REPLACE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -91,14 +90,13 @@ BEGIN
   RETURN NEW;
 END $$;
 
--- The password hash and the attachment total are not part of what a client sees.
+-- The password hash and the attachment total are not part of any representation.
 CREATE OR REPLACE TRIGGER users_touch BEFORE UPDATE ON users FOR EACH ROW
   WHEN ((OLD.username, OLD.email, OLD.display_name, OLD.role)
     IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role)) EXECUTE FUNCTION touch();
 
--- Also records the transaction, by which the change feed finds the change. A statement that sets changed_in itself
--- changes nothing that a client sees. No task is completed or updated before it was created, even if the clock was set
--- back.
+-- Also records the transaction, which orders the change feed. A statement that sets changed_in itself changes nothing that a
+-- client sees. If the clock is set back, the times of a change are still not earlier than the creation.
 CREATE OR REPLACE FUNCTION touch_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF NEW.changed_in = OLD.changed_in THEN
@@ -115,8 +113,8 @@ END $$;
 CREATE OR REPLACE TRIGGER tasks_touch BEFORE UPDATE ON tasks FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch_task();
 
--- Removing a tag, by hand or because the tag or its owner was deleted, changes the task that carried it. (Adding one is
--- counted by the statement that adds it, since a new task starts at version 1 with its tags.)
+-- Removing a tag from a task changes the task, also if the tag or its owner was deleted. Adding a tag is counted by the
+-- statement that adds it, because a new task starts at version 1 with its tags.
 CREATE OR REPLACE FUNCTION touch_untagged_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE tasks SET version = version + 1 WHERE id = OLD.task_id;
@@ -127,8 +125,8 @@ CREATE OR REPLACE TRIGGER task_tags_removed AFTER DELETE ON task_tags
   FOR EACH ROW EXECUTE FUNCTION touch_untagged_task();
 
 -- Deleted users -----------------------------------------------------------------------------------------------------
--- The row of a deleted user stays until what belongs to it is removed, so the foreign keys alone would still accept it.
--- Fires after their checks, which wait for a deletion that runs at the same time.
+-- The row of a deleted user stays until its dependent rows are removed, so the foreign keys alone would still accept it.
+-- These triggers fire after the checks of the foreign keys, which wait for a concurrent deletion.
 
 CREATE OR REPLACE FUNCTION refuse_deleted_user() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -175,7 +173,7 @@ END $$;
 CREATE OR REPLACE TRIGGER attachments_added AFTER INSERT ON attachments
   FOR EACH ROW EXECUTE FUNCTION count_added_attachment();
 
--- The row goes, the count drops and the file is queued for deletion in one transaction, whoever deletes.
+-- Deletes the row, decrements the count and queues the file for deletion in one transaction, whichever statement deletes.
 CREATE OR REPLACE FUNCTION forget_attachment() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO file_deletions (storage_key) VALUES (OLD.storage_key);
@@ -186,8 +184,8 @@ END $$;
 CREATE OR REPLACE TRIGGER attachments_removed AFTER DELETE ON attachments
   FOR EACH ROW EXECUTE FUNCTION forget_attachment();
 
--- The bytes that a user's attachments take, whichever statement adds or removes them, cascades included. (An attachment
--- loses its uploader only when that user, and so the total, is deleted.)
+-- The total size of a user's attachments, whichever statement adds or removes them, cascades included. An attachment loses
+-- its uploader only when that user is deleted, and the total with it.
 CREATE OR REPLACE FUNCTION charge_added_attachments() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE users SET attachment_bytes = attachment_bytes + charge.size
@@ -199,7 +197,7 @@ END $$;
 CREATE OR REPLACE TRIGGER attachments_charged AFTER INSERT ON attachments
   REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION charge_added_attachments();
 
--- Locks the uploaders in the order of their ids, so that two deletions never wait for each other.
+-- Locks the uploaders in the order of their ids to prevent deadlocks between two deletions.
 CREATE OR REPLACE FUNCTION refund_removed_attachments() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM FROM users WHERE id IN (SELECT uploaded_by FROM removed) ORDER BY id FOR NO KEY UPDATE;
@@ -212,7 +210,7 @@ END $$;
 CREATE OR REPLACE TRIGGER attachments_refunded AFTER DELETE ON attachments
   REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION refund_removed_attachments();
 
--- A thumbnail goes with its attachment; its file is queued for deletion.
+-- A thumbnail is deleted with its attachment. Its file is queued for deletion.
 CREATE OR REPLACE FUNCTION forget_thumbnail() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO file_deletions (storage_key) VALUES (OLD.storage_key);
@@ -222,8 +220,8 @@ END $$;
 CREATE OR REPLACE TRIGGER thumbnails_removed AFTER DELETE ON thumbnails
   FOR EACH ROW EXECUTE FUNCTION forget_thumbnail();
 
--- The bytes of an upload that became no attachment are queued for deletion, whoever deletes its row. The bytes of a
--- finished one belong to the attachment.
+-- Queues the bytes of an unfinished upload for deletion, whichever statement deletes its row. The bytes of a finished upload
+-- belong to the attachment.
 CREATE OR REPLACE FUNCTION forget_upload() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO file_deletions (storage_key, is_unfinished) VALUES (OLD.storage_key, true);
@@ -235,7 +233,7 @@ CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
 
 -- Change feed -------------------------------------------------------------------------------------------------------
 
--- Writes a tombstone for everybody who no longer sees the task, and removes it for everybody who sees it again.
+-- Writes a tombstone for each viewer who no longer sees the task, and removes it for each viewer who sees it again.
 CREATE OR REPLACE FUNCTION keep_tombstones() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO task_tombstones (task_id, user_id, changed_in)
@@ -254,8 +252,8 @@ CREATE OR REPLACE TRIGGER tasks_removed AFTER DELETE ON tasks FOR EACH ROW
   WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION keep_tombstones();
 
 -- Tag counts --------------------------------------------------------------------------------------------------------
--- How many tasks that somebody sees carry a tag. Each function reads the tasks as they are when it runs: whoever adds or
--- removes a tag has locked the task by then, and so has whoever passes it on.
+-- The number of tasks with a tag, per viewer. Each function reads the current tasks: a statement that adds or removes a tag,
+-- or changes who sees the task, has locked the task before.
 
 CREATE OR REPLACE FUNCTION count_tags_added() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -271,7 +269,7 @@ END $$;
 CREATE OR REPLACE TRIGGER task_tags_counted AFTER INSERT ON task_tags
   REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_tags_added();
 
--- Links of a task that is gone were discounted when it went.
+-- The links of a deleted task were discounted when it was deleted.
 CREATE OR REPLACE FUNCTION count_tags_removed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE tag_counts counted SET tasks = counted.tasks - gone.tasks
@@ -289,7 +287,7 @@ END $$;
 CREATE OR REPLACE TRIGGER task_tags_discounted AFTER DELETE ON task_tags
   REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_tags_removed();
 
--- A task with tags that is passed on, moved to the trash or out of it, or deleted.
+-- A task with tags gets other viewers, is moved to or from the trash, or is deleted.
 CREATE OR REPLACE FUNCTION count_tags_of_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM task_tags WHERE task_id = OLD.id) THEN
@@ -312,7 +310,7 @@ BEGIN
   RETURN OLD;
 END $$;
 
--- Before: afterwards its links are gone.
+-- Fires before the deletion, which removes the links.
 CREATE OR REPLACE TRIGGER tasks_tags_removed BEFORE DELETE ON tasks FOR EACH ROW
   WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION count_tags_of_task();
 
@@ -339,21 +337,21 @@ CREATE OR REPLACE TRIGGER tasks_tags_viewers_changed AFTER UPDATE ON tasks FOR E
 
 -- Access ------------------------------------------------------------------------------------------------------------
 
--- Volatile, so that it sees what a sign-in committed while the calling statement waited for the user's row.
+-- Volatile, to see what a sign-in committed while the calling statement waited for the lock on the user.
 CREATE OR REPLACE FUNCTION end_access(ended_user uuid, kept_session uuid) RETURNS void LANGUAGE sql VOLATILE AS $$
   DELETE FROM one_time_tokens WHERE user_id = ended_user AND purpose <> 'undo_email';
   DELETE FROM sessions WHERE user_id = ended_user AND id IS DISTINCT FROM kept_session;
 $$;
 
--- Volatile as well: it counts what was committed until the calling statement locked the user's row.
+-- Volatile, to count everything committed until the calling statement locked the user.
 CREATE OR REPLACE FUNCTION count_tokens(asking_user uuid, counted_purpose text, counted_for interval) RETURNS bigint
 LANGUAGE sql VOLATILE AS $$
   SELECT count(*) FROM one_time_tokens
   WHERE user_id = asking_user AND purpose = counted_purpose AND created_at > now() - counted_for;
 $$;
 
--- An address that can still be restored to its user is taken. After the row rather than before it: an insertion that
--- waited for the user's change of address then sees the token that the change stored.
+-- Reserves an address that can still be restored to its user. Fires after the row, so that an insertion that waited for the
+-- user's change of address sees the token that the change stored.
 CREATE OR REPLACE FUNCTION refuse_reserved_email() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF EXISTS (SELECT FROM one_time_tokens WHERE email = NEW.email AND user_id <> NEW.id AND expires_at > now()) THEN

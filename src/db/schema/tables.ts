@@ -34,12 +34,12 @@ export const users = pgTable(
     display_name: text('display_name').notNull(),
     role: text('role').notNull(),
     password_hash: text('password_hash').notNull(),
-    /** What the files that the user attached take together; kept by triggers on attachments. */
+    /** Total size of the files that the user attached. Maintained by triggers on attachments. */
     attachment_bytes: bigint('attachment_bytes', { mode: 'number' }).notNull().default(0),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().defaultNow(),
-    /** When the user was deleted. No reader sees the row from then on; it stays until what belongs to it is removed. */
+    /** Set when the user is deleted, which hides the row from every reader. A job removes it after its dependent rows. */
     deleted_at: instant('deleted_at'),
   },
   (t) => [
@@ -53,12 +53,12 @@ export const users = pgTable(
   ],
 )
 
-/** One row at most: its insertion decides which of several first registrations becomes the administrator. */
+/** At most one row. Its insertion decides which of several concurrent first registrations becomes the administrator. */
 export const installation = pgTable('installation', { singleton: boolean('singleton').primaryKey() }, (t) => [
   check('installation_is_one', sql`${t.singleton}`),
 ])
 
-/** A live session; ending one deletes its row. */
+/** Sessions in use. Ending a session deletes its row. */
 export const sessions = pgTable(
   'sessions',
   {
@@ -68,10 +68,10 @@ export const sessions = pgTable(
       .references(() => users.id, { onDelete: 'cascade' }),
     created_at: createdAt(),
     last_used_at: instant('last_used_at').notNull().defaultNow(),
-    /** When it last proved a password or a second factor. A refresh does not move it. */
+    /** Last authentication with a password or a second factor. A refresh does not count. */
     authenticated_at: instant('authenticated_at').notNull().defaultNow(),
     expires_at: instant('expires_at').notNull(),
-    /** Of the client that signed in or refreshed last. */
+    /** Of the last sign-in or refresh. */
     user_agent: text('user_agent'),
     address: text('address'),
   },
@@ -81,7 +81,7 @@ export const sessions = pgTable(
   ],
 )
 
-/** Spent tokens stay until they would have expired, so that showing one again is noticed. */
+/** Spent tokens are kept until their expiry, so that a reuse is detected. */
 export const refreshTokens = pgTable(
   'refresh_tokens',
   {
@@ -96,7 +96,7 @@ export const refreshTokens = pgTable(
   (t) => [index('refresh_tokens_session').on(t.session_id), index('refresh_tokens_expiry').on(t.expires_at)],
 )
 
-/** A token that a program signs in with; revoking one deletes its row. */
+/** API tokens. Revoking a token deletes its row. */
 export const apiTokens = pgTable(
   'api_tokens',
   {
@@ -119,21 +119,21 @@ export const apiTokens = pgTable(
   ],
 )
 
-/** What proves a step of signing in, once and for a short time. Using one deletes its row. */
+/** Short-lived single-use tokens. Using a token deletes its row. */
 export const oneTimeTokens = pgTable(
   'one_time_tokens',
   {
     /** SHA-256 of the token. */
     hash: bytea('hash').primaryKey(),
     /**
-     * `sign_in`: the password was right, the second factor is still to come. `reset_password`: sent by mail. `undo_email`:
-     * sent to the address that a user has changed.
+     * `sign_in`: the password was correct and the second factor is pending. `reset_password`: sent by mail. `undo_email`:
+     * sent to the previous address after a change.
      */
     purpose: text('purpose').notNull(),
     user_id: uuid('user_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
-    /** The address that `undo_email` restores. Nobody else can take it until then. */
+    /** The address that `undo_email` restores. It stays reserved until the token expires. */
     email: text('email'),
     created_at: createdAt(),
     expires_at: instant('expires_at').notNull(),
@@ -149,20 +149,20 @@ export const oneTimeTokens = pgTable(
   ],
 )
 
-/** A user's TOTP secret (RFC 6238). It counts once it is confirmed. */
+/** TOTP secrets (RFC 6238). A secret takes effect when it is confirmed. */
 export const secondFactors = pgTable('second_factors', {
   user_id: uuid('user_id')
     .primaryKey()
     .references(() => users.id, { onDelete: 'cascade' }),
-  /** Sealed with a key that the database does not have. */
+  /** Encrypted with a key that is not in the database. */
   secret: bytea('secret').notNull(),
   created_at: createdAt(),
   confirmed_at: instant('confirmed_at'),
-  /** The time step of the last code that was taken: a code works once. */
+  /** Time step of the last accepted code. A code is accepted once. */
   last_step: bigint('last_step', { mode: 'number' }).notNull().default(0),
 })
 
-/** Recovery codes that are left; using one deletes its row. */
+/** Unused recovery codes. Using a code deletes its row. */
 export const recoveryCodes = pgTable(
   'recovery_codes',
   {
@@ -175,29 +175,29 @@ export const recoveryCodes = pgTable(
   (t) => [index('recovery_codes_user').on(t.user_id)],
 )
 
-/** Failed attempts to prove who one is, by whom they are counted for; a success deletes the row. */
+/** Failed authentication attempts per account or network. A success deletes the row. */
 export const attempts = pgTable(
   'attempts',
   {
-    /** A keyed hash: what was typed as an address may be a password. */
+    /** A keyed hash, because users sometimes type a password as their address. */
     key: bytea('key').primaryKey(),
     failures: integer('failures').notNull(),
     last_failed_at: instant('last_failed_at').notNull(),
-    /** Until then nothing is tried. */
+    /** Attempts before this time are refused without checking them. */
     delayed_until: instant('delayed_until').notNull(),
   },
   (t) => [index('attempts_age').on(t.last_failed_at)],
 )
 
-/** Who did what to whose access. References nothing, since it outlives what it tells of. */
+/** The audit log of access to accounts. It has no foreign keys because it outlives the rows that it names. */
 export const auditEvents = pgTable(
   'audit_events',
   {
     id: uuid('id').primaryKey(),
     action: text('action').notNull(),
-    /** Who did it, as far as that is proven. */
+    /** The authenticated user, if any. */
     actor_id: uuid('actor_id'),
-    /** Whose access it is about. */
+    /** The user whose access changed. */
     user_id: uuid('user_id'),
     session_id: uuid('session_id'),
     token_id: uuid('token_id'),
@@ -232,7 +232,7 @@ const branchIndexes = (
   )
 }
 
-/** A trigger moves `version` and `updated_at` with every change, whichever statement makes it. */
+/** A trigger sets `version` and `updated_at` on every change, whichever statement makes it. */
 export const tasks = pgTable(
   'tasks',
   {
@@ -240,7 +240,7 @@ export const tasks = pgTable(
     title: text('title').notNull(),
     /** The title without case and accents. A trigger maintains this column and the next two. */
     title_folded: text('title_folded').notNull().default(''),
-    /** The beginning of the description, likewise: what searches and filters look at. */
+    /** The beginning of the description, likewise. Searches and filters read it. */
     description_folded: text('description_folded').notNull().default(''),
     /** The words of both, and the pairs of adjacent characters of the title. */
     search: tsvector('search')
@@ -256,21 +256,21 @@ export const tasks = pgTable(
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
     assignee_id: uuid('assignee_id').references(() => users.id, { onDelete: 'set null' }),
-    /** Kept by a trigger on attachments. */
+    /** Maintained by a trigger on attachments. */
     attachment_count: integer('attachment_count').notNull().default(0),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().defaultNow(),
-    /** When it was moved to the trash; null when it is not there. */
+    /** When it was moved to the trash; otherwise null. */
     deleted_at: instant('deleted_at'),
-    /** The transaction that changed it last. Kept by a trigger. */
+    /** The transaction of the last change. Maintained by a trigger. */
     changed_in: xid8('changed_in')
       .notNull()
       .default(sql`pg_current_xact_id()`),
   },
   (t) => [
     // GET /tasks and GET /users/{user_id}/tasks, sorted by created_at, updated_at or due_at: with `all`, by owner, and by
-    // assignee. Other orders sort what these find.
+    // assignee. Other orders sort the rows of these branches.
     ...branchIndexes(t, 'tasks', null),
     ...branchIndexes(t, 'tasks_owner', t.owner_id),
     ...branchIndexes(t, 'tasks_assignee', t.assignee_id),
@@ -281,7 +281,7 @@ export const tasks = pgTable(
     index('tasks_owner_changes')
       .on(t.owner_id, t.changed_in, t.id)
       .where(sql`${t.deleted_at} is null`),
-    // Also the foreign key, and the removal of an assignee's account: hence tasks in the trash too.
+    // Also serves the foreign key and the purge of an assignee's account, and therefore includes the trash.
     index('tasks_assignee_changes')
       .on(t.assignee_id, t.changed_in, t.id)
       .where(sql`${t.assignee_id} is not null`),
@@ -291,7 +291,7 @@ export const tasks = pgTable(
     index('tasks_trash')
       .on(t.deleted_at.desc(), t.id.desc())
       .where(sql`${t.deleted_at} is not null`),
-    // GET /trash. Also the foreign key, quotas, and the removal of an owner's account: hence tasks not in the trash too.
+    // GET /trash. Also serves the foreign key, quotas and the purge of an owner's account, and therefore includes all tasks.
     index('tasks_owner_trash').on(t.owner_id, t.deleted_at.desc(), t.id.desc()),
     check('tasks_status_known', sql`${t.status} in ('todo', 'in_progress', 'done', 'cancelled')`),
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
@@ -309,14 +309,14 @@ export const tags = pgTable(
   {
     id: uuid('id').primaryKey(),
     name: text('name').notNull(),
-    /** The name as uniqueness and order compare it. */
+    /** The name without case and accents, for uniqueness and order. */
     name_folded: text('name_folded').notNull(),
     color: text('color'),
     owner_id: uuid('owner_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
     created_at: createdAt(),
-    /** When the tag was deleted. No reader sees the row from then on; it stays until it is off every task. */
+    /** Set when the tag is deleted, which hides the row from every reader. A job removes it after its links. */
     deleted_at: instant('deleted_at'),
   },
   (t) => [
@@ -345,14 +345,14 @@ export const taskTags = pgTable(
 )
 
 /**
- * How many of the tasks that a user sees carry a tag, if any do. Maintained by triggers on tasks, tags and task_tags;
- * references nothing, since the deletion of a user removes tags and tasks in any order.
+ * The number of tasks with a tag, per user who sees them; no row for zero. Maintained by triggers on tasks, tags and
+ * task_tags. It has no foreign keys because the deletion of a user removes tags and tasks in any order.
  */
 export const tagCounts = pgTable(
   'tag_counts',
   {
     tag_id: uuid('tag_id').notNull(),
-    /** Null stands for the administrators, who see all tasks. */
+    /** Null: the administrators, who see all tasks. */
     user_id: uuid('user_id'),
     tasks: integer('tasks').notNull(),
     /** When the tag was created: the order of GET /tags. */
@@ -373,9 +373,9 @@ export const attachments = pgTable(
       .notNull()
       .references(() => tasks.id, { onDelete: 'cascade' }),
     file_name: text('file_name').notNull(),
-    /** As the client claimed it. */
+    /** Declared by the client. */
     content_type: text('content_type').notNull(),
-    /** As the first bytes look; null when they look like nothing that is known. */
+    /** Detected from the first bytes; null if they match no known type. */
     detected_content_type: text('detected_content_type'),
     size: bigint('size', { mode: 'number' }).notNull(),
     sha256: text('sha256').notNull(),
@@ -390,7 +390,7 @@ export const attachments = pgTable(
   ],
 )
 
-/** A file that arrives in pieces. Its row outlives the last piece, so that a client that missed the answer learns of it. */
+/** Resumable uploads. A row outlives the last chunk, so that a client that missed the response can ask for the outcome. */
 export const uploads = pgTable(
   'uploads',
   {
@@ -403,18 +403,18 @@ export const uploads = pgTable(
       .references(() => users.id, { onDelete: 'cascade' }),
     file_name: text('file_name').notNull(),
     content_type: text('content_type').notNull(),
-    /** What the client expects of the whole file; null when it has not said. */
+    /** The digest of the whole file that the client declared; otherwise null. */
     sha256: text('sha256'),
-    /** As the client sent it. */
+    /** The client's Upload-Metadata, unchanged. */
     upload_metadata: text('upload_metadata').notNull(),
     upload_length: bigint('upload_length', { mode: 'number' }).notNull(),
-    /** Bytes that are durable. */
+    /** Bytes stored durably. */
     upload_offset: bigint('upload_offset', { mode: 'number' }).notNull().default(0),
     storage_key: text('storage_key').notNull(),
-    /** The request that is writing, as long as it renews this in time. */
+    /** The request that is writing. It holds the upload as long as it renews the heartbeat in time. */
     lease_id: uuid('lease_id'),
     leased_until: instant('leased_until'),
-    /** What it became. */
+    /** The attachment made of the complete upload. */
     attachment_id: uuid('attachment_id').references(() => attachments.id, { onDelete: 'cascade' }),
     /** The version that the task got by that; null until then. */
     task_version: integer('task_version'),
@@ -430,14 +430,14 @@ export const uploads = pgTable(
   ],
 )
 
-/** Smaller copies of images, made when they are first asked for. A row is never changed; its file can be made again. */
+/** Smaller copies of images, made on first request. Rows never change, and files can be made again. */
 export const thumbnails = pgTable(
   'thumbnails',
   {
     attachment_id: uuid('attachment_id')
       .notNull()
       .references(() => attachments.id, { onDelete: 'cascade' }),
-    /** What it was made for; that of a smaller image is its own. */
+    /** The requested size; for a smaller image, its own size. */
     width: integer('width').notNull(),
     size: integer('size').notNull(),
     sha256: text('sha256').notNull(),
@@ -449,36 +449,36 @@ export const thumbnails = pgTable(
   ],
 )
 
-/** The outbox: files whose row is gone and whose bytes are to follow. Triggers on the tables that name files fill it. */
+/** The queue of files to delete: their rows are gone. Filled by triggers on the tables that name files. */
 export const fileDeletions = pgTable(
   'file_deletions',
   {
     storage_key: text('storage_key').primaryKey(),
-    /** Whether it was an upload's, and there may be but a part of it. */
+    /** Whether it belonged to an upload and may be incomplete. */
     is_unfinished: boolean('is_unfinished').notNull().default(false),
     created_at: createdAt(),
-    /** Whoever removes the file puts this off first. In microseconds: rounded up it would not be due at once. */
+    /** Postponed before each attempt to remove the file. Microseconds, because a time rounded up would not be due at once. */
     due_at: timestamp('due_at', { withTimezone: true }).notNull().defaultNow(),
   },
   (t) => [index('file_deletions_due').on(t.due_at)],
 )
 
-/** Work that one instance does at a time. Rows, since advisory locks do not exclude on the embedded database. */
+/** Leases of exclusive jobs. Rows, because advisory locks do not exclude each other on the embedded database. */
 export const leases = pgTable('leases', {
   name: text('name').primaryKey(),
   holder: uuid('holder').notNull(),
-  /** A holder that lives puts this off again and again; one that crashed does not. */
+  /** Renewed by a live holder. */
   expires_at: instant('expires_at').notNull(),
 })
 
-/** Tombstones: who saw a task and sees it no longer. Kept by a trigger on tasks; references nothing, since it outlives both. */
+/** Users who no longer see a task. Maintained by a trigger on tasks. It has no foreign keys because it outlives both. */
 export const taskTombstones = pgTable(
   'task_tombstones',
   {
     task_id: uuid('task_id').notNull(),
-    /** Null stands for the administrators. */
+    /** Null: the administrators. */
     user_id: uuid('user_id'),
-    /** The transaction that took the task out of their sight. */
+    /** The transaction that ended their access to the task. */
     changed_in: xid8('changed_in').notNull(),
     created_at: createdAt(),
   },
@@ -489,22 +489,22 @@ export const taskTombstones = pgTable(
   ],
 )
 
-/** One row, or none as long as it is that of the defaults: what is true of the history of changes as a whole. */
+/** State of the change feed as a whole. At most one row; none means the defaults. */
 export const changeHistory = pgTable(
   'change_history',
   {
     singleton: boolean('singleton').primaryKey().default(true),
-    /** Another number when the history begins anew, and no cursor from before is good any more. */
+    /** A new number when the history starts over, which invalidates all earlier cursors. */
     epoch: integer('epoch').notNull().default(1),
-    /** The database that it was made in, see identity.ts; a dump brings along that of another one. */
+    /** The database that wrote the row (identity.ts). A restored dump contains that of another database. */
     origin: text('origin'),
-    /** Tombstones up to this transaction have been removed. */
+    /** Tombstones up to this transaction have been pruned. */
     pruned_through: xid8('pruned_through').notNull().default('0'),
   },
   (t) => [check('change_history_is_one', sql`${t.singleton}`)],
 )
 
-/** What a creation answered, written in the same statement as what it created. */
+/** Responses of creations with an Idempotency-Key, written in the same statement as the created row. */
 export const idempotencyKeys = pgTable(
   'idempotency_keys',
   {
@@ -515,7 +515,7 @@ export const idempotencyKeys = pgTable(
     key: text('key').notNull(),
     fingerprint: text('fingerprint').notNull(),
     resource_id: uuid('resource_id').notNull(),
-    /** The answer's body, to the byte. */
+    /** The body of the response, byte for byte. */
     body: text('body').notNull(),
     created_at: createdAt(),
   },
