@@ -188,7 +188,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the session.
+                 * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
+                 */
+                session_id: components["parameters"]["SessionId"];
+            };
             cookie?: never;
         };
         get?: never;
@@ -292,7 +298,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the API token.
+                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
+                 */
+                token_id: components["parameters"]["TokenId"];
+            };
             cookie?: never;
         };
         get?: never;
@@ -420,7 +432,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the user.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
             cookie?: never;
         };
         /**
@@ -452,7 +470,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the user.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
             cookie?: never;
         };
         get?: never;
@@ -472,7 +496,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the user.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
             cookie?: never;
         };
         /**
@@ -492,7 +522,18 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the user.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+                /**
+                 * @description The id of the API token.
+                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
+                 */
+                token_id: components["parameters"]["TokenId"];
+            };
             cookie?: never;
         };
         get?: never;
@@ -512,7 +553,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the user.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
             cookie?: never;
         };
         /**
@@ -596,7 +643,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
             cookie?: never;
         };
         /**
@@ -648,7 +701,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
             cookie?: never;
         };
         /**
@@ -672,7 +731,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
             cookie?: never;
         };
         get?: never;
@@ -692,7 +757,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
             cookie?: never;
         };
         /**
@@ -716,7 +787,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
             cookie?: never;
         };
         /**
@@ -736,7 +813,18 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+                /**
+                 * @description The id of the tag.
+                 * @example 0199c0e0-4c5d-7b6a-8e9f-0a1b2c3d4e5f
+                 */
+                tag_id: components["parameters"]["TagId"];
+            };
             cookie?: never;
         };
         get?: never;
@@ -760,7 +848,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the attachment.
+                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+                 */
+                attach_id: components["parameters"]["AttachmentId"];
+            };
             cookie?: never;
         };
         /**
@@ -784,7 +878,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the attachment.
+                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+                 */
+                attach_id: components["parameters"]["AttachmentId"];
+            };
             cookie?: never;
         };
         /**
@@ -804,7 +904,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
             cookie?: never;
         };
         get?: never;
@@ -828,7 +934,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the upload.
+                 * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
+                 */
+                upload_id: components["parameters"]["UploadId"];
+            };
             cookie?: never;
         };
         get?: never;
@@ -880,7 +992,13 @@ export interface paths {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the tag.
+                 * @example 0199c0e0-4c5d-7b6a-8e9f-0a1b2c3d4e5f
+                 */
+                tag_id: components["parameters"]["TagId"];
+            };
             cookie?: never;
         };
         /**
@@ -984,6 +1102,40 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description The cursors of a page, and the number of items in the whole list. */
+        Page: {
+            /** @description The cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+            /** @description The cursor of the previous page; null on the first page. */
+            prev_cursor: string | null;
+            /** @description The number of matching items; null unless requested with `include_total`. */
+            total: number | null;
+        };
+        /** @description Lower-case letters, digits, dots, underscores and hyphens. Starts and ends with a letter or digit. */
+        Username: string;
+        /**
+         * Format: email
+         * @description Compared in canonical form.
+         */
+        EmailAddress: string;
+        /** @description How a user appears to others. */
+        DisplayName: string;
+        /**
+         * Format: password
+         * @description A password that exists.
+         */
+        Password: string;
+        /**
+         * Format: password
+         * @description A password with at least 8 characters.
+         */
+        NewPassword: string;
+        /** @description A six-digit code from the authenticator, or a recovery code. */
+        SecondFactorCode: string;
+        /** @description A token that the service has issued. */
+        OpaqueToken: string;
+        /** @description One line. */
+        TaskTitle: string;
         /**
          * @description The role of a user: `member`, or `admin` for administrators.
          * @enum {string}
@@ -1013,52 +1165,35 @@ export interface components {
             version: number;
         };
         /** @description A page of users. */
-        UserList: {
+        UserList: components["schemas"]["Page"] & {
             items: components["schemas"]["User"][];
-            /** @description The cursor of the next page; null on the last page. */
-            next_cursor: string | null;
-            /** @description The cursor of the previous page; null on the first page. */
-            prev_cursor: string | null;
-            /** @description The number of matching items; null unless requested with `include_total`. */
-            total: number | null;
         };
         /** @description The fields of a new user. */
         UserCreate: {
-            /** @description Lower-case letters, digits, dots, underscores and hyphens. Starts and ends with a letter or digit. */
-            username: string;
-            /** Format: email */
-            email: string;
-            /** Format: password */
-            password: string;
+            username: components["schemas"]["Username"];
+            email: components["schemas"]["EmailAddress"];
+            password: components["schemas"]["NewPassword"];
             /** @description Defaults to the username. */
-            display_name?: string;
+            display_name?: components["schemas"]["DisplayName"];
             role?: components["schemas"]["UserRole"];
         };
         /** @description All writable fields of a user. */
         UserReplace: {
-            username: string;
-            /** Format: email */
-            email: string;
-            display_name: string;
+            username: components["schemas"]["Username"];
+            email: components["schemas"]["EmailAddress"];
+            display_name: components["schemas"]["DisplayName"];
             role: components["schemas"]["UserRole"];
-            /**
-             * Format: password
-             * @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes.
-             */
-            current_password?: string;
+            /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
+            current_password?: components["schemas"]["Password"];
         };
         /** @description The fields of a user to change. */
         UserPatch: {
-            username?: string;
-            /** Format: email */
-            email?: string;
-            display_name?: string;
+            username?: components["schemas"]["Username"];
+            email?: components["schemas"]["EmailAddress"];
+            display_name?: components["schemas"]["DisplayName"];
             role?: components["schemas"]["UserRole"];
-            /**
-             * Format: password
-             * @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes.
-             */
-            current_password?: string;
+            /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
+            current_password?: components["schemas"]["Password"];
         };
         /**
          * @description The status of a task. Any status can follow any other.
@@ -1122,63 +1257,17 @@ export interface components {
             attachments?: components["schemas"]["Attachment"][];
         };
         /** @description A page of tasks. */
-        TaskList: {
+        TaskList: components["schemas"]["Page"] & {
             items: components["schemas"]["Task"][];
-            /** @description The cursor of the next page; null on the last page. */
-            next_cursor: string | null;
-            /** @description The cursor of the previous page; null on the first page. */
-            prev_cursor: string | null;
-            /** @description The number of matching items; null unless requested with `include_total`. */
-            total: number | null;
         };
         /** @description A task in the trash. */
-        TrashedTask: {
-            /**
-             * Format: uuid
-             * @description UUIDv7.
-             */
-            id: string;
-            title: string;
-            description: string;
-            status: components["schemas"]["TaskState"];
-            priority: components["schemas"]["TaskPriority"];
-            /** Format: date-time */
-            start_at: string | null;
-            /**
-             * Format: date-time
-             * @description Must not be before `start_at`.
-             */
-            due_at: string | null;
-            /**
-             * Format: date-time
-             * @description When the status changed to done; null in any other status.
-             */
-            completed_at: string | null;
-            /** Format: uuid */
-            owner_id: string;
-            /** Format: uuid */
-            assignee_id: string | null;
-            /** @description Sorted by name. */
-            tags: components["schemas"]["Tag"][];
-            attachment_count: number;
-            /** @description Increases with every change to the task, its tags or its attachments. */
-            version: number;
-            /** Format: date-time */
-            created_at: string;
-            /** Format: date-time */
-            updated_at: string;
+        TrashedTask: components["schemas"]["Task"] & {
             /** Format: date-time */
             deleted_at: string;
         };
         /** @description A page of deleted tasks. */
-        TrashedTaskList: {
+        TrashedTaskList: components["schemas"]["Page"] & {
             items: components["schemas"]["TrashedTask"][];
-            /** @description The cursor of the next page; null on the last page. */
-            next_cursor: string | null;
-            /** @description The cursor of the previous page; null on the first page. */
-            prev_cursor: string | null;
-            /** @description The number of matching items; null unless requested with `include_total`. */
-            total: number | null;
         };
         /** @description Changes to the tasks that you can see. */
         TaskChanges: {
@@ -1259,7 +1348,7 @@ export interface components {
         };
         /** @description The fields of a new task. */
         TaskCreate: {
-            title: string;
+            title: components["schemas"]["TaskTitle"];
             /** @default  */
             description: string;
             /** @default todo */
@@ -1285,7 +1374,7 @@ export interface components {
         };
         /** @description All writable fields of a task. */
         TaskReplace: {
-            title: string;
+            title: components["schemas"]["TaskTitle"];
             /** @default  */
             description: string;
             /** @default todo */
@@ -1309,7 +1398,7 @@ export interface components {
         };
         /** @description The fields of a task to change. */
         TaskPatch: {
-            title?: string;
+            title?: components["schemas"]["TaskTitle"];
             description?: string;
             status?: components["schemas"]["TaskState"];
             priority?: components["schemas"]["TaskPriority"];
@@ -1355,14 +1444,8 @@ export interface components {
             created_at: string;
         };
         /** @description A page of attachments. */
-        AttachmentList: {
+        AttachmentList: components["schemas"]["Page"] & {
             items: components["schemas"]["Attachment"][];
-            /** @description The cursor of the next page; null on the last page. */
-            next_cursor: string | null;
-            /** @description The cursor of the previous page; null on the first page. */
-            prev_cursor: string | null;
-            /** @description The number of matching items; null unless requested with `include_total`. */
-            total: number | null;
         };
         /** @description The form with the file. */
         AttachmentUpload: {
@@ -1402,39 +1485,16 @@ export interface components {
             created_at: string;
         };
         /** @description A page of tags. */
-        TagList: {
+        TagList: components["schemas"]["Page"] & {
             items: components["schemas"]["Tag"][];
-            /** @description The cursor of the next page; null on the last page. */
-            next_cursor: string | null;
-            /** @description The cursor of the previous page; null on the first page. */
-            prev_cursor: string | null;
-            /** @description The number of matching items; null unless requested with `include_total`. */
-            total: number | null;
         };
         /** @description A tag with the number of tasks that have it, limited to tasks that you can see. Only lists include the number, because a tag itself never changes. */
-        CountedTag: {
-            /**
-             * Format: uuid
-             * @description UUIDv7.
-             */
-            id: string;
-            name: string;
-            color: string | null;
-            /** Format: uuid */
-            owner_id: string;
-            /** Format: date-time */
-            created_at: string;
+        CountedTag: components["schemas"]["Tag"] & {
             task_count: number;
         };
         /** @description A page of tags with their task counts. */
-        CountedTagList: {
+        CountedTagList: components["schemas"]["Page"] & {
             items: components["schemas"]["CountedTag"][];
-            /** @description The cursor of the next page; null on the last page. */
-            next_cursor: string | null;
-            /** @description The cursor of the previous page; null on the first page. */
-            prev_cursor: string | null;
-            /** @description The number of matching items; null unless requested with `include_total`. */
-            total: number | null;
         };
         /** @description The fields of a new tag. */
         TagCreate: {
@@ -1444,25 +1504,20 @@ export interface components {
         };
         /** @description The fields of a new account. */
         Registration: {
-            /** @description Lower-case letters, digits, dots, underscores and hyphens. Starts and ends with a letter or digit. */
-            username: string;
-            /** Format: email */
-            email: string;
-            /** Format: password */
-            password: string;
+            username: components["schemas"]["Username"];
+            email: components["schemas"]["EmailAddress"];
+            password: components["schemas"]["NewPassword"];
             /** @description Defaults to the username. */
-            display_name?: string;
+            display_name?: components["schemas"]["DisplayName"];
         };
         /** @description An email address and a password. */
         Login: {
-            /** Format: email */
-            email: string;
-            /** Format: password */
-            password: string;
+            email: components["schemas"]["EmailAddress"];
+            password: components["schemas"]["Password"];
         };
         /** @description The refresh token to exchange. */
         RefreshRequest: {
-            refresh_token: string;
+            refresh_token: components["schemas"]["OpaqueToken"];
         };
         /** @description The tokens of a session, and its user. */
         AuthTokens: {
@@ -1480,20 +1535,17 @@ export interface components {
         };
         /** @description The second step of a sign-in. */
         LoginCompletion: {
-            challenge: string;
-            /** @description A six-digit code from the authenticator, or a recovery code. */
-            code: string;
+            challenge: components["schemas"]["OpaqueToken"];
+            code: components["schemas"]["SecondFactorCode"];
         };
         /** @description Proof of identity: either a password or a code. */
         Reauthentication: {
-            /** Format: password */
-            password?: string;
-            /** @description A six-digit code from the authenticator, or a recovery code. */
-            code?: string;
+            password?: components["schemas"]["Password"];
+            code?: components["schemas"]["SecondFactorCode"];
         };
         /** @description The token from the mail sent to the previous address. */
         EmailChangeUndo: {
-            token: string;
+            token: components["schemas"]["OpaqueToken"];
         };
         /** @description An account whose email address was restored. */
         EmailChangeUndone: {
@@ -1534,37 +1586,26 @@ export interface components {
             is_current: boolean;
         };
         /** @description A page of sessions. */
-        SessionList: {
+        SessionList: components["schemas"]["Page"] & {
             items: components["schemas"]["Session"][];
-            /** @description The cursor of the next page; null on the last page. */
-            next_cursor: string | null;
-            /** @description The cursor of the previous page; null on the first page. */
-            prev_cursor: string | null;
-            /** @description The number of matching items; null unless requested with `include_total`. */
-            total: number | null;
         };
         /** @description The current password and a new one. */
         PasswordChange: {
-            /** Format: password */
-            current_password: string;
-            /** Format: password */
-            new_password: string;
+            current_password: components["schemas"]["Password"];
+            new_password: components["schemas"]["NewPassword"];
         };
         /** @description The account whose password to reset. */
         PasswordResetRequest: {
-            /** Format: email */
-            email: string;
+            email: components["schemas"]["EmailAddress"];
         };
         /** @description The token from the mail, and a new password. */
         PasswordReset: {
-            token: string;
-            /** Format: password */
-            new_password: string;
+            token: components["schemas"]["OpaqueToken"];
+            new_password: components["schemas"]["NewPassword"];
         };
         /** @description A new password for another user. */
         UserPassword: {
-            /** Format: password */
-            password: string;
+            password: components["schemas"]["NewPassword"];
             /**
              * @description Whether to disable the second factor too.
              * @default false
@@ -1599,38 +1640,13 @@ export interface components {
             last_used_at: string | null;
         };
         /** @description An API token, including the token itself. */
-        CreatedApiToken: {
-            /**
-             * Format: uuid
-             * @description UUIDv7.
-             */
-            id: string;
-            name: string;
-            scopes: components["schemas"]["Scope"][];
-            /** Format: date-time */
-            created_at: string;
-            /**
-             * Format: date-time
-             * @description Null if it does not expire.
-             */
-            expires_at: string | null;
-            /**
-             * Format: date-time
-             * @description Accurate to the minute. Null if never used.
-             */
-            last_used_at: string | null;
+        CreatedApiToken: components["schemas"]["ApiToken"] & {
             /** @description The token. It is not shown again. */
             token: string;
         };
         /** @description A page of API tokens. */
-        ApiTokenList: {
+        ApiTokenList: components["schemas"]["Page"] & {
             items: components["schemas"]["ApiToken"][];
-            /** @description The cursor of the next page; null on the last page. */
-            next_cursor: string | null;
-            /** @description The cursor of the previous page; null on the first page. */
-            prev_cursor: string | null;
-            /** @description The number of matching items; null unless requested with `include_total`. */
-            total: number | null;
         };
         /** @description The fields of a new API token. */
         ApiTokenCreate: {
@@ -1655,8 +1671,7 @@ export interface components {
         };
         /** @description Proof of identity. */
         SecondFactorEnrolment: {
-            /** Format: password */
-            password: string;
+            password: components["schemas"]["Password"];
         };
         /** @description A secret for an authenticator. */
         SecondFactorSecret: {
@@ -1673,10 +1688,8 @@ export interface components {
         };
         /** @description The password and a code. */
         SecondFactorDisablement: {
-            /** Format: password */
-            password: string;
-            /** @description A six-digit code from the authenticator, or a recovery code. */
-            code: string;
+            password: components["schemas"]["Password"];
+            code: components["schemas"]["SecondFactorCode"];
         };
         /** @description Recovery codes, to sign in without the authenticator. */
         RecoveryCodeSet: {
@@ -1725,14 +1738,8 @@ export interface components {
             created_at: string;
         };
         /** @description A page of audit events. */
-        AuditEventList: {
+        AuditEventList: components["schemas"]["Page"] & {
             items: components["schemas"]["AuditEvent"][];
-            /** @description The cursor of the next page; null on the last page. */
-            next_cursor: string | null;
-            /** @description The cursor of the previous page; null on the first page. */
-            prev_cursor: string | null;
-            /** @description The number of matching items; null unless requested with `include_total`. */
-            total: number | null;
         };
         /** @description The state of the service. */
         Health: {
@@ -1819,6 +1826,14 @@ export interface components {
         };
     };
     responses: {
+        /** @description Done. No body. */
+        NoContent: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
         /** @description The account was created and signed in. */
         Registered: {
             headers: {
@@ -2788,14 +2803,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The session has ended. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -2817,14 +2825,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The session was reauthenticated. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -2946,14 +2947,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The session has ended. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -2976,14 +2970,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The password was changed. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3037,14 +3024,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The password was changed. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["InvalidCredentials"];
             413: components["responses"]["ContentTooLarge"];
@@ -3146,14 +3126,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The token was revoked. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3276,14 +3249,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The second factor was disabled. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3512,14 +3478,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The user was deleted. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["ForbiddenOrUnproven"];
@@ -3588,14 +3547,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The password was changed. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["ForbiddenOrUnproven"];
@@ -3671,14 +3623,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The token was revoked. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4090,14 +4035,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The task was moved to the trash. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4244,14 +4182,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The task was deleted permanently. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5013,14 +4944,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The tag was deleted. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];

@@ -214,7 +214,10 @@ const callWith = (mediaType: string | null, value: object | string): Call => {
 
 /** What the examples of the parameters make up; the path is filled with what there is. */
 const parametersOf = (operation: Operation, ids: ReadonlyMap<string, string>): Call => {
-  const parameters = childrenOf(operationNode(operation), 'parameters').map(([, { node, pointer }]) => ({
+  const parameters = [
+    ...childrenOf(lookUp(['paths', operation.path]), 'parameters'),
+    ...childrenOf(operationNode(operation), 'parameters'),
+  ].map(([, { node, pointer }]) => ({
     name: String(node.name),
     place: node.in,
     value: examplesOf(`${operation.id} ${String(node.name)}`, { node, pointer })[0]?.value,

@@ -58,7 +58,7 @@ export const trashedTaskJson = (task: SQL): SQL =>
   object({
     ...taskFields(task, carriedTags(task)),
     deleted_at: instantText(columnsOf<'tasks'>(task).deleted_at),
-  } satisfies Fields<Schemas['TrashedTask']>)
+  } satisfies Fields<Omit<Schemas['TrashedTask'], TaskExpansion>>)
 
 const taskFields = (task: SQL, carried: SQL) => {
   const columns = columnsOf<'tasks'>(task)
