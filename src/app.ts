@@ -18,7 +18,7 @@ import { cacheCredentials } from './auth/credentials.ts'
 import { deriveKeys, type Secrets } from './auth/keys.ts'
 import type { PasswordHasher } from './auth/passwords.ts'
 import type { Config } from './config/config.ts'
-import { loadContract } from './contract/contract.ts'
+import { type Contract, loadContract } from './contract/contract.ts'
 import type { Database } from './db/engine/client.ts'
 import { apiTokenHandlers } from './handlers/api-tokens.ts'
 import { attachmentHandlers } from './handlers/attachments.ts'
@@ -119,6 +119,8 @@ export interface AppDeps {
   /** Add hooks before all others, to observe the whole request. */
   readonly observers?: readonly ((app: FastifyInstance) => void)[]
   readonly jobTimes?: JobTimes
+  /** openapi.yaml by default. Overridden by tests. */
+  readonly contract?: Contract
   /** The number of this worker; null without a supervisor. */
   readonly worker?: number | null
 }
@@ -146,8 +148,8 @@ export const buildApp = async ({
   observers = [],
   jobTimes = defaultJobTimes,
   worker = null,
+  contract = loadContract(),
 }: AppDeps): Promise<FastifyInstance> => {
-  const contract = loadContract()
   const publicUrl = config.publicUrl ?? ''
   const base = config.publicUrl === null ? '' : new URL(config.publicUrl).pathname.replace(/\/$/, '')
 

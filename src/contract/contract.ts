@@ -3,6 +3,7 @@ import { load } from 'js-yaml'
 import type { operations } from '../../generated/openapi.ts'
 import { isPermission, type Permission } from '../domain/permissions.ts'
 import { isRequiredScope, type RequiredScope } from '../domain/scopes.ts'
+import { type Deprecation, readDeprecation } from './deprecation.ts'
 
 export type OperationId = keyof operations
 
@@ -30,6 +31,10 @@ export interface ContractOperation {
   /** Whether the operation belongs to the tus protocol, which requires Tus-Resumable. */
   readonly takesTusVersion: boolean
   readonly takesIdempotencyKey: boolean
+  /** Null if the operation is not deprecated. */
+  readonly deprecation: Deprecation | null
+  /** Deprecated query parameters. */
+  readonly deprecatedParameters: ReadonlyMap<string, Deprecation>
   /** Required response headers with a fixed value (`x-constant`), by status. */
   readonly constantHeaders: Readonly<Record<string, Readonly<Record<string, string>>>>
 }
@@ -51,12 +56,16 @@ let loaded: Contract | undefined
 /**
  * The contract in openapi.yaml. Each process reads it once.
  *
- * @throws Error if `x-scope`, `x-permission`, `x-rate-limit` or `security` of an operation is missing or inconsistent
+ * @throws Error as `parseContract`
  */
-export const loadContract = (): Contract => (loaded ??= readContract())
+export const loadContract = (): Contract =>
+  (loaded ??= parseContract(readFileSync(new URL('../../openapi.yaml', import.meta.url))))
 
-const readContract = (): Contract => {
-  const yaml = readFileSync(new URL('../../openapi.yaml', import.meta.url))
+/**
+ * @throws Error if `x-scope`, `x-permission`, `x-rate-limit` or `security` of an operation is missing or inconsistent, or
+ * if something deprecated has no dates
+ */
+export const parseContract = (yaml: Buffer): Contract => {
   const document = asObject(load(yaml.toString()))
   const found = Object.entries(asObject(document.paths)).flatMap(([path, item]) =>
     Object.entries(asObject(item))
@@ -79,8 +88,11 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     throw new Error(`${id}: security and x-permission disagree in openapi.yaml`)
   const rateLimit = readRateLimit(isOpen, operation['x-rate-limit'])
   if (rateLimit === null) throw new Error(`${id}: security and x-rate-limit disagree in openapi.yaml`)
-  const parameters = new Set(
-    asArray(operation.parameters ?? []).map((parameter) => resolve(document, parameter).name),
+  const parameters = new Map(
+    asArray(operation.parameters ?? []).map((reference) => {
+      const parameter = resolve(document, reference)
+      return [String(parameter.name), parameter]
+    }),
   )
   return {
     id,
@@ -96,6 +108,13 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     takesIfMatch: parameters.has('If-Match'),
     takesTusVersion: parameters.has('Tus-Resumable'),
     takesIdempotencyKey: parameters.has('Idempotency-Key'),
+    deprecation: readDeprecation(id, operation),
+    deprecatedParameters: new Map(
+      [...parameters].flatMap(([name, parameter]) => {
+        const deprecation = parameter.in === 'query' ? readDeprecation(`${id} ${name}`, parameter) : null
+        return deprecation === null ? [] : [[name, deprecation]]
+      }),
+    ),
     constantHeaders: mapValues(asObject(operation.responses), (response) =>
       constantHeaders(document, resolve(document, response)),
     ),

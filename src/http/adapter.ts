@@ -19,6 +19,7 @@ import { quoteETag } from '../contract/operation.ts'
 import { Problem, problems } from '../problems/problems.ts'
 import { hasBody, pieceType } from './body.ts'
 import type { CallerShares } from './caller-shares.ts'
+import { announceDeprecation } from './deprecation.ts'
 import type { Limit } from './rate-limit.ts'
 import { maxFormOverhead, readFileForm, readFilePiece } from './upload.ts'
 
@@ -76,6 +77,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
     bodyLimit: operation.maxBody,
 
     async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+      announceDeprecation(operation, request, reply)
       if (operation.takesTusVersion) reply.header('tus-resumable', tusVersion)
       const principal = operation.isOpen
         ? null
