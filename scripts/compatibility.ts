@@ -1,9 +1,13 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** What a version of the contract may change, and the tool that finds out what it does change. */
+/**
+ * What a version of the contract may change, as its section "Compatibility" promises, and the tool that finds out what it does
+ * change.
+ */
 
 export interface ContractState {
   /** `info.version` of openapi.yaml. */
@@ -12,6 +16,8 @@ export interface ContractState {
   readonly released: string | null
   /** What breaks clients of the released contract. */
   readonly breaking: readonly string[]
+  /** What is removed before its announced date. */
+  readonly earlyRemovals: readonly string[]
   readonly changelog: string
 }
 
@@ -29,7 +35,7 @@ const compare = (a: Version, b: Version): number => a[0] - b[0] || a[1] - b[1] |
 const mayBreak = (from: Version, to: Version): boolean => to[0] > from[0] || (to[0] === 0 && to[1] > from[1])
 
 /** The faults of a contract beside the released one; none when it may be merged. */
-export const judge = ({ version, released, breaking, changelog }: ContractState): string[] => {
+export const judge = ({ version, released, breaking, earlyRemovals, changelog }: ContractState): string[] => {
   const to = parseVersion(version)
   if (to === null) return [`info.version ${version} is not a version such as 1.2.3`]
   const faults = hasEntry(changelog, version) ? [] : [`CHANGELOG.md has no entry "## ${version}"`]
@@ -38,15 +44,19 @@ export const judge = ({ version, released, breaking, changelog }: ContractState)
   if (from === null)
     return [...faults, `the released info.version ${released} is not a version such as 1.2.3`]
   if (compare(to, from) < 0) faults.push(`info.version ${version} is older than the released ${released}`)
+  if (earlyRemovals.length > 0)
+    faults.push('no version may remove something before its x-sunset:', ...earlyRemovals.map(indent))
   if (breaking.length > 0 && !mayBreak(from, to)) {
     const needed = from[0] === 0 ? `0.${from[1] + 1}.0` : `${from[0] + 1}.0.0`
     faults.push(
       `info.version ${version} may not break clients of ${released}; make it ${needed}, or take these back:`,
-      ...breaking.map((change) => `  ${change}`),
+      ...breaking.map(indent),
     )
   }
   return faults
 }
+
+const indent = (change: string): string => `  ${change}`
 
 /** An entry's heading may have a date behind the version. */
 const hasEntry = (changelog: string, version: string): boolean =>
@@ -78,7 +88,33 @@ const hasGo = (): boolean => {
   }
 }
 
+type Json = Readonly<Record<string, unknown>>
+
+const isObject = (value: unknown): value is Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/**
+ * The part of a contract that clients of the released one rely on: without new values of enums that may grow
+ * (`x-extensible-enum` in the released contract), and without deprecations, which allow no removal by themselves.
+ */
+export const reliedOn = (current: unknown, released: unknown): unknown => {
+  if (Array.isArray(current)) {
+    const before: readonly unknown[] = Array.isArray(released) ? released : []
+    return current.map((item, index) => reliedOn(item, before[index]))
+  }
+  if (!isObject(current)) return current
+  const before = isObject(released) ? released : {}
+  const entries = Object.entries(current)
+    .filter(([name, value]) => !(name === 'deprecated' && value === true))
+    .map(([name, value]) => [name, reliedOn(value, before[name])] as const)
+  const copy = Object.fromEntries<unknown>(entries)
+  const { enum: known, 'x-extensible-enum': mayGrow } = before
+  if (mayGrow !== true || !Array.isArray(known) || !Array.isArray(copy.enum)) return copy
+  return { ...copy, enum: copy.enum.filter((value) => known.includes(value)) }
+}
+
 interface Change {
+  readonly id: string
   readonly text: string
   /** 3 breaks clients, 2 may break some. */
   readonly level: number
@@ -86,14 +122,46 @@ interface Change {
   readonly path?: string
 }
 
-/** What breaks clients of the contract in one file when that of another takes its place. */
-export const findBreaking = (oasdiff: string, released: string, current: string): string[] => {
-  const json = execFileSync(oasdiff, ['breaking', '--format', 'json', released, current], {
-    encoding: 'utf8',
-    maxBuffer: 64 * 1024 * 1024,
-  })
-  const changes = JSON.parse(json) as readonly Change[]
-  return changes
-    .filter(({ level }) => level === 3)
-    .map(({ operation = '', path = '', text }) => `${operation} ${path}: ${text}`)
+/** What oasdiff takes for harmless, and breaks clients that rely on it. */
+const alsoBreaking = ['parameter', 'property', 'body'].flatMap((place) => [
+  `request-${place}-default-value-changed`,
+  `request-${place}-default-value-removed`,
+])
+
+const findChanges = (oasdiff: string, released: unknown, current: unknown): readonly Change[] => {
+  const folder = mkdtempSync(join(tmpdir(), 'taskwright-compatibility-'))
+  const save = (name: string, content: string): string => {
+    const file = join(folder, name)
+    writeFileSync(file, content)
+    return file
+  }
+  try {
+    const files = [
+      save('released.json', JSON.stringify(released)),
+      save('current.json', JSON.stringify(current)),
+    ]
+    const levels = save('levels.txt', alsoBreaking.map((id) => `${id} err\n`).join(''))
+    const options = ['--flatten-allof', '--flatten-params', '--severity-levels', levels, '--format', 'json']
+    const json = execFileSync(oasdiff, ['breaking', ...options, ...files], {
+      encoding: 'utf8',
+      maxBuffer: 64 * 1024 * 1024,
+    })
+    return JSON.parse(json) as readonly Change[]
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
 }
+
+const describe = ({ operation = '', path = '', text }: Change): string => `${operation} ${path}: ${text}`
+
+/** What breaks clients of the released contract. */
+export const findBreaking = (oasdiff: string, released: unknown, current: unknown): string[] =>
+  findChanges(oasdiff, reliedOn(released, released), reliedOn(current, released))
+    .filter(({ level }) => level === 3)
+    .map(describe)
+
+/** What is removed before the date that the released contract names, which no version may do. */
+export const findEarlyRemovals = (oasdiff: string, released: unknown, current: unknown): string[] =>
+  findChanges(oasdiff, released, current)
+    .filter(({ id }) => /-before-sunset$|sunset-deleted$|sunset-date-changed-too-small$/.test(id))
+    .map(describe)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { judge } from '../scripts/compatibility.ts'
+import { judge, reliedOn } from '../scripts/compatibility.ts'
 
 /** The rules of `npm run check:compatibility`; the tool that finds breaking changes is proved by each run of it. */
 
@@ -8,7 +8,7 @@ const changelogOf = (version: string): string =>
   `# Changelog\n\n## ${version}\n\nWords.\n\n## 0.0.1 - 2020-01-01\n`
 
 const faultsOf = (released: string | null, version: string, changes: readonly string[] = []): string[] =>
-  judge({ version, released, breaking: changes, changelog: changelogOf(version) })
+  judge({ version, released, breaking: changes, earlyRemovals: [], changelog: changelogOf(version) })
 
 t.test('a breaking change needs a version that says so', async (t) => {
   const refused = [
@@ -40,6 +40,22 @@ t.test('any other change may have any version from the released one on', async (
     t.match(faultsOf('0.1.2', version), [`info.version ${version} is older than the released 0.1.2`])
 })
 
+t.test('no version removes something before its announced date', async (t) => {
+  const state = { released: '1.2.3', breaking, earlyRemovals: breaking, changelog: changelogOf('2.0.0') }
+  const faults = ['no version may remove something before its x-sunset:', `  ${breaking[0]}`]
+  t.strictSame(judge({ ...state, version: '2.0.0' }), faults)
+})
+
+t.test('an enum grows if the released contract says that it can', async (t) => {
+  const enumOf = (mayGrow: boolean, ...values: readonly string[]) => ({
+    kind: { type: 'string', ...(mayGrow && { 'x-extensible-enum': true }), enum: values },
+  })
+  t.strictSame(reliedOn(enumOf(true, 'a', 'b', 'c'), enumOf(true, 'a', 'b')), enumOf(true, 'a', 'b'))
+  t.strictSame(reliedOn(enumOf(true, 'b', 'c'), enumOf(true, 'a', 'b')), enumOf(true, 'b'))
+  for (const mayGrow of [false, true])
+    t.strictSame(reliedOn(enumOf(mayGrow, 'a', 'b'), enumOf(false, 'a')), enumOf(mayGrow, 'a', 'b'))
+})
+
 t.test('before the first release nothing can break', async (t) => {
   t.strictSame(faultsOf(null, '0.1.0'), [])
 })
@@ -48,10 +64,17 @@ t.test('CHANGELOG.md has an entry for the version, released or not', async (t) =
   const missing = ['CHANGELOG.md has no entry "## 0.1.0"']
   for (const changelog of ['', '## 0.1.0-rc', '## 0.1.01', '## 0.1', 'About ## 0.1.0', '### 0.1.0']) {
     for (const released of [null, '0.1.0'])
-      t.strictSame(judge({ version: '0.1.0', released, breaking: [], changelog }), missing, changelog)
+      t.strictSame(
+        judge({ version: '0.1.0', released, breaking: [], earlyRemovals: [], changelog }),
+        missing,
+        changelog,
+      )
   }
   const dated = '## 0.1.0 - 2027-01-04'
-  t.strictSame(judge({ version: '0.1.0', released: null, breaking: [], changelog: dated }), [])
+  t.strictSame(
+    judge({ version: '0.1.0', released: null, breaking: [], earlyRemovals: [], changelog: dated }),
+    [],
+  )
 })
 
 t.test('what is not a version is refused', async (t) => {
