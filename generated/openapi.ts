@@ -434,7 +434,7 @@ export interface paths {
             header?: never;
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -472,7 +472,7 @@ export interface paths {
             header?: never;
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -498,7 +498,7 @@ export interface paths {
             header?: never;
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -524,7 +524,7 @@ export interface paths {
             header?: never;
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -555,7 +555,7 @@ export interface paths {
             header?: never;
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -1137,6 +1137,16 @@ export interface components {
         /** @description One line. */
         TaskTitle: string;
         /**
+         * @description The id of a user. `me` is your own. Responses always have the id.
+         * @example me
+         */
+        UserRef: string;
+        /**
+         * @description The id of a user, or null for nobody. `me` is your own. Responses always have the id.
+         * @example me
+         */
+        NullableUserRef: string | null;
+        /**
          * @description The role of a user: `member`, or `admin` for administrators.
          * @enum {string}
          */
@@ -1362,13 +1372,9 @@ export interface components {
              * @description Must not be before `start_at`.
              */
             due_at?: string | null;
-            /**
-             * Format: uuid
-             * @description Defaults to you.
-             */
-            owner_id?: string;
-            /** Format: uuid */
-            assignee_id?: string | null;
+            /** @description Defaults to you. */
+            owner_id?: components["schemas"]["UserRef"];
+            assignee_id?: components["schemas"]["NullableUserRef"];
             /** @description Tags to add to the task. */
             tag_ids?: string[];
         };
@@ -1388,13 +1394,9 @@ export interface components {
              * @description Must not be before `start_at`.
              */
             due_at?: string | null;
-            /**
-             * Format: uuid
-             * @description Keeps its value if omitted.
-             */
-            owner_id?: string;
-            /** Format: uuid */
-            assignee_id?: string | null;
+            /** @description Keeps its value if omitted. */
+            owner_id?: components["schemas"]["UserRef"];
+            assignee_id?: components["schemas"]["NullableUserRef"];
         };
         /** @description The fields of a task to change. */
         TaskPatch: {
@@ -1406,13 +1408,9 @@ export interface components {
             start_at?: string | null;
             /** Format: date-time */
             due_at?: string | null;
-            /**
-             * Format: uuid
-             * @description Only the owner and administrators can change it.
-             */
-            owner_id?: string;
-            /** Format: uuid */
-            assignee_id?: string | null;
+            /** @description Only the owner and administrators can change it. */
+            owner_id?: components["schemas"]["UserRef"];
+            assignee_id?: components["schemas"]["NullableUserRef"];
         };
         /** @description A file attached to a task. */
         Attachment: {
@@ -2355,10 +2353,10 @@ export interface components {
     };
     parameters: {
         /**
-         * @description The id of the user.
+         * @description The id of the user. `me` is your own.
          * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
          */
-        UserId: string;
+        UserId: components["schemas"]["UserRef"];
         /**
          * @description The id of the task.
          * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
@@ -2414,9 +2412,9 @@ export interface components {
          */
         TokenId: string;
         /** @description Only events caused by one of these users. Repeat the parameter for several users. */
-        ActorFilter: string[];
+        ActorFilter: components["schemas"]["UserRef"][];
         /** @description Only events about the account of one of these users. Repeat the parameter for several users. */
-        AuditUserFilter: string[];
+        AuditUserFilter: components["schemas"]["UserRef"][];
         /** @description Only events with one of these actions. Repeat the parameter for several actions. */
         ActionFilter: components["schemas"]["AuditAction"][];
         /** @description Only items created after this time. */
@@ -2440,11 +2438,11 @@ export interface components {
         /** @description Only tasks with one of these priorities. Repeat the parameter for several priorities. */
         PriorityFilter: components["schemas"]["TaskPriority"][];
         /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
-        AssigneeFilter: string[];
+        AssigneeFilter: components["schemas"]["UserRef"][];
         /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
         TagFilter: string[];
         /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
-        OwnerFilter: string[];
+        OwnerFilter: components["schemas"]["UserRef"][];
         /** @description Whether a task must have any or all of the tags in `tag_id`. */
         TagMatchFilter: components["schemas"]["TagMatch"];
         /** @description If true, only tasks without tags. If false, only tasks with tags. */
@@ -3403,7 +3401,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3432,7 +3430,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3469,7 +3467,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3499,7 +3497,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3534,7 +3532,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3574,7 +3572,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3609,7 +3607,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];
@@ -3716,7 +3714,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The id of the user.
+                 * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
                  */
                 user_id: components["parameters"]["UserId"];

@@ -98,7 +98,7 @@ const readCursor = (keys: KeyRing, scope: CursorScope, text: string): Cursor => 
   return opened.value
 }
 
-/** What these parameters mean when they are left out: the defaults in the contract. */
+/** What these parameters mean when they are left out. */
 const defaults: Readonly<Record<string, unknown>> = { all: false, tag_match: 'any' }
 
 /**

@@ -1,5 +1,6 @@
 import { Ajv, type ErrorObject, type SchemaValidateFunction, type ValidateFunction } from 'ajv'
 import { isInstant } from '../domain/dates.ts'
+import type { Principal } from '../domain/permissions.ts'
 import { canonicalEmail, isVisible, toNfc } from '../domain/text.ts'
 import { type Problem, type ProblemError, problems } from '../problems/problems.ts'
 import { escapePointer, validateText } from './json-body.ts'
@@ -14,29 +15,40 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const email =
   /^[^\s@\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]+@[^\s@\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]+$/u
 
+/** Who makes the request; null if the operation requires no token. */
+type CallerId = string | null
+
 /** The values of `x-normalize`, applied before length and pattern are checked. */
-const normalizers: Readonly<Record<string, (text: string) => string>> = {
+const normalizers: Readonly<Record<string, (text: string, callerId: CallerId) => string>> = {
   line: (text) => toNfc(text).trim(),
   nfc: toNfc,
   email: canonicalEmail,
   lower: (text) => text.toLowerCase(),
   instant: (text) => (isInstant(text) ? new Date(text.toUpperCase()).toISOString() : text),
+  user: (text, callerId) => {
+    if (callerId === null) throw new Error('An operation without a token takes the id of a user')
+    if (text === 'me') return callerId
+    // Nothing else is changed, or ME would become me.
+    return uuid.test(text) ? text.toLowerCase() : text
+  },
 }
 
 /** Normalization replaces at most four code units, a letter and three marks, by one. */
 const maxShrinkage = 4
 
-const normalize: SchemaValidateFunction = (
+/** `this` is the context that Ajv passes on from a call of a compiled schema. */
+const normalize: SchemaValidateFunction = function (
+  this: { readonly callerId: CallerId },
   name: string,
   text: string,
   schema?: Readonly<Record<string, unknown>>,
   at?: { parentData: unknown; parentDataProperty: string | number },
-) => {
+) {
   const normalizer = normalizers[name]
   if (normalizer === undefined) throw new Error(`There is no x-normalize ${name}`)
   // Too long for maxLength even after normalization; the next keyword reports it.
   if (text.length > maxShrinkage * Number(schema?.maxLength ?? Infinity)) return true
-  const normalized = normalizer(text)
+  const normalized = normalizer(text, this.callerId)
   const parent = at?.parentData as Record<string | number, unknown> | undefined
   if (at !== undefined && parent !== undefined) parent[at.parentDataProperty] = normalized
   if (name !== 'line' || normalized === '' || isVisible(normalized)) return true
@@ -55,6 +67,7 @@ const createAjv = (options: { readonly useDefaults: boolean; readonly allErrors:
     coerceTypes: false,
     removeAdditional: false,
     verbose: true,
+    passContext: true,
   })
   ajv.addKeyword({
     keyword: 'x-normalize',
@@ -106,6 +119,8 @@ export interface RequestParts {
   body: unknown
   query: unknown
   readonly headers: unknown
+  /** Null if the operation requires no token. */
+  readonly principal: Principal | null
 }
 
 /**
@@ -119,9 +134,10 @@ export const compileValidation = (schemas: RequestSchemas): ((request: RequestPa
   })
   /** @throws Problem */
   return (request) => {
+    const callerId = request.principal?.userId ?? null
     const errors = compiled.flatMap(({ part, validate }) => {
       const name = part === 'querystring' ? 'query' : part
-      const result = validate(request[name])
+      const result = validate(request[name], callerId)
       // Headers stay text: Fastify and the hooks expect strings.
       if (result.errors === null && name !== 'headers') request[name] = result.value
       return result.errors ?? []
@@ -140,24 +156,28 @@ interface Validated {
   readonly errors: readonly ProblemError[] | null
 }
 
-const compilePart = (part: Part, schema: ObjectSchema): ((input: unknown) => Validated) => {
+const compilePart = (
+  part: Part,
+  schema: ObjectSchema,
+): ((input: unknown, callerId: CallerId) => Validated) => {
   const { first, all } = part === 'body' ? bodies : parameters
   const read = part === 'querystring' || part === 'headers' ? textReader(schema) : (value: unknown) => value
   const toCompile = withLowerCaseIds(schema) as ObjectSchema
   let findFirst: ValidateFunction | undefined
   let findAll: ValidateFunction | undefined
-  return (input) => {
+  return (input, callerId) => {
+    const context = { callerId }
     if (part === 'querystring' && Object.keys(input ?? {}).length > maxParameters)
       throw problems.invalidRequest(`The query must have at most ${maxParameters} different parameters.`)
     findFirst ??= first.compile(toCompile)
     const value = read(input ?? null)
     const textErrors = part === 'querystring' ? validateTexts(value) : []
     if (textErrors.length > 0) return { value, errors: textErrors }
-    if (findFirst(value)) return { value, errors: null }
+    if (findFirst.call(context, value)) return { value, errors: null }
     let { errors } = findFirst
     if (isSmall(value)) {
       findAll ??= all.compile(toCompile)
-      if (!findAll(value)) ({ errors } = findAll)
+      if (!findAll.call(context, value)) ({ errors } = findAll)
     }
     return { value, errors: describeAll(part, schema, errors ?? []) }
   }
@@ -242,7 +262,7 @@ const describe = (part: Part, error: ErrorObject): ProblemError => {
     default:
       return {
         pointer: error.instancePath,
-        detail: `${describeRule(error.keyword, params) ?? error.message ?? 'is not valid'}${hints[`${error.keyword} ${error.instancePath}`] ?? ''}`,
+        detail: `${describeRule(error.keyword, params, error.parentSchema) ?? error.message ?? 'is not valid'}${hints[`${error.keyword} ${error.instancePath}`] ?? ''}`,
       }
   }
 }
@@ -251,6 +271,7 @@ const describe = (part: Part, error: ErrorObject): ProblemError => {
 const describeRule = (
   keyword: string,
   { type, limit }: Readonly<Record<string, unknown>>,
+  schema: ObjectSchema = {},
 ): string | undefined => {
   switch (keyword) {
     case 'type':
@@ -267,6 +288,8 @@ const describeRule = (
       return `must have at most ${count(limit, keyword)}`
     case 'uniqueItems':
       return 'must not contain duplicates'
+    case 'pattern':
+      return schema['x-normalize'] === 'user' ? 'must be a UUID or me' : undefined
     default:
       return undefined
   }

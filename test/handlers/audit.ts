@@ -411,7 +411,7 @@ t.test('listAuditEvents', async (t) => {
     const { next_cursor: cursor } = await list({ limit: 1, action: 'sign_in.failed' })
     for (const [name, query] of [
       ['limit', 'limit=201'],
-      ['actor_id', 'actor_id=me'],
+      ['actor_id', 'actor_id=Me'],
       ['user_id', 'user_id='],
       ['action', 'action=sign_in'],
       ['created_after', 'created_after=yesterday'],

@@ -76,8 +76,8 @@ const badFields: readonly (readonly [object, string])[] = [
   [{ priority: 'highest' }, '/priority'],
   [{ priority: null }, '/priority'],
   [{ owner_id: null }, '/owner_id'],
-  [{ owner_id: 'me' }, '/owner_id'],
-  [{ assignee_id: 'me' }, '/assignee_id'],
+  [{ owner_id: 'Me' }, '/owner_id'],
+  [{ assignee_id: 'Me' }, '/assignee_id'],
   [{ assignee_id: `{${unknownId}}` }, '/assignee_id'],
   [{ id: unknownId }, '/id'],
   [{ version: 7 }, '/version'],
@@ -1310,7 +1310,7 @@ t.test('listTasks', async (t) => {
       ['status=', '/status/0'],
       [Array(11).fill('status=todo').join('&'), '/status'],
       ['priority=HIGH', '/priority/0'],
-      ['assignee_id=me', '/assignee_id/0'],
+      ['assignee_id=Me', '/assignee_id/0'],
       ['assignee_id=null', '/assignee_id/0'],
       ['tag_id=', '/tag_id/0'],
       [Array(101).fill(`tag_id=${red.id}`).join('&'), '/tag_id'],
@@ -1389,7 +1389,7 @@ t.test('listUserTasks', async (t) => {
 
   t.test('400: a malformed id or query', async () => {
     const { token } = owner
-    await service.expect('listUserTasks', 400, { token, params: { user_id: 'me' } })
+    await service.expect('listUserTasks', 400, { token, params: { user_id: 'Me' } })
     await service.expect('listUserTasks', 400, {
       token,
       params: { user_id: owner.id },

@@ -1055,7 +1055,7 @@ t.test('listUserTasks', async (t) => {
       ['offset', { offset: -1 }],
       ['cursor', { cursor: String(foreign.next_cursor) }],
       ['cursor', { cursor: String(cursor), status: 'todo' }],
-      ['owner_id/0', { owner_id: 'me' }],
+      ['owner_id/0', { owner_id: 'Me' }],
       ['sort', { sort: 'id";--' }],
     ] as const) {
       t.match(

@@ -87,22 +87,6 @@ const walk = async (
   return ids
 }
 
-interface Parameter {
-  readonly name: string
-  readonly schema?: { readonly default?: string | number | boolean }
-}
-
-/** The query parameters of the list of tasks. */
-const taskParameters = (): readonly Parameter[] => {
-  const { paths, components } = loadContract().document as {
-    readonly paths: { readonly '/tasks': { readonly get: { readonly parameters: { $ref: string }[] } } }
-    readonly components: { readonly parameters: Readonly<Record<string, Parameter>> }
-  }
-  return paths['/tasks'].get.parameters.flatMap(
-    ({ $ref }) => components.parameters[$ref.replace('#/components/parameters/', '')] ?? [],
-  )
-}
-
 const count = 53
 const owner = await service.register('owner')
 const lists = await fillLists(owner, count)
@@ -347,20 +331,6 @@ t.test('a cursor does not depend on what a page shows, or on how its filter is s
     const page = await readPage(tasks, owner, `${same}&cursor=${cursor}`)
     t.strictSame(idsOf(page), idsOf(expected), `${query} and ${same}`)
     t.ok(page.items.length > 0)
-  }
-})
-
-t.test('a parameter may be left out, or sent with its default', async (t) => {
-  const defaults = taskParameters().flatMap(({ name, schema }) =>
-    schema?.default === undefined ? [] : [[name, String(schema.default)] as const],
-  )
-  t.ok(defaults.length >= 4)
-  for (const [name, value] of defaults) {
-    const parameter = `${name}=${value}`
-    const page = await readPage(tasks, owner, parameter)
-    await readPage(tasks, owner, `cursor=${page.next_cursor}`)
-    const without = await readPage(tasks, owner)
-    await readPage(tasks, owner, `${parameter}&cursor=${without.next_cursor}`)
   }
 })
 
