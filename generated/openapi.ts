@@ -874,6 +874,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/attachments/{attach_id}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the attachment.
+                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+                 */
+                attach_id: components["parameters"]["AttachmentId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a link to an attachment
+         * @description Returns a URL that downloads the file without an `Authorization` header, for `<img>`, download managers and mail. Whoever has the URL can download this file, with this disposition, until the link expires. The link ends earlier with the session or API token that created it, when its creator can no longer see the task, and when the attachment is deleted. The service stores nothing of a link, so there is no list of them.
+         */
+        post: operations["createAttachmentLink"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/attachments/{attach_id}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the attachment.
+                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+                 */
+                attach_id: components["parameters"]["AttachmentId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Download an attachment by link
+         * @description The target of the links that `POST /attachments/{attach_id}/links` creates. The token in the URL authenticates the request. The response is that of `GET /attachments/{attach_id}` with the disposition of the link, except that pages of other origins can embed it and that browsers may reuse it for a minute. Requests count against the user who created the link, separately from the user's other requests and up to the same number. A link that has expired returns 410; one that was revoked, or never existed, returns 404.
+         */
+        get: operations["downloadLinkedAttachment"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/attachments/{attach_id}/thumbnail": {
         parameters: {
             query?: never;
@@ -1463,6 +1515,29 @@ export interface components {
          * @enum {string}
          */
         Disposition: "attachment" | "inline";
+        /** @description How a link is used. */
+        AttachmentLinkCreate: {
+            /** @default attachment */
+            disposition: components["schemas"]["Disposition"];
+            /**
+             * @description The lifetime of the link in seconds.
+             * @default 300
+             */
+            expires_in: number;
+        };
+        /** @description A URL that downloads an attachment. */
+        AttachmentLink: {
+            /**
+             * Format: uri-reference
+             * @description Absolute if the operator has set `PUBLIC_URL`; otherwise a path on this server. Whoever has it can download the file.
+             * @example /attachments/0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f/content?token=AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3Wc6uFzH9aJrLpEsDyBvGqUiKoNwTeRfMhSjXzClVbPa2d
+             */
+            url: string;
+            /** @description `attachment` if browsers cannot display files of this type safely. */
+            disposition: components["schemas"]["Disposition"];
+            /** Format: date-time */
+            expires_at: string;
+        };
         /**
          * Format: binary
          * @description The content of a file.
@@ -1814,7 +1889,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "reauthentication_required" | "registration_closed" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "changes_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "reauthentication_required" | "registration_closed" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -1879,6 +1954,45 @@ export interface components {
                 "X-Request-Id": components["headers"]["RequestId"];
                 ETag: components["headers"]["ETag"];
                 "Cache-Control": components["headers"]["PrivateNoCache"];
+                "Last-Modified": components["headers"]["LastModified"];
+                "Content-Disposition": components["headers"]["ContentDisposition"];
+                "Content-Length": components["headers"]["ContentLength"];
+                "Accept-Ranges": components["headers"]["AcceptRanges"];
+                "Repr-Digest": components["headers"]["ReprDigest"];
+                "Content-Range": components["headers"]["ContentRange"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/octet-stream": components["schemas"]["FileContent"];
+                "*/*": components["schemas"]["FileContent"];
+            };
+        };
+        /** @description The whole file. */
+        LinkedDownload: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateForAMinute"];
+                "Cross-Origin-Resource-Policy": components["headers"]["CrossOrigin"];
+                "Last-Modified": components["headers"]["LastModified"];
+                "Content-Disposition": components["headers"]["ContentDisposition"];
+                "Content-Length": components["headers"]["ContentLength"];
+                "Accept-Ranges": components["headers"]["AcceptRanges"];
+                "Repr-Digest": components["headers"]["ReprDigest"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/octet-stream": components["schemas"]["FileContent"];
+                "*/*": components["schemas"]["FileContent"];
+            };
+        };
+        /** @description The requested range. */
+        PartialLinkedDownload: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateForAMinute"];
+                "Cross-Origin-Resource-Policy": components["headers"]["CrossOrigin"];
                 "Last-Modified": components["headers"]["LastModified"];
                 "Content-Disposition": components["headers"]["ContentDisposition"];
                 "Content-Length": components["headers"]["ContentLength"];
@@ -2078,6 +2192,17 @@ export interface components {
         };
         /** @description The file is missing from the storage. */
         Gone: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The link has expired, or the file is missing from the storage. */
+        LinkGone: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
@@ -2372,6 +2497,8 @@ export interface components {
          * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
         AttachmentId: string;
+        /** @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned. */
+        LinkToken: string;
         /** @description The width in pixels, rounded up to 16, 32, 64, 128, 256, 512 or 1,024. A narrower image keeps its width. The height is limited to four times the width. */
         ThumbnailWidth: number;
         /**
@@ -2564,6 +2691,16 @@ export interface components {
          * @example private, no-cache
          */
         PrivateNoCache: string;
+        /**
+         * @description Private; reuse for a minute.
+         * @example private, max-age=60
+         */
+        PrivateForAMinute: string;
+        /**
+         * @description Pages of other origins can embed the file.
+         * @example cross-origin
+         */
+        CrossOrigin: string;
         /**
          * @description Public; revalidate before reuse.
          * @example no-cache
@@ -4509,6 +4646,90 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    createAttachmentLink: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the attachment.
+                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+                 */
+                attach_id: components["parameters"]["AttachmentId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AttachmentLinkCreate"];
+            };
+        };
+        responses: {
+            /** @description The link. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttachmentLink"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    downloadLinkedAttachment: {
+        parameters: {
+            query: {
+                /** @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned. */
+                token: components["parameters"]["LinkToken"];
+            };
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
+                "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+                /** @description Return 304 without a body if the resource was not modified after this date. Ignored with `If-None-Match`, which is more precise, and if it is not a valid date. */
+                "If-Modified-Since"?: components["parameters"]["IfModifiedSince"];
+                /** @description A single byte range, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
+                Range?: components["parameters"]["Range"];
+                /** @description Apply `Range` only if the file still has this ETag or `Last-Modified`; otherwise return the whole file. */
+                "If-Range"?: components["parameters"]["IfRange"];
+            };
+            path: {
+                /**
+                 * @description The id of the attachment.
+                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+                 */
+                attach_id: components["parameters"]["AttachmentId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["LinkedDownload"];
+            206: components["responses"]["PartialLinkedDownload"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["LinkGone"];
+            412: components["responses"]["PreconditionFailed"];
+            416: components["responses"]["RangeNotSatisfiable"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getThumbnail: {

@@ -4,18 +4,19 @@ import { rmSync } from 'node:fs'
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Browser, chromium, type Locator, type Page } from 'playwright-core'
+import { type Browser, type BrowserContext, chromium, type Locator, type Page } from 'playwright-core'
 import { eventually } from '../test/fixture/eventually.ts'
+import { blackPng } from '../test/fixture/images.ts'
 import { freePort } from '../test/fixture/ports.ts'
 import { startProcess, temporaryFolder } from '../test/fixture/process.ts'
-import { type Account, createClient } from '../test/fixture/service.ts'
+import { type Account, createClient, fileForm } from '../test/fixture/service.ts'
 import { startMailServer } from '../test/fixture/smtp.ts'
 import { findCommand } from './commands.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
  * The pages in a real browser, on a desktop and on a phone. Swagger UI as a newcomer uses it: sign in with a token, create
- * a task, find it in the unedited list, upload a file, download it, see a problem. A forgotten password, from the link to
+ * a task, find it in the unedited list, upload a file, download it, see a problem. An image on a page of another origin. A forgotten password, from the link to
  * the new one, by keyboard alone. Nothing may be refused, missing, thrown or blocked by the page's policy.
  * Screenshots go to .cache/screenshots.
  */
@@ -252,6 +253,28 @@ const download = async (stage: Stage, attachmentId: string, content: Buffer): Pr
   assert.ok(content.equals(await readFile(await file.path())), 'The download is not what was uploaded')
 }
 
+/** A page of another origin displays an image by link. */
+const embed = async (
+  context: BrowserContext,
+  { url, reachable }: Served,
+  { token }: Account,
+  taskId: string,
+): Promise<void> => {
+  const client = createClient(reachable, () => undefined)
+  const image = fileForm(blackPng({ width: 8, height: 8 }), 'black.png', 'image/png')
+  const upload = { token, params: { task_id: taskId }, body: image }
+  const { body: attachment } = await client.expect('addTaskAttachment', 201, upload)
+  const creation = { token, params: { attach_id: attachment.id }, body: { disposition: 'inline' } }
+  const { body: link } = await client.expect('createAttachmentLink', 201, creation)
+  const page = await context.newPage()
+  await page.setContent(`<img src="${new URL(link.url, url).href}">`)
+  const width = await page.evaluate(
+    `(async () => { const image = document.querySelector('img'); await image.decode(); return image.naturalWidth })()`,
+  )
+  assert.equal(width, 8)
+  await page.close()
+}
+
 const seeAProblem = async (stage: Stage): Promise<void> => {
   const block = stage.page.locator('#operations-tasks-createTask')
   await block.locator('textarea.body-param__text').fill('{ "title": "" }')
@@ -345,6 +368,7 @@ const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> 
   const content = Buffer.from(`${randomUUID()}\0\r\n\u00ff${'x'.repeat(100_000)}`)
   const attachmentId = await upload(stage, taskId, content)
   await download(stage, attachmentId, content)
+  await embed(context, served, account, taskId)
   clean.check()
   clean.expectRefusal(`${url}/tasks`)
   await seeAProblem(stage)

@@ -4,7 +4,7 @@ import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } 
 import { createAccessTokens } from './auth/access-tokens.ts'
 import { limitAuditedFailures } from './auth/audited-failures.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
-import { createAuthenticate } from './http/authenticate.ts'
+import { createAuthenticate, createAuthenticateLink } from './http/authenticate.ts'
 import { createCheckPassword } from './services/check-password.ts'
 import { createApiTokens } from './services/api-tokens.ts'
 import { createPasswords } from './services/passwords.ts'
@@ -204,6 +204,7 @@ export const buildApp = async ({
 
   // Faster than weak maps keyed by request, especially in garbage collection.
   app.decorateRequest('principal', null)
+  app.decorateRequest('linkRefusal', null)
   app.decorateRequest('problem', undefined)
 
   runInOrder(app)
@@ -237,6 +238,7 @@ export const buildApp = async ({
   const checkPassword = createCheckPassword({ passwords, attemptKeys })
   const reauthenticate = createReauthenticate({ checkPassword, attemptKeys, secondFactorKeys })
   const cursorKeys = deriveKeys(secrets, 'cursor')
+  const linkKeys = deriveKeys(secrets, 'attachment-link')
   const paging = createPaging(cursorKeys, publicUrl)
   // onClose hooks run in reverse order: the jobs, which use the storage, must close first.
   app.addHook('onClose', () => storage.close())
@@ -294,7 +296,8 @@ export const buildApp = async ({
     ...trashHandlers({ paging, jobs }),
     ...attachmentHandlers({
       paging,
-      attachments: createAttachments({ storage, attachmentMaxBytes, attachmentQuotaBytes }),
+      publicUrl,
+      attachments: createAttachments({ storage, linkKeys, attachmentMaxBytes, attachmentQuotaBytes }),
       jobs,
     }),
     ...thumbnailHandlers({ thumbnails: createThumbnails({ storage, thumbnailer }) }),
@@ -315,6 +318,7 @@ export const buildApp = async ({
     limit,
     shares,
     authenticate: createAuthenticate(accessTokens, credentials),
+    authenticateLink: createAuthenticateLink(linkKeys, credentials),
     fingerprintKeys: deriveKeys(secrets, 'idempotency'),
     publicUrl,
     attachmentMaxBytes,
@@ -343,6 +347,7 @@ const limitsOf = (config: AppDeps['config']) =>
         anonymous: config.rateLimitAnonymous,
         sign_in: config.rateLimitSignIn,
         refresh: config.rateLimitRefresh,
+        link: config.rateLimitApi,
         api: config.rateLimitApi,
         upload: config.rateLimitUpload,
         resume: config.rateLimitApi,

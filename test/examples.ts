@@ -33,7 +33,12 @@ const finds: Partial<Record<OperationId, string>> = {
 }
 
 /** What the answers so far hold that later requests need. */
-type Learned = Partial<Schemas['AuthTokens'] & Schemas['SecondFactorSecret'] & Schemas['RecoveryCodeSet']>
+type Learned = Partial<
+  Schemas['AuthTokens'] &
+    Schemas['SecondFactorSecret'] &
+    Schemas['RecoveryCodeSet'] &
+    Schemas['AttachmentLink']
+>
 
 /** A code that has not been used, as the authenticator shows it. */
 const freshCode = async ({ secret = '', user }: Learned): Promise<string> => {
@@ -83,8 +88,14 @@ const paths: Partial<Record<OperationId, (learned: Learned) => Promise<Call['par
   },
 }
 
+/** Operations that need something else in their query than the examples. */
+const queries: Partial<Record<OperationId, (learned: Learned) => Required<Pick<Call, 'query'>>>> = {
+  downloadLinkedAttachment: ({ url = '' }) => ({ query: new URL(url, service.url).search.slice(1) }),
+}
+
 /** What ends something that others need, and what needs something that the contract has later. */
 const last: readonly OperationId[] = [
+  'deleteAttachment',
   'addTaskTag',
   'removeTaskTag',
   'deleteTag',
@@ -251,6 +262,7 @@ t.test('every request is answered as success', async (t) => {
       const call = callWith(mediaType, body)
       const reply = await service.call(operation.id, {
         ...parameters,
+        ...queries[operation.id]?.(learned),
         ...call,
         params: { ...parameters.params, ...(await paths[operation.id]?.(learned)) },
         headers: { ...headers, ...call.headers },

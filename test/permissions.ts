@@ -445,7 +445,7 @@ const credentialOf = async (
 ): Promise<string | undefined> => {
   if (persona === 'anonymous') return undefined
   const account = world[persona]
-  return credential === 'session' || scope === 'none' || scope === 'session'
+  return credential === 'session' || scope === 'none' || scope === 'session' || scope === 'link'
     ? account.token
     : apiTokenWith(account, [scope])
 }
@@ -475,7 +475,7 @@ const askersOf = (operation: Operation, scenario: Scenario): readonly Asker[] =>
     }
   }
   const inSession = personas.map((persona) => ask(persona, 'session'))
-  if (scope === 'none' || scope === 'session') return inSession
+  if (scope === 'none' || scope === 'session' || scope === 'link') return inSession
   return [...inSession, ...holders.map((persona) => ask(persona, 'API token'))]
 }
 
@@ -633,7 +633,7 @@ for (const operation of operations) {
     for (const scenario of scenariosOf(operation)) {
       await t.test(scenario.what ?? 'as it is', (t) => tryScenario(t, operation, scenario))
     }
-    if (scope === 'none') return
+    if (scope === 'none' || scope === 'link') return
     await t.test('with an API token without the scope', (t) => tryWithoutScope(t, operation))
   })
 }

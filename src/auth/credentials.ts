@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { withTimeout } from '../concurrency/deadline.ts'
-import { selectApiTokenPrincipal } from '../db/api-tokens.ts'
+import { selectApiTokenPrincipal, type UsedApiToken } from '../db/api-tokens.ts'
 import {
   type CredentialChange,
   listenForCredentialChanges,
@@ -8,7 +8,7 @@ import {
 } from '../db/credential-changes.ts'
 import type { Database } from '../db/engine/client.ts'
 import { selectSessionRole } from '../db/sessions.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { BearerPrincipal } from '../domain/permissions.ts'
 
 /**
  * Live sessions and API tokens. A change takes effect in this process when `forget…` is called, and in other workers and
@@ -16,9 +16,11 @@ import type { Principal } from '../domain/permissions.ts'
  */
 export interface Credentials {
   /** Null if the session has ended or belongs to another user. */
-  ofSession(sessionId: string, userId: string): Promise<Principal | null>
+  ofSession(sessionId: string, userId: string): Promise<BearerPrincipal | null>
   /** Null if no token has the hash, or it has expired. */
-  ofApiToken(hash: Buffer): Promise<Principal | null>
+  ofApiToken(hash: Buffer): Promise<BearerPrincipal | null>
+  /** Null if the token was revoked or has expired. */
+  ofApiTokenId(tokenId: string): Promise<BearerPrincipal | null>
   /** Call after a session has ended. */
   forgetSession(sessionId: string): Promise<void>
   /** Call after an API token was revoked. */
@@ -34,14 +36,15 @@ const maxEntries = 20_000
 
 /** A cache of live credentials in front of the database. */
 export const cacheCredentials = (db: Database): Credentials => {
-  const sessions = new LRUCache<string, Principal>({ max: maxEntries, ttl: cacheTtl })
-  const apiTokens = new LRUCache<string, Principal>({ max: maxEntries, ttl: cacheTtl })
+  const sessions = new LRUCache<string, BearerPrincipal>({ max: maxEntries, ttl: cacheTtl })
+  /** By hash or by id. */
+  const apiTokens = new LRUCache<string, BearerPrincipal>({ max: maxEntries, ttl: cacheTtl })
   // A lookup that began before a change must not fill the cache after it.
   let changes = 0
 
   const removeWhere = (
-    cache: LRUCache<string, Principal>,
-    matches: (principal: Principal) => boolean,
+    cache: LRUCache<string, BearerPrincipal>,
+    matches: (principal: BearerPrincipal) => boolean,
   ): void => {
     for (const [key, principal] of cache) if (matches(principal)) cache.delete(key)
   }
@@ -71,6 +74,20 @@ export const cacheCredentials = (db: Database): Credentials => {
     await withTimeout(cacheTtl, notifyCredentialChange(db, change), late).catch(() => undefined)
   }
 
+  const ofApiToken = async (
+    key: string,
+    select: () => Promise<UsedApiToken | null>,
+  ): Promise<BearerPrincipal | null> => {
+    const cached = apiTokens.get(key)
+    if (cached !== undefined) return cached
+    const changesBefore = changes
+    const used = await select()
+    if (used === null) return null
+    const ttl = Math.min(cacheTtl, used.expiresIn)
+    if (changes === changesBefore && ttl > 0) apiTokens.set(key, used.principal, { ttl })
+    return used.principal
+  }
+
   listenForCredentialChanges(db, {
     onChange: invalidate,
     onListening() {
@@ -87,21 +104,12 @@ export const cacheCredentials = (db: Database): Credentials => {
       const changesBefore = changes
       const role = await selectSessionRole(db, sessionId, userId)
       if (role === null) return null
-      const principal: Principal = { userId, role, credential: { kind: 'session', sessionId } }
+      const principal: BearerPrincipal = { userId, role, credential: { kind: 'session', sessionId } }
       if (changes === changesBefore) sessions.set(sessionId, principal)
       return principal
     },
-    async ofApiToken(hash) {
-      const key = hash.toString('base64url')
-      const cached = apiTokens.get(key)
-      if (cached !== undefined) return cached
-      const changesBefore = changes
-      const used = await selectApiTokenPrincipal(db, hash)
-      if (used === null) return null
-      const ttl = Math.min(cacheTtl, used.expiresIn)
-      if (changes === changesBefore && ttl > 0) apiTokens.set(key, used.principal, { ttl })
-      return used.principal
-    },
+    ofApiToken: (hash) => ofApiToken(hash.toString('base64url'), () => selectApiTokenPrincipal(db, { hash })),
+    ofApiTokenId: (id) => ofApiToken(id, () => selectApiTokenPrincipal(db, { id })),
     forgetSession: (sessionId) => forget({ kind: 'session', sessionId }),
     forgetApiToken: (tokenId) => forget({ kind: 'api_token', tokenId }),
     forgetUser: (userId) => forget({ kind: 'user', userId }),

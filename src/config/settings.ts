@@ -256,7 +256,7 @@ export const settings = {
     parse: parseRequestCount,
     default: 600,
     example: '600',
-    doc: 'Per minute and user: all requests. Questions for the offset of an upload are counted separately, up to the same number.',
+    doc: 'Per minute and user: all requests. Questions for the offset of an upload, and downloads by link, are counted separately, up to the same number.',
   }),
   rateLimitUpload: setting({
     name: 'RATE_LIMIT_UPLOAD',

@@ -8,7 +8,7 @@ import { type Deprecation, readDeprecation } from './deprecation.ts'
 export type OperationId = keyof operations
 
 /** Rate limit policies. Each has its own counter. */
-export type RateLimitPolicy = 'anonymous' | 'sign_in' | 'refresh' | 'api' | 'upload' | 'resume'
+export type RateLimitPolicy = 'anonymous' | 'sign_in' | 'refresh' | 'link' | 'api' | 'upload' | 'resume'
 
 /** The metadata of an operation in the contract, without its schemas, which openapi-glue compiles. */
 export interface ContractOperation {
@@ -16,11 +16,11 @@ export interface ContractOperation {
   readonly method: string
   /** With parameters in braces: `/tasks/{task_id}`. */
   readonly path: string
-  /** Whether the operation requires no token. */
+  /** Whether the operation requires no Authorization header. */
   readonly isOpen: boolean
   readonly scope: RequiredScope
   readonly permission: Permission
-  /** The rate limit policy: per network for an open operation, otherwise per user. */
+  /** The rate limit policy: per network for an operation without authentication, otherwise per user. */
   readonly rateLimit: RateLimitPolicy | 'none'
   /** Accepted media types; empty if the operation has no body. */
   readonly mediaTypes: readonly string[]
@@ -82,12 +82,13 @@ const readOperation = (document: Json, path: string, method: string, operation: 
   const isOpen = Array.isArray(operation.security) && operation.security.length === 0
   const scope = operation['x-scope']
   if (!isRequiredScope(scope)) throw new Error(`${id} has no known x-scope in openapi.yaml`)
-  if (isOpen !== (scope === 'none')) throw new Error(`${id}: security and x-scope disagree in openapi.yaml`)
+  if (isOpen !== (scope === 'none' || scope === 'link'))
+    throw new Error(`${id}: security and x-scope disagree in openapi.yaml`)
   if (!isPermission(permission)) throw new Error(`${id} has no known x-permission in openapi.yaml`)
   if (isOpen !== (permission === 'anyone'))
     throw new Error(`${id}: security and x-permission disagree in openapi.yaml`)
-  const rateLimit = readRateLimit(isOpen, operation['x-rate-limit'])
-  if (rateLimit === null) throw new Error(`${id}: security and x-rate-limit disagree in openapi.yaml`)
+  const rateLimit = readRateLimit(scope, operation['x-rate-limit'])
+  if (rateLimit === null) throw new Error(`${id}: x-scope and x-rate-limit disagree in openapi.yaml`)
   const parameters = new Map(
     asArray(operation.parameters ?? []).map((reference) => {
       const parameter = resolve(document, reference)
@@ -125,11 +126,17 @@ const readOperation = (document: Json, path: string, method: string, operation: 
 const defaultMaxBody = 16_384
 
 const networkLimits = ['anonymous', 'sign_in', 'refresh', 'none'] as const
+const linkLimits = ['link'] as const
 const userLimits = ['api', 'upload', 'resume', 'none'] as const
 
+const limitsFor = (scope: RequiredScope): readonly ContractOperation['rateLimit'][] => {
+  if (scope === 'link') return linkLimits
+  return scope === 'none' ? networkLimits : userLimits
+}
+
 /** The first policy of each list is the default. Null for a policy of the other list, which would have no caller to count. */
-const readRateLimit = (isOpen: boolean, value: unknown): ContractOperation['rateLimit'] | null => {
-  const known: readonly ContractOperation['rateLimit'][] = isOpen ? networkLimits : userLimits
+const readRateLimit = (scope: RequiredScope, value: unknown): ContractOperation['rateLimit'] | null => {
+  const known = limitsFor(scope)
   return known.find((policy) => policy === (value ?? known[0])) ?? null
 }
 

@@ -4,7 +4,7 @@ import type { OperationId } from './contract.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import type { Created } from '../db/engine/creation.ts'
 import { type JsonText, jsonText } from './json-text.ts'
-import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
+import type { BearerPrincipal, LinkPrincipal, SessionPrincipal } from '../domain/permissions.ts'
 import type { FileBody, FileForm, FilePiece } from './files.ts'
 
 /**
@@ -12,7 +12,7 @@ import type { FileBody, FileForm, FilePiece } from './files.ts'
  * adapts it to Fastify.
  */
 
-/** Operations with `security: []`. They require no token and have no principal. */
+/** Operations with `x-scope: none`. They require no token and have no principal. */
 export const openOperations = [
   'register',
   'login',
@@ -48,11 +48,16 @@ export const sessionOperations = [
   'listAuditEvents',
 ] as const satisfies readonly OperationId[]
 
+/** Operations with `x-scope: link`. The token of a link, in the query, authenticates them. */
+export const linkOperations = ['downloadLinkedAttachment'] as const satisfies readonly OperationId[]
+
 type PrincipalOf<Id extends OperationId> = Id extends (typeof openOperations)[number]
   ? null
   : Id extends (typeof sessionOperations)[number]
     ? SessionPrincipal
-    : Principal
+    : Id extends (typeof linkOperations)[number]
+      ? LinkPrincipal
+      : BearerPrincipal
 
 type SuccessStatus = 200 | 201 | 202 | 204 | 206
 
@@ -60,14 +65,14 @@ type Member<T, K extends PropertyKey> = K extends keyof T ? NonNullable<T[K]> : 
 type PathOf<Op> = Member<Member<Op, 'parameters'>, 'path'>
 type QueryOf<Op> = Member<Member<Op, 'parameters'>, 'query'>
 
-type RequestBodyOf<Op> = Op extends { requestBody: { content: infer Content } }
-  ? 'multipart/form-data' extends keyof Content
-    ? FileForm
-    : 'application/offset+octet-stream' extends keyof Content
-      ? FilePiece
-      : Content[keyof Content]
-  : Op extends { requestBody?: { content: { 'application/offset+octet-stream': unknown } } }
-    ? FilePiece
+/** A JSON body that is optional and missing is an empty object. */
+type RequestBodyOf<Op> =
+  Member<Op, 'requestBody'> extends { content: infer Content }
+    ? 'multipart/form-data' extends keyof Content
+      ? FileForm
+      : 'application/offset+octet-stream' extends keyof Content
+        ? FilePiece
+        : Content[keyof Content]
     : undefined
 
 type AnswerBodyOf<Response> = Response extends { content: infer Content }
@@ -83,6 +88,7 @@ type AnswerBodyOf<Response> = Response extends { content: infer Content }
 /** Headers that the adapter sets, from the contract or from the request. */
 type AdapterHeader =
   | 'Cache-Control'
+  | 'Cross-Origin-Resource-Policy'
   | 'Accept-Ranges'
   | 'Idempotency-Replayed'
   | 'Content-Location'

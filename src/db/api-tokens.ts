@@ -1,5 +1,5 @@
 import { found, type Outcome } from '../domain/outcome.ts'
-import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
+import type { BearerPrincipal, Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { parseScopes, type Scope } from '../domain/scopes.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsOwn } from './access/permissions.ts'
@@ -161,11 +161,13 @@ export const deleteUserApiToken = async (
 
 /** The principal of an API token, and the milliseconds until the token expires, at most a day. */
 export interface UsedApiToken {
-  readonly principal: Principal
+  readonly principal: BearerPrincipal
   readonly expiresIn: number
 }
 
-const liveParameters = { hash: 'bytes' } as const
+const byHash = { hash: 'bytes' } as const
+const byId = { id: 'uuid' } as const
+
 const liveColumns = {
   id: 'text',
   user_id: 'text',
@@ -174,38 +176,50 @@ const liveColumns = {
   expires_in: 'int',
 } as const
 
-const selectLive = (p: Placeholders<typeof liveParameters>): SQL => {
+const selectLive = (matches: SQL): SQL => {
   const { id, user_id, scopes, expires_at } = columnsOf<'api_tokens'>(token)
   return sql`
     select ${id}::text, ${user_id}::text, ${columnsOf<'users'>(sql`person`).role},
       array_to_string(${scopes}, ' ') as scopes,
       least(floor(extract(epoch from ${expires_at} - now()) * 1000), 86400000)::int as expires_in
     from api_tokens token join users person on person.id = token.user_id
-    where token.hash = ${p.hash} and (token.expires_at is null or token.expires_at > now())
+    where ${matches} and (token.expires_at is null or token.expires_at > now())
       and person.deleted_at is null`
 }
 
-const live = statement('api_tokens.select_live', liveParameters, liveColumns, selectLive)
-
-const useLive = statement(
-  'api_tokens.use',
-  liveParameters,
-  liveColumns,
-  (p) => sql`
-    with used as (
-      update api_tokens set ${assignments<'api_tokens'>({ last_used_at: sql`now()` })}
-      where hash = ${p.hash} and (expires_at is null or expires_at > now())
-        and (last_used_at is null or last_used_at < now() - ${lastUsedPrecision})
-    )
-    ${selectLive(p)}`,
-)
-
-/** The principal of the API token with this hash, which counts as a use; null when there is none or it has expired. */
-export const selectApiTokenPrincipal = async (db: Database, hash: Buffer): Promise<UsedApiToken | null> => {
-  const [row] = await readAndNoteUse(
-    () => useLive(db, { hash }),
-    () => live(db, { hash }),
+const useLive = (matches: SQL): SQL => sql`
+  with used as (
+    update api_tokens token set ${assignments<'api_tokens'>({ last_used_at: sql`now()` })}
+    where ${matches} and (expires_at is null or expires_at > now())
+      and (last_used_at is null or last_used_at < now() - ${lastUsedPrecision})
   )
+  ${selectLive(matches)}`
+
+const hasHash = ({ hash }: Placeholders<typeof byHash>): SQL =>
+  sql`${columnsOf<'api_tokens'>(token).hash} = ${hash}`
+const hasId = ({ id }: Placeholders<typeof byId>): SQL => sql`${columnsOf<'api_tokens'>(token).id} = ${id}`
+
+const liveByHash = statement('api_tokens.select_live', byHash, liveColumns, (p) => selectLive(hasHash(p)))
+const useByHash = statement('api_tokens.use', byHash, liveColumns, (p) => useLive(hasHash(p)))
+const liveById = statement('api_tokens.select_live_by_id', byId, liveColumns, (p) => selectLive(hasId(p)))
+const useById = statement('api_tokens.use_by_id', byId, liveColumns, (p) => useLive(hasId(p)))
+
+/**
+ * The principal of the API token with this hash or id, which counts as a use; null when there is none or it has expired.
+ */
+export const selectApiTokenPrincipal = async (
+  db: Database,
+  key: { readonly hash: Buffer } | { readonly id: string },
+): Promise<UsedApiToken | null> => {
+  const [row] = await ('hash' in key
+    ? readAndNoteUse(
+        () => useByHash(db, key),
+        () => liveByHash(db, key),
+      )
+    : readAndNoteUse(
+        () => useById(db, key),
+        () => liveById(db, key),
+      ))
   if (row === undefined) return null
   const credential = { kind: 'api_token' as const, tokenId: row.id, scopes: parseScopes(row.scopes) }
   return {

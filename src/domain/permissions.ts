@@ -1,3 +1,4 @@
+import type { components } from '../../generated/openapi.ts'
 import { includesScope, type RequiredScope, type Scope } from './scopes.ts'
 
 /**
@@ -57,22 +58,45 @@ export const permissions = {
 export type Permission = keyof typeof permissions
 export type Role = 'member' | 'admin'
 
-/** How a principal authenticated: by the access token of a session, or by an API token. */
-export type Credential =
-  | { readonly kind: 'session'; readonly sessionId: string }
+export interface SessionCredential {
+  readonly kind: 'session'
+  readonly sessionId: string
+}
+
+/** What the Authorization header has: the access token of a session, or an API token. */
+export type BearerCredential =
+  | SessionCredential
   | { readonly kind: 'api_token'; readonly tokenId: string; readonly scopes: readonly Scope[] }
 
-/** The authenticated user of a request, with the user's current role. */
-export interface Principal {
-  readonly userId: string
-  readonly role: Role
-  readonly credential: Credential
+/** A link to an attachment. It ends with the credential that it was created with. */
+export interface LinkCredential {
+  readonly kind: 'link'
+  readonly createdWith: BearerCredential
+  readonly disposition: components['schemas']['Disposition']
 }
 
-/** A principal that authenticated with a session, not an API token. */
-export interface SessionPrincipal extends Principal {
-  readonly credential: Extract<Credential, { kind: 'session' }>
+/** How a principal authenticated. */
+export type Credential = BearerCredential | LinkCredential
+
+/** The authenticated user of a request, with the user's current role. Whoever has a link acts as the user who created it. */
+export interface Principal<C extends Credential = Credential> {
+  readonly userId: string
+  readonly role: Role
+  readonly credential: C
 }
+
+/** A principal that authenticated with the Authorization header. */
+export type BearerPrincipal = Principal<BearerCredential>
+
+/** A principal that authenticated with a session, not an API token. */
+export type SessionPrincipal = Principal<SessionCredential>
+
+/** A principal that authenticated with a link. */
+export type LinkPrincipal = Principal<LinkCredential>
+
+/** The session or API token that a credential depends on. */
+export const bearerOf = (credential: Credential): BearerCredential =>
+  credential.kind === 'link' ? credential.createdWith : credential
 
 export const isInSession = (principal: Principal): principal is SessionPrincipal =>
   principal.credential.kind === 'session'
@@ -90,8 +114,13 @@ export const roleRefuses = (permission: Permission, role: Role): boolean =>
 export const listReader = (principal: Principal, { all = false }: { readonly all?: boolean }): Principal =>
   all ? principal : { ...principal, role: 'member' }
 
-/** Whether the credential lacks the scope of an operation. A session has every scope. */
+/** Whether the credential lacks the scope of an operation. A session has every scope; a link is for one operation. */
 export const scopeRefuses = (scope: RequiredScope, credential: Credential): boolean => {
+  if (credential.kind === 'link') return scope !== 'link'
   if (scope === 'none' || credential.kind === 'session') return false
-  return scope === 'session' || !credential.scopes.some((granted) => includesScope(granted, scope))
+  return (
+    scope === 'session' ||
+    scope === 'link' ||
+    !credential.scopes.some((granted) => includesScope(granted, scope))
+  )
 }

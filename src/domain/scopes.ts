@@ -4,10 +4,10 @@ import type { components } from '../../generated/openapi.ts'
 export type Scope = components['schemas']['Scope']
 
 /**
- * The `x-scope` of an operation: the scope that an API token needs, `session` if API tokens are not accepted, or `none` if
- * no token is required.
+ * The `x-scope` of an operation: the scope that an API token needs, `session` if API tokens are not accepted, `link` if
+ * the URL authenticates the request, or `none` if it is not authenticated.
  */
-export type RequiredScope = Scope | 'session' | 'none'
+export type RequiredScope = Scope | 'session' | 'link' | 'none'
 
 const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   'tasks:read': true,
@@ -19,6 +19,7 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   'users:read': true,
   'users:write': true,
   session: true,
+  link: true,
   none: true,
 }
 
@@ -40,6 +41,6 @@ export const isRequiredScope = (name: unknown): name is RequiredScope =>
 /** Parses the stored form: scopes separated by spaces. */
 export const parseScopes = (text: string): readonly Scope[] =>
   text.split(' ').map((name) => {
-    if (isRequiredScope(name) && name !== 'session' && name !== 'none') return name
+    if (isRequiredScope(name) && name !== 'session' && name !== 'link' && name !== 'none') return name
     throw new TypeError(`There is no scope ${name}`)
   })

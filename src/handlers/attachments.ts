@@ -1,4 +1,5 @@
 import { create as createDisposition } from 'content-disposition'
+import type { FastifyRequest } from 'fastify'
 import type { components } from '../../generated/openapi.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import { type AttachmentFile, deleteAttachment, selectTaskAttachments } from '../db/attachments.ts'
@@ -7,19 +8,21 @@ import type { Paging } from '../http/paging.ts'
 import { selectRange } from '../http/ranges.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { expectDone, problems } from '../problems/problems.ts'
-import type { Attachments } from '../services/attachments.ts'
+import type { Attachments, Download } from '../services/attachments.ts'
 
 type Attachment = components['schemas']['Attachment']
 type Disposition = components['schemas']['Disposition']
 
 interface Deps {
   readonly paging: Paging
+  /** In front of the URLs of links; empty when PUBLIC_URL is unset. */
+  readonly publicUrl: string
   readonly attachments: Attachments
   readonly jobs: Jobs
 }
 
 /** The operations of the contract's tag `attachments`. An attachment's ETag is the digest of its file. */
-export const attachmentHandlers = ({ paging, attachments, jobs }: Deps) =>
+export const attachmentHandlers = ({ paging, publicUrl, attachments, jobs }: Deps) =>
   ({
     async listTaskAttachments(ctx, { path, params, query }) {
       const { request: page, answer } = paging(path, ctx.principal, query)
@@ -34,30 +37,28 @@ export const attachmentHandlers = ({ paging, attachments, jobs }: Deps) =>
     },
 
     async downloadAttachment(ctx, { params, query, headers }) {
-      const { file, open } = await attachments.download(ctx, params.attach_id)
-      const common = fileHeaders(file, query?.disposition)
-      const range = selectRange(isCurrent(headers['if-range'], common) ? headers.range : undefined, file.size)
-      const contentType = file.content_type
-      switch (range.kind) {
-        // Refused when the file would be sent, since If-None-Match comes before Range (RFC 9110 §13.2.2).
-        case 'unsatisfiable': {
-          const body = { open: () => Promise.reject(problems.rangeNotSatisfiable(file.size)) }
-          return { status: 200, headers: { ...common, 'content-length': file.size }, contentType, body }
-        }
-        case 'whole': {
-          const body = { open: () => open() }
-          return { status: 200, headers: { ...common, 'content-length': file.size }, contentType, body }
-        }
-        case 'part': {
-          const { start, end } = range
-          const body = { open: () => open({ start, end }) }
-          const part = {
-            'content-length': end - start + 1,
-            'content-range': `bytes ${start}-${end}/${file.size}`,
-          }
-          return { status: 206, headers: { ...common, ...part }, contentType, body }
-        }
+      return fileAnswer(await attachments.download(ctx, params.attach_id), query?.disposition, headers)
+    },
+
+    async createAttachmentLink(ctx, { params, body }) {
+      const { disposition, expires_in: expiresIn } = body
+      const link = { attachmentId: params.attach_id, disposition, expiresIn }
+      const { token, expiresAt, file } = await attachments.createLink(ctx, link)
+      const path = `/attachments/${params.attach_id}/content?token=${token}`
+      return {
+        status: 201,
+        headers: { location: path },
+        body: {
+          url: `${publicUrl}${path}`,
+          disposition: allowedDisposition(file, disposition),
+          expires_at: expiresAt,
+        },
       }
+    },
+
+    async downloadLinkedAttachment(ctx, { params, headers }) {
+      const { disposition } = ctx.principal.credential
+      return fileAnswer(await attachments.download(ctx, params.attach_id), disposition, headers)
     },
 
     async deleteAttachment(ctx, { params }) {
@@ -66,6 +67,37 @@ export const attachmentHandlers = ({ paging, attachments, jobs }: Deps) =>
       return { status: 204, taskVersion }
     },
   }) satisfies Partial<Handlers>
+
+/** The whole file, or the range that was asked for. */
+const fileAnswer = (
+  { file, open }: Download,
+  disposition: Disposition | undefined,
+  headers: FastifyRequest['headers'],
+) => {
+  const common = fileHeaders(file, disposition)
+  const range = selectRange(isCurrent(headers['if-range'], common) ? headers.range : undefined, file.size)
+  const contentType = file.content_type
+  switch (range.kind) {
+    // Refused when the file would be sent, since If-None-Match comes before Range (RFC 9110 §13.2.2).
+    case 'unsatisfiable': {
+      const body = { open: () => Promise.reject(problems.rangeNotSatisfiable(file.size)) }
+      return { status: 200 as const, headers: { ...common, 'content-length': file.size }, contentType, body }
+    }
+    case 'whole': {
+      const body = { open: () => open() }
+      return { status: 200 as const, headers: { ...common, 'content-length': file.size }, contentType, body }
+    }
+    case 'part': {
+      const { start, end } = range
+      const body = { open: () => open({ start, end }) }
+      const part = {
+        'content-length': end - start + 1,
+        'content-range': `bytes ${start}-${end}/${file.size}`,
+      }
+      return { status: 206 as const, headers: { ...common, ...part }, contentType, body }
+    }
+  }
+}
 
 /** RFC 9110 §13.1.5. A file never changes, so its date identifies it as well as its ETag does (§8.8.2.2). */
 const isCurrent = (ifRange: unknown, validators: ReturnType<typeof fileHeaders>): boolean =>
@@ -76,8 +108,12 @@ const fileHeaders = (file: AttachmentFile, disposition: Disposition = 'attachmen
   etag: quoteETag(file.sha256),
   'last-modified': new Date(file.created_at).toUTCString(),
   'content-disposition': createDisposition(file.file_name, {
-    type: mayBeInline(file.content_type, file.detected_content_type) ? disposition : 'attachment',
+    type: allowedDisposition(file, disposition),
   }),
   'repr-digest': `sha-256=:${Buffer.from(file.sha256, 'hex').toString('base64')}:`,
   'content-security-policy': "sandbox; default-src 'none'; frame-ancestors 'none'",
 })
+
+/** Files that browsers might execute are never displayed. */
+const allowedDisposition = (file: AttachmentFile, disposition: Disposition): Disposition =>
+  mayBeInline(file.content_type, file.detected_content_type) ? disposition : 'attachment'

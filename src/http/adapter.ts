@@ -18,9 +18,10 @@ import type { FileBody } from '../contract/files.ts'
 import { quoteETag } from '../contract/operation.ts'
 import { Problem, problems } from '../problems/problems.ts'
 import { hasBody, pieceType } from './body.ts'
+import type { AuthenticateLink } from './authenticate.ts'
 import type { CallerShares } from './caller-shares.ts'
 import { announceDeprecation } from './deprecation.ts'
-import type { Limit } from './rate-limit.ts'
+import { callerOf, type Limit } from './rate-limit.ts'
 import { maxFormOverhead, readFileForm, readFilePiece } from './upload.ts'
 
 /**
@@ -30,8 +31,10 @@ import { maxFormOverhead, readFileForm, readFilePiece } from './upload.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set by authentication; stays null for operations without a token. */
+    /** Set by authentication; stays null for operations without it. */
     principal: Principal | null
+    /** Why the link in the URL does not work; thrown after validation, since 404 comes after 400. */
+    linkRefusal: Problem | null
   }
 }
 
@@ -39,6 +42,8 @@ export interface AdapterDeps {
   readonly db: Database
   /** Authenticates by the Authorization header; throws a 401 problem on failure. */
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
+  /** Authenticates by the link that the URL is; throws a problem on failure. */
+  readonly authenticateLink: AuthenticateLink
   readonly limit: Limit
   readonly shares: CallerShares
   /** Keys for the fingerprints of requests with an Idempotency-Key. */
@@ -79,11 +84,12 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
     async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
       announceDeprecation(operation, request, reply)
       if (operation.takesTusVersion) reply.header('tus-resumable', tusVersion)
-      const principal = operation.isOpen
-        ? null
-        : await runAs(anonymousWork(request), () => identify(request, reply, deps))
+      const principal =
+        operation.scope === 'none'
+          ? null
+          : await runAs(anonymousWork(request), () => identify(operation, request, reply, deps))
       request.principal = principal
-      await deps.limit(request, reply, operation.rateLimit, principal)
+      await deps.limit(request, reply, policyOf(operation, principal), principal)
       if (operation.rateLimit !== 'none') deps.shares.admit(request, reply, principal)
       checkScope(operation, principal)
       checkTusVersion(operation, request)
@@ -95,7 +101,8 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
     },
 
     async handler(request, reply) {
-      const { principal } = request
+      const { principal, linkRefusal } = request
+      if (linkRefusal !== null) throw linkRefusal
       checkIdempotencyKey(operation, request)
       const ifMatch = operation.takesIfMatch ? readIfMatch(request.headers['if-match']) : null
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
@@ -153,7 +160,7 @@ const anonymousWork = ({ ip }: FastifyRequest): Work => ({
 const workOf = (operation: ContractOperation, request: FastifyRequest, reply: FastifyReply): RequestWork => {
   const { principal, raw } = request
   const work: RequestWork = {
-    principal: principal === null ? anonymousWork(request).principal : principal.userId,
+    principal: principal === null ? anonymousWork(request).principal : callerOf(request, principal),
     sent: [],
     isLate: false,
     // A write continues after its client disconnects: a client that guesses passwords and hangs up is counted. A handler
@@ -186,16 +193,46 @@ const tooLate = (work: RequestWork, request: FastifyRequest): Error => {
 
 /** Authenticates the request. A failed attempt counts against the client's network. */
 const identify = async (
+  { scope }: ContractOperation,
   request: FastifyRequest,
   reply: FastifyReply,
-  { authenticate, limit }: AdapterDeps,
-): Promise<Principal> => {
+  { authenticate, authenticateLink, limit }: AdapterDeps,
+): Promise<Principal | null> => {
+  if (scope === 'link') return identifyByLink(request, authenticateLink)
   try {
     return await authenticate(request.headers.authorization)
   } catch (error) {
     if (error instanceof Problem && error.status === 401) await limit(request, reply, 'anonymous', null)
     throw error
   }
+}
+
+/** Null if the link does not work. */
+const identifyByLink = async (
+  request: FastifyRequest,
+  authenticateLink: AuthenticateLink,
+): Promise<Principal | null> => {
+  const attachmentId = textIn(request.params, 'attach_id').toLowerCase()
+  try {
+    return await authenticateLink(attachmentId, textIn(request.query, 'token'))
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error
+    request.linkRefusal = error
+    return null
+  }
+}
+
+/** A link that does not work counts against the client's network. */
+const policyOf = (
+  { scope, rateLimit }: ContractOperation,
+  principal: Principal | null,
+): ContractOperation['rateLimit'] => (scope === 'link' && principal === null ? 'anonymous' : rateLimit)
+
+/** A parameter before validation; empty if it is missing or repeated. */
+const textIn = (parameters: unknown, name: string): string => {
+  if (typeof parameters !== 'object' || parameters === null) return ''
+  const value: unknown = Object.entries(parameters).find(([key]) => key === name)?.[1]
+  return typeof value === 'string' ? value : ''
 }
 
 /** Runs before the body is read, so that a token without the scope learns nothing else about the request. */

@@ -1,22 +1,24 @@
-import type { Principal } from '../domain/permissions.ts'
+import type { BearerPrincipal, LinkPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import type { AccessTokens } from '../auth/access-tokens.ts'
 import { hashApiToken } from '../auth/api-tokens.ts'
+import { readLinkToken } from '../auth/attachment-links.ts'
 import type { Credentials } from '../auth/credentials.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
 
 /**
  * Authenticates a request by its Authorization header.
  *
  * @throws Problem 401
  */
-export type Authenticate = (authorization: string | undefined) => Promise<Principal>
+export type Authenticate = (authorization: string | undefined) => Promise<BearerPrincipal>
 
 /** RFC 6750 §2.1: the scheme, in any case, and one token. */
 const bearer = /^bearer +([\w.-]+) *$/i
 
 /** Accepts access tokens of live sessions, and API tokens. */
 export const createAuthenticate = (accessTokens: AccessTokens, credentials: Credentials): Authenticate => {
-  const principalOf = (token: string): Promise<Principal | null> | null => {
+  const principalOf = (token: string): Promise<BearerPrincipal | null> | null => {
     const hash = hashApiToken(token)
     if (hash !== null) return credentials.ofApiToken(hash)
     const claims = accessTokens.verify(token)
@@ -32,3 +34,26 @@ export const createAuthenticate = (accessTokens: AccessTokens, credentials: Cred
     return principal
   }
 }
+
+/**
+ * Authenticates a request by the token of a link to an attachment. The link works as long as the session or API token that
+ * it was created with.
+ *
+ * @throws Problem 404, or 410 if it has expired
+ */
+export type AuthenticateLink = (attachmentId: string, token: string) => Promise<LinkPrincipal>
+
+/** The same problem for every link that never worked or was revoked. Only who has a genuine link learns that it expired. */
+export const createAuthenticateLink =
+  (keys: KeyRing, credentials: Credentials): AuthenticateLink =>
+  async (attachmentId, token) => {
+    const link = readLinkToken(keys, attachmentId, token)
+    if (link === null) throw problems.notFound()
+    if (link.expiresAt <= Date.now()) throw problems.linkExpired(new Date(link.expiresAt).toISOString())
+    const { userId, createdWith, disposition } = link
+    const creator = await (createdWith.kind === 'session'
+      ? credentials.ofSession(createdWith.id, userId)
+      : credentials.ofApiTokenId(createdWith.id))
+    if (creator === null) throw problems.notFound()
+    return { ...creator, credential: { kind: 'link', createdWith: creator.credential, disposition } }
+  }

@@ -59,9 +59,14 @@ export const createLimit = async (
   }
 }
 
-/** The caller that a request counts against: its user, or the client's network if it is not authenticated. */
-export const callerOf = ({ ip }: FastifyRequest, principal: Principal | null): string =>
-  principal?.userId ?? networkOf(ip)
+/**
+ * The caller that a request counts against: its user, or the client's network if it is not authenticated. The links of a user
+ * count apart, so that nobody who has one can use up what the user needs.
+ */
+export const callerOf = ({ ip }: FastifyRequest, principal: Principal | null): string => {
+  if (principal === null) return networkOf(ip)
+  return principal.credential.kind === 'link' ? `links of ${principal.userId}` : principal.userId
+}
 
 const policiesOf = (rateLimit: ContractOperation['rateLimit']): readonly RateLimitPolicy[] => {
   if (rateLimit === 'none') return []

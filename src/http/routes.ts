@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify'
 import openapiGlue from 'fastify-openapi-glue'
 import findMyWay from 'find-my-way'
 import type { Contract, ContractOperation, OperationId } from '../contract/contract.ts'
-import { type Handlers, openOperations, sessionOperations } from '../contract/operation.ts'
+import { type Handlers, linkOperations, openOperations, sessionOperations } from '../contract/operation.ts'
 import { problems } from '../problems/problems.ts'
 import { type AdapterDeps, adaptOperation, type AnyHandler } from './adapter.ts'
 import { pieceType } from './body.ts'
@@ -53,7 +53,8 @@ const checkPrincipalType = ({ id, scope }: ContractOperation): void => {
   const isListed = (list: readonly string[]): boolean => list.includes(id)
   if (
     isListed(openOperations) !== (scope === 'none') ||
-    isListed(sessionOperations) !== (scope === 'session')
+    isListed(sessionOperations) !== (scope === 'session') ||
+    isListed(linkOperations) !== (scope === 'link')
   )
     throw new Error(`${id}: operation.ts and its x-scope in openapi.yaml disagree about who calls it`)
 }
@@ -93,11 +94,16 @@ const validateRequests = (route: RouteOptions): void => {
     headers: Object.keys(checked?.properties ?? {}).length > 0 ? checked : undefined,
   })
   delete route.schema
+  const mayOmitJson = isJsonOptional(route.config?.operation)
   route.preValidation = (request, _reply, done) => {
+    if (mayOmitJson && request.body === undefined) request.body = {}
     validate(request)
     done()
   }
 }
+
+const isJsonOptional = (operation: ContractOperation | undefined): boolean =>
+  operation !== undefined && !operation.requiresBody && operation.mediaTypes.includes('application/json')
 
 /** The adapter parses these headers, with more precise errors. */
 const entityTags = new Set(['If-Match', 'If-None-Match'])
@@ -119,7 +125,9 @@ const headersOf = ({ properties = {}, required = [], ...rest }: ObjectSchema): O
 export const readBodies = (app: FastifyInstance): void => {
   app.removeAllContentTypeParsers()
   const parser = async (request: FastifyRequest, bytes: Buffer): Promise<unknown> => {
-    if ((request.routeOptions.config.operation?.mediaTypes.length ?? 0) > 0) return parseJson(bytes)
+    const { operation } = request.routeOptions.config
+    if (bytes.length === 0 && isJsonOptional(operation)) return undefined
+    if ((operation?.mediaTypes.length ?? 0) > 0) return parseJson(bytes)
     if (bytes.length > 0) throw problems.invalidRequest('This operation does not accept a body.')
     return undefined
   }

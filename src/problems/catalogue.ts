@@ -119,6 +119,12 @@ export const problemTypes = {
     explanation:
       'The attachment exists, but its file is missing from the storage. Report this to the operator.',
   },
+  link_expired: {
+    status: 410,
+    title: 'Link expired',
+    explanation:
+      'The link to the attachment has expired. Whoever gave it to you can create a new one with POST /attachments/{attach_id}/links.',
+  },
   changes_forgotten: {
     status: 410,
     title: 'Sync cursor expired',

@@ -256,6 +256,7 @@ export const problems = {
       'The attachment exists, but its file is missing from the storage. Report this to the operator.',
       { cause },
     ),
+  linkExpired: (at: string) => new Problem('link_expired', `The link expired at ${at}. Ask for a new one.`),
   uploadConflict: () =>
     new Problem(
       'upload_conflict',

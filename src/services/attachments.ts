@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import { issueLinkToken, linkCredential } from '../auth/attachment-links.ts'
 import type { FileForm } from '../contract/files.ts'
 import {
   type AddedAttachment,
@@ -11,7 +12,8 @@ import {
 import { auditReadByAdmin } from '../db/audit.ts'
 import { mayBeRepeat, type OpContext, withContent } from '../db/engine/context.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
+import type { BearerPrincipal, LinkCredential, Principal } from '../domain/permissions.ts'
 import { expectDone } from '../problems/problems.ts'
 import { putDetecting } from '../storage/content-type.ts'
 import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
@@ -19,6 +21,8 @@ import { openUnlessDeleted } from './open-file.ts'
 
 interface Deps {
   readonly storage: Storage
+  /** Seal the tokens of links. */
+  readonly linkKeys: KeyRing
   readonly attachmentMaxBytes: number
   /** Bytes that all attachments of a user may take; null for any number. */
   readonly attachmentQuotaBytes: number | null
@@ -35,15 +39,33 @@ export interface Download {
   readonly open: (range?: ByteRange) => Promise<Readable>
 }
 
+/** A link to an attachment, for a limited time. */
+export interface NewLink {
+  readonly attachmentId: string
+  readonly disposition: LinkCredential['disposition']
+  /** Seconds. */
+  readonly expiresIn: number
+}
+
+/** A link that was created: the token in its URL, its expiry, which is RFC 3339, and its file. */
+export interface CreatedLink {
+  readonly token: string
+  readonly expiresAt: string
+  readonly file: AttachmentFile
+}
+
 export interface Attachments {
   /** Receives a file and attaches it to a task. */
   attachFile(ctx: OpContext, input: { readonly taskId: string; readonly form: FileForm }): Promise<Attached>
   /** Finds the file of an attachment. An administrator's read of somebody else's file is audited. */
   download(ctx: OpContext<Principal>, attachmentId: string): Promise<Download>
+  /** Creates a link to an attachment that the caller can see. Nothing is stored. */
+  createLink(ctx: OpContext<BearerPrincipal>, link: NewLink): Promise<CreatedLink>
 }
 
 export const createAttachments = ({
   storage,
+  linkKeys,
   attachmentMaxBytes,
   attachmentQuotaBytes,
 }: Deps): Attachments => {
@@ -88,6 +110,15 @@ export const createAttachments = ({
         file,
         open: (range) => openUnlessDeleted(() => storage.open(file.storage_key, range), find),
       }
+    },
+
+    async createLink(ctx, { attachmentId, disposition, expiresIn }) {
+      const file = expectDone(await selectAttachmentFile(ctx, attachmentId))
+      const expiresAt = (Math.floor(Date.now() / 1_000) + expiresIn) * 1_000
+      const { userId } = ctx.principal
+      const createdWith = linkCredential(ctx.principal)
+      const token = issueLinkToken(linkKeys, { attachmentId, disposition, expiresAt, userId, createdWith })
+      return { token, expiresAt: new Date(expiresAt).toISOString(), file }
     },
   }
 }

@@ -10,6 +10,7 @@ const admin = await service.register('admin')
 const { newWorld, requestTo } = await prepareOperations(service, admin)
 const limited = await startService(t, {
   db: service.deps.db,
+  storage: service.deps.storage,
   config: {
     rateLimit: 'on',
     rateLimitSignIn: 1,

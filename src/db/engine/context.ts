@@ -1,5 +1,5 @@
 import type { Client } from '../../domain/audit.ts'
-import type { Principal } from '../../domain/permissions.ts'
+import { type BearerCredential, bearerOf, type Principal } from '../../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { newId } from './ids.ts'
 import type { ParameterTypes, Placeholders } from './parameters.ts'
@@ -80,14 +80,21 @@ const readers: Readers = {
   idempotency_key: ({ idempotency }) => idempotency?.key ?? null,
   idempotency_fingerprint: ({ idempotency }) => idempotency?.fingerprint ?? '',
   audit_id: () => newId(),
-  audit_session: ({ principal }) =>
-    principal?.credential.kind === 'session' ? principal.credential.sessionId : null,
-  audit_token: ({ principal }) =>
-    principal?.credential.kind === 'api_token' ? principal.credential.tokenId : null,
+  audit_session: (ctx) => {
+    const credential = bearerOfContext(ctx)
+    return credential?.kind === 'session' ? credential.sessionId : null
+  },
+  audit_token: (ctx) => {
+    const credential = bearerOfContext(ctx)
+    return credential?.kind === 'api_token' ? credential.tokenId : null
+  },
   audit_address: ({ client }) => client.address,
   audit_user_agent: ({ client }) => client.userAgent,
   audit_request: ({ client }) => client.requestId,
 }
+
+const bearerOfContext = ({ principal }: OpContext): BearerCredential | null =>
+  principal && bearerOf(principal.credential)
 
 const isContextParameter = (name: string): name is ContextParameter => Object.hasOwn(readers, name)
 

@@ -1,0 +1,69 @@
+import type { KeyRing } from '../domain/key-ring.ts'
+import type { BearerCredential, LinkCredential, Principal } from '../domain/permissions.ts'
+import { open, seal } from './seal.ts'
+
+/** What the token of a link says. The service stores nothing of a link. */
+export interface Link {
+  readonly attachmentId: string
+  readonly disposition: LinkCredential['disposition']
+  /** Milliseconds since the epoch, a whole number of seconds. */
+  readonly expiresAt: number
+  /** The user who created the link. */
+  readonly userId: string
+  /** The session or API token that the link was created with. */
+  readonly createdWith: { readonly kind: BearerCredential['kind']; readonly id: string }
+}
+
+/** Bytes of a token's content: flags, expiry in seconds, user, and session or API token. */
+const flagsAt = 0
+const expiresAt = 1
+const userAt = 5
+const credentialAt = 21
+const length = 37
+
+const isInline = 1
+const isOfApiToken = 2
+
+/** The session or API token of a principal, as a link names it. */
+export const linkCredential = ({ credential }: Principal<BearerCredential>): Link['createdWith'] =>
+  credential.kind === 'session'
+    ? { kind: 'session', id: credential.sessionId }
+    : { kind: 'api_token', id: credential.tokenId }
+
+/**
+ * The token of a link: 88 characters of base64url. It is sealed rather than signed, so that those who get the URL learn
+ * nothing about the session of its creator.
+ */
+export const issueLinkToken = (keys: KeyRing, link: Link): string => {
+  const content = Buffer.alloc(length)
+  const flags =
+    (link.disposition === 'inline' ? isInline : 0) |
+    (link.createdWith.kind === 'api_token' ? isOfApiToken : 0)
+  content.writeUInt8(flags, flagsAt)
+  content.writeUInt32BE(link.expiresAt / 1_000, expiresAt)
+  bytesOf(link.userId).copy(content, userAt)
+  bytesOf(link.createdWith.id).copy(content, credentialAt)
+  return seal(keys, content, link.attachmentId).toString('base64url')
+}
+
+/** Reads the token of a link to this attachment; null if it was not issued by this service. It may have expired. */
+export const readLinkToken = (keys: KeyRing, attachmentId: string, token: string): Link | null => {
+  const content = open(keys, Buffer.from(token, 'base64url'), attachmentId)?.plaintext
+  if (content === undefined) return null
+  const flags = content.readUInt8(flagsAt)
+  return {
+    attachmentId,
+    disposition: (flags & isInline) === 0 ? 'attachment' : 'inline',
+    expiresAt: content.readUInt32BE(expiresAt) * 1_000,
+    userId: uuidOf(content.subarray(userAt, credentialAt)),
+    createdWith: {
+      kind: (flags & isOfApiToken) === 0 ? 'session' : 'api_token',
+      id: uuidOf(content.subarray(credentialAt)),
+    },
+  }
+}
+
+const bytesOf = (uuid: string): Buffer => Buffer.from(uuid.replaceAll('-', ''), 'hex')
+
+const uuidOf = (bytes: Buffer): string =>
+  bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5')

@@ -1,0 +1,448 @@
+import { parse as parseDisposition } from 'content-disposition'
+import { randomUUID } from 'node:crypto'
+import t, { type Test } from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { accountActions } from '../fixture/accounts.ts'
+import { blackPng } from '../fixture/images.ts'
+import { type Account, type Call, fileForm, type Service, startService } from '../fixture/service.ts'
+import { openTestStorage } from '../fixture/storage.ts'
+
+type Schemas = components['schemas']
+
+/** Links to attachments: who can create one, what it is good for, and what ends it. */
+
+const { storage, keys } = await openTestStorage(t)
+const lines: string[] = []
+const service = await startService(t, {
+  storage,
+  config: { logLevel: 'trace', publicUrl: 'https://tasks.example.com/base' },
+  logStream: { write: (line) => void lines.push(line) },
+})
+const admin = await service.register('admin')
+const { setRole } = accountActions(service, admin)
+
+let count = 0
+const register = (): Promise<Account> => service.register(`user${(count += 1)}`)
+
+const png = blackPng({ width: 8, height: 8 })
+const image = () => fileForm(png, 'naïve file.png', 'image/png')
+
+interface Attached {
+  readonly task: Schemas['Task']
+  readonly attachment: Schemas['Attachment']
+}
+
+const attach = async ({ token }: Account, form = image(), fields: object = {}): Promise<Attached> => {
+  const { body: task } = await service.expect('createTask', 201, {
+    token,
+    body: { title: 'A task', ...fields },
+  })
+  const request = { token, params: { task_id: task.id }, body: form }
+  return { task, attachment: (await service.expect('addTaskAttachment', 201, request)).body }
+}
+
+/** A link, as its URL has it. */
+interface Link {
+  readonly attachmentId: string
+  readonly token: string
+}
+
+const linkIn = ({ url }: Schemas['AttachmentLink']): Link => {
+  const { pathname, searchParams } = new URL(url, service.url)
+  return {
+    attachmentId: /\/attachments\/([^/]+)\/content$/.exec(pathname)?.[1] ?? '',
+    token: searchParams.get('token') ?? '',
+  }
+}
+
+const create = async (token: string, { attachment }: Attached, body: object = {}) =>
+  (await service.expect('createAttachmentLink', 201, { token, params: { attach_id: attachment.id }, body }))
+    .body
+
+const linkTo = async ({ token }: Account, attached: Attached, body: object = {}): Promise<Link> =>
+  linkIn(await create(token, attached, body))
+
+const requestOf = ({ attachmentId, token }: Link, more: Call = {}): Call => ({
+  params: { attach_id: attachmentId },
+  query: { token },
+  ...more,
+})
+
+const open = (link: Link, more: Call = {}, on: Pick<Service, 'call'> = service) =>
+  on.call('downloadLinkedAttachment', requestOf(link, more))
+
+/** Whether a link works, and that it fails like one that never worked. */
+const checkEnded = async (t: Test, link: Link, because: string): Promise<void> => {
+  const { status, body } = await open(link)
+  const never = await open({ ...link, token: 'AAAA' })
+  t.equal(status, 404, because)
+  t.strictSame(withoutId(body), withoutId(never.body), 'like a link that never worked')
+}
+
+const withoutId = (body: unknown) => ({ ...(body as Schemas['Problem']), request_id: '' })
+
+/** Passes the time for the service, and the test. */
+const passTime = (t: Test, seconds: number): void => {
+  const now = Date.now.bind(Date)
+  t.intercept(Date, 'now', { value: () => now() + seconds * 1_000 })
+}
+
+t.test('createAttachmentLink', async (t) => {
+  const owner = await register()
+  const { token } = owner
+  const attached = await attach(owner)
+  const params = { attach_id: attached.attachment.id }
+
+  t.test('201: a URL below PUBLIC_URL, for five minutes', async (t) => {
+    const { headers, body } = await service.expect('createAttachmentLink', 201, { token, params })
+    t.ok(body.url.startsWith(`https://tasks.example.com/base/attachments/${params.attach_id}/content?token=`))
+    t.ok(body.url.length < 200, 'short enough for a line of a mail')
+    t.equal(headers.get('location'), body.url)
+    t.equal(headers.get('cache-control'), 'no-store')
+    t.equal(body.disposition, 'attachment')
+    const left = Date.parse(body.expires_at) - Date.now()
+    t.ok(left > 290_000 && left <= 300_000, `${left} ms left`)
+  })
+
+  t.test('201: the disposition and lifetime that are asked for', async (t) => {
+    const body = await create(token, attached, { disposition: 'inline', expires_in: 3_600 })
+    t.equal(body.disposition, 'inline')
+    const left = Date.parse(body.expires_at) - Date.now()
+    t.ok(left > 3_590_000 && left <= 3_600_000, `${left} ms left`)
+  })
+
+  t.test('201: an empty body is like none', async (t) => {
+    const headers = { 'content-type': 'application/json' }
+    for (const body of ['', '{}']) {
+      const created = await service.expect('createAttachmentLink', 201, { token, params, headers, body })
+      t.equal(created.body.disposition, 'attachment')
+    }
+  })
+
+  t.test('201: for an assignee, an administrator, and an API token that may read attachments', async (t) => {
+    const assignee = await register()
+    const shared = await attach(owner, image(), { assignee_id: assignee.id })
+    t.equal((await open(await linkTo(assignee, shared))).status, 200)
+    t.equal((await open(await linkTo(admin, shared))).status, 200)
+    const request = { token, body: { name: 'program', scopes: ['attachments:read'] } }
+    const { body: program } = await service.expect('createApiToken', 201, request)
+    t.equal((await open(linkIn(await create(program.token, shared)))).status, 200)
+  })
+
+  t.test('400: an unknown disposition or field, a lifetime out of bounds, a malformed id', async (t) => {
+    for (const [body, pointer] of [
+      [{ disposition: 'form-data' }, '/disposition'],
+      [{ expires_in: 0 }, '/expires_in'],
+      [{ expires_in: 3_601 }, '/expires_in'],
+      [{ expires_in: 1.5 }, '/expires_in'],
+      [{ expires_in: '60' }, '/expires_in'],
+      [{ expires_at: '2030-01-01T00:00:00Z' }, '/expires_at'],
+      [null, undefined],
+      [[], undefined],
+    ] as const) {
+      const { body: problem } = await service.expect('createAttachmentLink', 400, { token, params, body })
+      t.equal(problem.errors?.[0]?.pointer, pointer ?? '', JSON.stringify(body))
+    }
+    const malformed = { token, params: { attach_id: 'x' } }
+    t.match((await service.expect('createAttachmentLink', 400, malformed)).body, {
+      errors: [{ pointer: '/attach_id' }],
+    })
+  })
+
+  t.test('404: an attachment that is not there is like one that is not seen', async (t) => {
+    const { token: stranger } = await register()
+    const unseen = await service.expect('createAttachmentLink', 404, { token: stranger, params })
+    const missing = { token, params: { attach_id: randomUUID() } }
+    t.equal(unseen.body.detail, (await service.expect('createAttachmentLink', 404, missing)).body.detail)
+  })
+})
+
+t.test('downloadLinkedAttachment', async (t) => {
+  const owner = await register()
+  const attached = await attach(owner)
+  const { sha256 } = attached.attachment
+  const link = await linkTo(owner, attached, { disposition: 'inline' })
+
+  t.test('200: the file, and how it may be used', async (t) => {
+    const { status, headers, body } = await open(link)
+    t.equal(status, 200)
+    t.ok(png.equals(body as Uint8Array))
+    t.equal(headers.get('content-type'), 'image/png')
+    t.equal(headers.get('content-length'), String(png.length))
+    t.equal(headers.get('etag'), `"${sha256}"`)
+    t.equal(headers.get('repr-digest'), `sha-256=:${Buffer.from(sha256, 'hex').toString('base64')}:`)
+    t.equal(headers.get('accept-ranges'), 'bytes')
+    t.ok(headers.get('last-modified'))
+    t.equal(headers.get('cache-control'), 'private, max-age=60')
+    t.equal(headers.get('referrer-policy'), 'no-referrer')
+    t.equal(headers.get('x-content-type-options'), 'nosniff')
+    t.match(headers.get('content-security-policy'), /^sandbox;/)
+    t.equal(
+      headers.get('cross-origin-resource-policy'),
+      'cross-origin',
+      'pages of other origins can embed it',
+    )
+    const disposition = parseDisposition(headers.get('content-disposition') ?? '')
+    t.strictSame([disposition.type, disposition.parameters.filename], ['inline', 'naïve file.png'])
+  })
+
+  t.test('200: HEAD has the headers and no body', async (t) => {
+    const { status, headers, body } = await open(link, { method: 'HEAD' })
+    t.equal(status, 200)
+    t.equal(headers.get('content-length'), String(png.length))
+    t.equal(body, null)
+  })
+
+  t.test('200: an Authorization header and the case of the id do not matter', async (t) => {
+    t.equal((await open(link, { token: 'x' })).status, 200)
+    t.equal((await open({ ...link, attachmentId: link.attachmentId.toUpperCase() })).status, 200)
+  })
+
+  t.test('200: a file that could run in a browser is only ever saved', async (t) => {
+    const html = '<!doctype html><script>alert(1)</script>'
+    const svg = '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
+    for (const [content, type] of [
+      [html, 'text/html'],
+      [html, 'image/png'],
+      [svg, 'image/svg+xml'],
+      [svg, 'image/png'],
+      [png, 'image/svg+xml'],
+    ] as const) {
+      const file = await attach(owner, fileForm(content, 'x', type))
+      const created = await create(owner.token, file, { disposition: 'inline' })
+      t.equal(created.disposition, 'attachment', `the link to ${type} says so`)
+      const { headers } = await open(linkIn(created))
+      t.match(headers.get('content-disposition'), /^attachment/)
+      t.match(headers.get('content-security-policy'), /^sandbox;/)
+      t.equal(headers.get('x-content-type-options'), 'nosniff')
+    }
+  })
+
+  t.test('206 and 416: a range', async (t) => {
+    const part = await open(link, { headers: { range: 'bytes=1-3', 'if-range': `"${sha256}"` } })
+    t.equal(part.status, 206)
+    t.equal(part.headers.get('content-range'), `bytes 1-3/${png.length}`)
+    t.equal(part.headers.get('cross-origin-resource-policy'), 'cross-origin')
+    t.equal(Buffer.from(part.body as Uint8Array).toString(), 'PNG')
+    t.equal((await open(link, { headers: { range: 'bytes=1-3', 'if-range': '"other"' } })).status, 200)
+    t.equal((await open(link, { headers: { range: 'bytes=99999-' } })).status, 416)
+  })
+
+  t.test('304 and 412: conditions', async (t) => {
+    const current = await open(link, { headers: { 'if-none-match': `"${sha256}"` } })
+    t.equal(current.status, 304)
+    t.equal(current.headers.get('cache-control'), 'private, max-age=60')
+    t.equal((await open(link, { headers: { 'if-match': '"other"' } })).status, 412)
+  })
+
+  t.test('400: no token or several, an unknown parameter, a malformed id or If-None-Match', async (t) => {
+    for (const query of ['', 'token=', `token=${link.token}&token=${link.token}`, `token=${'A'.repeat(129)}`])
+      t.match(await open(link, { query }), { status: 400, body: { errors: [{ pointer: '/token' }] } }, query)
+    const malformed = await open({ ...link, attachmentId: 'x' })
+    t.match(malformed, { status: 400, body: { errors: [{ pointer: '/attach_id' }] } })
+    const query = { token: link.token, disposition: 'inline' }
+    t.match(await open(link, { query }), { status: 400, body: { errors: [{ pointer: '/disposition' }] } })
+    const headers = { 'if-none-match': 'no quotes' }
+    t.match(await open(link, { headers }), { status: 400, body: { errors: [{ pointer: '/If-None-Match' }] } })
+  })
+
+  t.test('404: a token that is changed in any place or cut off', async (t) => {
+    const { token } = link
+    for (let at = 0; at < token.length; at += 1) {
+      const other = token[at] === 'A' ? 'B' : 'A'
+      await checkEnded(
+        t,
+        { ...link, token: token.slice(0, at) + other + token.slice(at + 1) },
+        `character ${at}`,
+      )
+    }
+    for (const changed of [token.slice(0, -1), token.slice(1), `${token}AAAA`, '%'])
+      await checkEnded(t, { ...link, token: changed }, changed)
+  })
+
+  t.test('404: the token of another attachment', async (t) => {
+    const other = await attach(owner)
+    await checkEnded(t, { ...link, attachmentId: other.attachment.id }, 'of another attachment')
+  })
+
+  t.test('404: as an access token, and an access token as a link', async (t) => {
+    await checkEnded(t, { ...link, token: owner.token.slice(0, link.token.length) }, 'an access token')
+    t.equal((await service.call('getCurrentUser', { token: link.token })).status, 401)
+  })
+
+  t.test('410: the link has expired, which only somebody with the link learns', async (t) => {
+    const brief = await linkTo(owner, attached, { expires_in: 1 })
+    passTime(t, 2)
+    const { status, body } = await open(brief)
+    t.equal(status, 410)
+    t.match(body, { code: 'link_expired' })
+    t.notMatch(JSON.stringify(body), brief.token)
+    t.equal((await open(link)).status, 200, 'another link lives on')
+    await checkEnded(t, { ...brief, attachmentId: randomUUID() }, 'of another attachment')
+  })
+
+  t.test('410: the file is not in the storage any more', async (t) => {
+    const before = new Set(await keys())
+    const lost = await linkTo(owner, await attach(owner))
+    for (const key of await keys()) if (!before.has(key)) await storage.remove(key)
+    t.match(await open(lost), { status: 410, body: { code: 'file_lost' } })
+  })
+})
+
+t.test('a link ends', async (t) => {
+  const newSession = async ({ email, password }: Account) =>
+    (await service.expect('login', 200, { body: { email, password } })).body.access_token
+
+  t.test('with the session that created it, and no other', async (t) => {
+    const owner = await register()
+    const attached = await attach(owner)
+    const session = await newSession(owner)
+    const link = linkIn(await create(session, attached))
+    const other = await linkTo(owner, attached)
+    t.equal((await open(link)).status, 200)
+    await service.expect('logout', 204, { token: session })
+    await checkEnded(t, link, 'signed out')
+    t.equal((await open(other)).status, 200)
+  })
+
+  t.test('with all sessions, when the password changes', async (t) => {
+    const owner = await register()
+    const attached = await attach(owner)
+    const link = linkIn(await create(await newSession(owner), attached))
+    const body = { current_password: owner.password, new_password: 'another password' }
+    await service.expect('changePassword', 204, { token: owner.token, body })
+    await checkEnded(t, link, 'the password was changed')
+  })
+
+  t.test('with the API token that created it', async (t) => {
+    const owner = await register()
+    const attached = await attach(owner)
+    const body = { name: 'program', scopes: ['attachments:read'] }
+    const { body: program } = await service.expect('createApiToken', 201, { token: owner.token, body })
+    const link = linkIn(await create(program.token, attached))
+    t.equal((await open(link)).status, 200)
+    await service.expect('revokeApiToken', 204, { token: owner.token, params: { token_id: program.id } })
+    await checkEnded(t, link, 'revoked')
+  })
+
+  t.test('when its creator loses access to the task', async (t) => {
+    const owner = await register()
+    const assignee = await register()
+    const attached = await attach(owner, image(), { assignee_id: assignee.id })
+    const link = await linkTo(assignee, attached)
+    const ofOwner = await linkTo(owner, attached)
+    const params = { task_id: attached.task.id }
+    await service.expect('updateTask', 200, { token: owner.token, params, body: { assignee_id: null } })
+    await checkEnded(t, link, 'not assigned any more')
+    t.equal((await open(ofOwner)).status, 200)
+  })
+
+  t.test('when its creator is no administrator any more', async (t) => {
+    const second = await register()
+    await setRole(second, 'admin')
+    const link = await linkTo(second, await attach(await register()))
+    t.equal((await open(link)).status, 200)
+    await setRole(second, 'member')
+    await checkEnded(t, link, 'demoted')
+  })
+
+  t.test('with the account of its creator', async (t) => {
+    const owner = await register()
+    const assignee = await register()
+    const link = await linkTo(assignee, await attach(owner, image(), { assignee_id: assignee.id }))
+    await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: assignee.id } })
+    await checkEnded(t, link, 'deleted')
+  })
+
+  t.test('with the attachment, and while the task is in the trash', async (t) => {
+    const owner = await register()
+    const { token } = owner
+    const attached = await attach(owner)
+    const link = await linkTo(owner, attached)
+    const params = { task_id: attached.task.id }
+    await service.expect('deleteTask', 204, { token, params })
+    await checkEnded(t, link, 'in the trash')
+    await service.expect('restoreTask', 200, { token, params })
+    t.equal((await open(link)).status, 200, 'restored')
+    await service.expect('deleteAttachment', 204, { token, params: { attach_id: link.attachmentId } })
+    await checkEnded(t, link, 'deleted')
+  })
+})
+
+t.test('a link survives the rotation of its secret', async (t) => {
+  const owner = await register()
+  const link = await linkTo(owner, await attach(owner))
+  const [earlier] = service.deps.secrets
+  const active = Buffer.from('the secret that comes in its place')
+  const rotated = await startService(t, { db: service.deps.db, storage, secrets: [active, earlier] })
+  const replaced = await startService(t, { db: service.deps.db, storage, secrets: [active] })
+  t.equal((await open(link, {}, rotated)).status, 200, 'while the earlier secret verifies')
+  t.equal((await open(link, {}, replaced)).status, 404, 'not any longer')
+})
+
+t.test('an administrator’s link to somebody else’s file is audited when it is used', async (t) => {
+  const owner = await register()
+  const attached = await attach(owner)
+  const events = async () => {
+    const query = { user_id: owner.id, action: 'attachment.read_by_admin' }
+    return (await service.expect('listAuditEvents', 200, { token: admin.token, query })).body.items
+  }
+  const link = await linkTo(admin, attached)
+  t.strictSame(await events(), [])
+  await open(link)
+  const [event, ...more] = await events()
+  t.equal(event?.actor_id, admin.id)
+  t.ok(event?.session_id, 'with the session that created the link')
+  t.strictSame(more, [])
+})
+
+t.test('requests by link count against the links of its creator', async (t) => {
+  const limited = await startService(t, {
+    db: service.deps.db,
+    storage,
+    config: { rateLimit: 'on', rateLimitApi: 3, rateLimitAnonymous: 2, trustProxy: ['127.0.0.1'] },
+  })
+  const owner = await register()
+  const attached = await attach(owner)
+  const links = [await linkTo(owner, attached), await linkTo(owner, attached)]
+  const from = (host: number) => ({ headers: { 'x-forwarded-for': `192.0.2.${host}` } })
+  const statuses = []
+  for (const [host, link] of [...links, ...links].entries()) {
+    const { status, headers } = await open(link, from(host), limited)
+    t.match(headers.get('ratelimit-policy'), '"link";q=3;w=60')
+    statuses.push(status)
+  }
+  t.strictSame(statuses, [200, 200, 200, 429], 'whatever the link and the address')
+  await limited.expect('getCurrentUser', 200, { token: owner.token })
+  const guesses = []
+  for (const token of ['AAAA', 'BBBB', 'CCCC'])
+    guesses.push((await open({ attachmentId: attached.attachment.id, token }, from(9), limited)).status)
+  t.strictSame(guesses, [404, 404, 429], 'guesses count against the address')
+})
+
+t.test('without PUBLIC_URL, the URL is a path', async (t) => {
+  const local = await startService(t, { db: service.deps.db, storage })
+  const owner = await register()
+  const { attachment } = await attach(owner)
+  const request = { token: owner.token, params: { attach_id: attachment.id } }
+  const { body } = await local.expect('createAttachmentLink', 201, request)
+  t.ok(body.url.startsWith('/attachments/'))
+  const response = await fetch(new URL(body.url, local.url))
+  t.equal(response.status, 200)
+  await response.arrayBuffer()
+})
+
+t.test('neither the log nor a problem has the secret of a link', async (t) => {
+  const owner = await register()
+  const link = await linkTo(owner, await attach(owner))
+  lines.length = 0
+  t.equal((await open(link)).status, 200)
+  const guess = `${link.token.slice(0, -4)}AAAA`
+  const refused = await open({ ...link, token: guess })
+  t.notMatch(JSON.stringify(refused.body), guess.slice(0, 40))
+  t.equal((await open(link, { query: { token: link.token, more: 'x' } })).status, 400)
+  const log = lines.join('')
+  t.match(log, '"operation_id":"downloadLinkedAttachment"')
+  t.match(log, `"principal_id":"${owner.id}","credential":"link"`)
+  t.notMatch(log, link.token.slice(0, 40))
+})
