@@ -6,10 +6,10 @@ import { problemCodes, problemTypes } from '../src/problems/catalogue.ts'
 
 const problemTable = (): string => {
   const rows = problemCodes.map((code) => {
-    const { status, title, explanation } = problemTypes[code]
-    return `| ${status} | \`${code}\` | ${title} | ${explanation} |`
+    const { status, title, cause, remedy } = problemTypes[code]
+    return `| ${status} | \`${code}\` | ${title} | ${cause} | ${remedy} |`
   })
-  return ['| status | code | title | meaning, and what to do |', '| --- | --- | --- | --- |', ...rows].join(
+  return ['| status | code | title | cause | what to do |', '| --- | --- | --- | --- | --- |', ...rows].join(
     '\n',
   )
 }

@@ -617,10 +617,10 @@ for (const operation of operations.filter(({ path }) => path.includes('{'))) {
 }
 
 t.test('every kind of problem has a page', async (t) => {
-  for (const [code, { status, title, explanation }] of Object.entries(problemTypes)) {
+  for (const [code, { status, title, cause, remedy }] of Object.entries(problemTypes)) {
     const json = await ask(t, `/problems/${code}`)
     t.equal(json.status, 200)
-    t.strictSame(json.body, { code, status, title, explanation })
+    t.strictSame(json.body, { code, status, title, cause, remedy })
     t.equal(json.headers.get('vary'), 'Accept')
     const html = await ask(t, `/problems/${code}`, { headers: { accept: 'text/html,*/*;q=0.8' } })
     t.equal(html.headers.get('content-type'), 'text/html; charset=utf-8')

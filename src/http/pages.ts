@@ -152,19 +152,22 @@ ${problemCodes.map((code) => problemEntry(base, code)).join('\n')}
   )
 
 const problemEntry = (base: string, code: ProblemCode): string => {
-  const { status, title, explanation } = problemTypes[code]
+  const { status, title, cause, remedy } = problemTypes[code]
   return `<dt id="${code}"><a href="${escapeHtml(base)}/problems/${code}"><code>${code}</code></a>, status ${status}</dt>
-<dd><strong>${escapeHtml(title)}.</strong> ${escapeHtml(explanation)}</dd>`
+<dd><strong>${escapeHtml(title)}.</strong> ${escapeHtml(cause)}<br><strong>What to do:</strong> ${escapeHtml(remedy)}</dd>`
 }
 
 const problemPage = (base: string, code: ProblemCode): string => {
-  const { status, title, explanation } = problemTypes[code]
+  const { status, title, cause, remedy } = problemTypes[code]
   return page(
     title,
     `<h1>${escapeHtml(title)}</h1>
 <p><code>${code}</code>, status ${status}</p>
-<p>${escapeHtml(explanation)}</p>
-<p><a href="${escapeHtml(base)}/problems">All problems</a></p>`,
+<h2>Cause</h2>
+<p>${escapeHtml(cause)}</p>
+<h2>What to do</h2>
+<p>${escapeHtml(remedy)}</p>
+<p><a href="${escapeHtml(base)}/problems#${code}">All problems</a></p>`,
   )
 }
 

@@ -1,8 +1,10 @@
 interface ProblemType {
   readonly status: number
   readonly title: string
-  /** Meaning and remedy, shown on the page `/problems`. */
-  readonly explanation: string
+  /** Why the service answers with it, and whether anything was done. */
+  readonly cause: string
+  /** What to do next. */
+  readonly remedy: string
 }
 
 /** All problem types (RFC 9457) of the service, by code. ProblemCode in the contract lists the same codes. */
@@ -10,260 +12,294 @@ export const problemTypes = {
   invalid_request: {
     status: 400,
     title: 'Invalid request',
-    explanation:
-      'The request does not match the contract. Each entry of `errors` points at a field of the body (a JSON Pointer) or at a parameter or header (its name after a slash) and says what is expected there. Correct the request before you send it again.',
+    cause:
+      'The request does not match the contract. Each entry of `errors` points at a field of the body (a JSON Pointer) or at a parameter or header (its name after a slash) and says what is expected there.',
+    remedy: 'Correct the request before you send it again.',
   },
   unauthorized: {
     status: 401,
     title: 'Authentication required',
-    explanation:
-      'The access token is missing, malformed, expired or revoked. Refresh the session or sign in again, and send the token as "Authorization: Bearer <token>".',
+    cause: 'The access token is missing, malformed, expired or revoked.',
+    remedy: 'Refresh the session or sign in again, and send the token as "Authorization: Bearer <token>".',
   },
   invalid_credentials: {
     status: 401,
     title: 'Invalid credentials',
-    explanation:
-      'The email address or the password is wrong, or the token in the body is unknown, expired or already used. The response does not say which. Try again, or start over: sign in, or request another mail.',
+    cause:
+      'The email address or the password is wrong, or the token in the body is unknown, expired or already used. The response does not say which.',
+    remedy: 'Try again, or start over: sign in, or request another mail.',
   },
   second_factor_required: {
     status: 401,
     title: 'Second factor required',
-    explanation:
-      'The password is correct and the account has a second factor. Send the challenge with a code from the authenticator, or with a recovery code, to /auth/login/second-factor before it expires.',
+    cause: 'The password is correct, and the account has a second factor.',
+    remedy:
+      'Send the challenge with a code from the authenticator, or with a recovery code, to /auth/login/second-factor before it expires.',
   },
   insufficient_scope: {
     status: 403,
     title: 'Insufficient scope',
-    explanation:
-      'The API token lacks the scope of the operation, or the operation requires the access token of a session. The detail says which. Use a token with that scope, or sign in.',
+    cause:
+      'The API token lacks the scope of the operation, or the operation requires the access token of a session. The detail says which.',
+    remedy: 'Use a token with that scope, or sign in.',
   },
   forbidden: {
     status: 403,
     title: 'Forbidden',
-    explanation:
-      'You can see the resource but do not have permission to do this. Ask its owner or an administrator.',
+    cause: 'You can see the resource but do not have permission to do this.',
+    remedy: 'Ask its owner or an administrator.',
   },
   reauthentication_required: {
     status: 403,
     title: 'Reauthentication required',
-    explanation:
-      'The operation requires a session that has authenticated within the last 15 minutes. Send the password or a code of the second factor to POST /auth/reauthenticate with the same access token, then repeat the request. If the body of the request has current_password, you can send that instead.',
+    cause: 'The operation requires a session that has authenticated within the last 15 minutes.',
+    remedy:
+      'Send the password or a code of the second factor to POST /auth/reauthenticate with the same access token, then repeat the request. If the body of the request has current_password, you can send that instead.',
   },
   registration_closed: {
     status: 403,
     title: 'Registration closed',
-    explanation: 'This installation does not accept registrations. Ask an administrator for an account.',
+    cause: 'This installation does not accept registrations.',
+    remedy: 'Ask an administrator for an account.',
   },
   not_found: {
     status: 404,
     title: 'Not found',
-    explanation:
+    cause:
       'The resource does not exist, or you are not allowed to see it; the response is the same for both. An unknown path returns the same problem.',
+    remedy: 'Check the path and the ids in it. After a repeated DELETE, the resource is gone.',
   },
   method_not_allowed: {
     status: 405,
     title: 'Method not allowed',
-    explanation:
-      'The path exists but does not support this method. The Allow header lists the methods that it supports.',
+    cause: 'The path exists but does not support this method.',
+    remedy: 'Use one of the methods in the Allow header.',
   },
   request_timeout: {
     status: 408,
     title: 'Request timeout',
-    explanation: 'The request did not arrive in time, and the connection was closed. Send it again.',
+    cause: 'The request did not arrive in time, and the connection was closed.',
+    remedy: 'Send it again on a new connection.',
   },
   username_taken: {
     status: 409,
     title: 'Username taken',
-    explanation: 'Another account has this username. Choose another one.',
+    cause: 'Another account has this username.',
+    remedy: 'Choose another one.',
   },
   email_taken: {
     status: 409,
     title: 'Email address taken',
-    explanation: 'Another account has this email address. Addresses are compared without regard to case.',
+    cause: 'Another account has this email address. Addresses are compared without regard to case.',
+    remedy: 'Choose another one, or sign in with that account.',
   },
   tag_exists: {
     status: 409,
     title: 'Tag already exists',
-    explanation: 'You already have a tag with this name. Names are compared without regard to case.',
+    cause: 'You already have a tag with this name. Names are compared without regard to case.',
+    remedy: 'Use that tag, or choose another name.',
   },
   last_admin: {
     status: 409,
     title: 'Last administrator',
-    explanation:
-      'An installation always has at least one administrator. Promote another user before you demote or delete this one.',
+    cause: 'An installation always has at least one administrator, and this user is the last one.',
+    remedy: 'Promote another user before you demote or delete this one.',
   },
   second_factor_enabled: {
     status: 409,
     title: 'Second factor already enabled',
-    explanation: 'An account has at most one second factor. Disable it before you enrol another one.',
+    cause: 'An account has at most one second factor, and this one has it.',
+    remedy: 'Disable it before you enrol another one.',
   },
   second_factor_not_enrolled: {
     status: 409,
     title: 'Second factor not enrolled',
-    explanation: 'The account has no second factor to confirm or disable. Enrol one first.',
+    cause: 'The account has no second factor to confirm or disable.',
+    remedy: 'Enrol one first.',
   },
   upload_conflict: {
     status: 409,
     title: 'Upload offset mismatch',
-    explanation:
-      'Upload-Offset is not the current offset of the upload: another request has appended to it, or part of the last chunk was not stored. Get the offset with HEAD and continue there.',
+    cause:
+      'Upload-Offset is not the current offset of the upload: another request has appended to it, or part of the last chunk was not stored.',
+    remedy: 'Get the offset with HEAD and continue there.',
   },
   upload_gone: {
     status: 410,
     title: 'Upload gone',
-    explanation: 'The upload has expired, or its data is lost. Start a new one.',
+    cause: 'The upload has expired, or its data is lost.',
+    remedy: 'Start a new one.',
   },
   file_lost: {
     status: 410,
     title: 'File lost',
-    explanation:
-      'The attachment exists, but its file is missing from the storage. Report this to the operator.',
+    cause: 'The attachment exists, but its file is missing from the storage.',
+    remedy: 'Report this to the operator.',
   },
   link_expired: {
     status: 410,
     title: 'Link expired',
-    explanation:
-      'The link to the attachment has expired. Whoever gave it to you can create a new one with POST /attachments/{attach_id}/links.',
+    cause: 'The link to the attachment has expired.',
+    remedy:
+      'Ask for a new link. Whoever gave it to you can create one with POST /attachments/{attach_id}/links.',
   },
   changes_forgotten: {
     status: 410,
     title: 'Sync cursor expired',
-    explanation:
-      'Deletions are kept for 30 days. The cursor is older, or the database was restored from a backup. Discard your copy and start again without since.',
+    cause: 'Deletions are kept for 30 days. The cursor is older, or the database was restored from a backup.',
+    remedy: 'Discard your copy and start again without since.',
   },
   precondition_failed: {
     status: 412,
     title: 'Precondition failed',
-    explanation:
-      'If-Match does not match the current ETag, or the resource is newer than If-Unmodified-Since. Nothing was changed. Fetch the resource and retry.',
+    cause:
+      'If-Match does not match the current ETag, or the resource is newer than If-Unmodified-Since. Nothing was changed.',
+    remedy: 'Fetch the resource and retry with its ETag.',
   },
   tus_version_unsupported: {
     status: 412,
     title: 'Unsupported tus version',
-    explanation:
-      'Tus-Resumable is missing or names a version that the service does not support. Send one of the versions in Tus-Version.',
+    cause: 'Tus-Resumable is missing or names a version that the service does not support.',
+    remedy: 'Send one of the versions in Tus-Version.',
   },
   content_too_large: {
     status: 413,
     title: 'Content too large',
-    explanation: 'The body, or a file in it, exceeds the limit. Nothing was stored.',
+    cause: 'The body, or a file in it, exceeds the limit. Nothing was stored.',
+    remedy: 'Send less, for example a smaller file or several batches.',
   },
   quota_exceeded: {
     status: 413,
     title: 'Quota exceeded',
-    explanation:
-      'Quotas limit the number of tasks that a user owns and the total size of their attachments. The detail says which quota would be exceeded. Nothing was stored. Delete tasks or attachments that you no longer need, including those in the trash, or ask the operator for a larger quota.',
+    cause:
+      'Quotas limit the number of tasks that a user owns and the total size of their attachments. The detail says which quota would be exceeded. Nothing was stored.',
+    remedy:
+      'Delete tasks or attachments that you no longer need, including those in the trash, or ask the operator for a larger quota.',
   },
   uri_too_long: {
     status: 414,
     title: 'URI too long',
-    explanation: 'A segment of the path is longer than the limit.',
+    cause: 'The path or a segment of it is longer than the limit.',
+    remedy: 'Check the path and the ids in it.',
   },
   unsupported_media_type: {
     status: 415,
     title: 'Unsupported media type',
-    explanation:
-      'The Content-Type is missing, or the operation does not accept it. The detail lists the types that it accepts.',
+    cause: 'The Content-Type is missing, or the operation does not accept it.',
+    remedy: 'Send one of the types that the detail lists.',
   },
   unsupported_content_encoding: {
     status: 415,
     title: 'Unsupported content encoding',
-    explanation: 'The body has a Content-Encoding. Send it uncompressed, without that header.',
+    cause: 'The body has a Content-Encoding.',
+    remedy: 'Send it uncompressed, without that header.',
   },
   unsupported_image: {
     status: 415,
     title: 'Unsupported image',
-    explanation:
+    cause:
       'Thumbnails are made from PNG, JPEG, GIF, WebP and AVIF images, whatever their media type says. The file is none of these, or it is damaged.',
+    remedy: 'Download the file itself instead.',
   },
   range_not_satisfiable: {
     status: 416,
     title: 'Range not satisfiable',
-    explanation: 'The range starts after the end of the file. Content-Range has the size of the file.',
+    cause: 'The range starts after the end of the file.',
+    remedy: 'Request a range within the size that Content-Range has.',
   },
   expectation_failed: {
     status: 417,
     title: 'Expectation failed',
-    explanation: 'The Expect header asks for something other than 100-continue. Send the request without it.',
+    cause: 'The Expect header asks for something other than 100-continue.',
+    remedy: 'Send the request without it.',
   },
   unknown_reference: {
     status: 422,
     title: 'Unknown reference',
-    explanation:
-      'The body refers to a user or tag that does not exist or that you are not allowed to see. Correct the id.',
+    cause: 'The body refers to a user or tag that does not exist or that you are not allowed to see.',
+    remedy: 'Correct the id.',
   },
   idempotency_key_reused: {
     status: 422,
     title: 'Idempotency key reused',
-    explanation:
-      'An Idempotency-Key belongs to one request for 24 hours. Use a new key for a different request.',
+    cause: 'An Idempotency-Key belongs to one request for 24 hours.',
+    remedy: 'Use a new key for a different request.',
   },
   digest_mismatch: {
     status: 422,
     title: 'Digest mismatch',
-    explanation:
-      'The content does not match the digest that was sent with it. Nothing was stored. Send it again.',
+    cause: 'The content does not match the digest that was sent with it. Nothing was stored.',
+    remedy: 'Send it again.',
   },
   image_too_large: {
     status: 422,
     title: 'Image too large',
-    explanation:
-      'The image has too many bytes or pixels, or decoding it takes too much time or memory. Download the file itself instead.',
+    cause: 'The image has too many bytes or pixels, or decoding it takes too much time or memory.',
+    remedy: 'Download the file itself instead.',
   },
   wrong_password: {
     status: 422,
     title: 'Wrong password',
-    explanation: 'The operation requires your current password, and the password in the body is wrong.',
+    cause: 'The operation requires your current password, and the password in the body is wrong.',
+    remedy: 'Send the current password, or reset it.',
   },
   wrong_code: {
     status: 422,
     title: 'Wrong code',
-    explanation: 'The code is not the one that the authenticator shows now, or it was already used.',
+    cause: 'The code is not the one that the authenticator shows now, or it was already used.',
+    remedy: 'Send the next code, or a recovery code.',
   },
   upload_locked: {
     status: 423,
     title: 'Upload locked',
-    explanation: 'Another request is writing to the upload. Retry after the seconds in Retry-After.',
+    cause: 'Another request is writing to the upload.',
+    remedy: 'Retry after the seconds in Retry-After.',
   },
   too_many_requests: {
     status: 429,
     title: 'Too many requests',
-    explanation:
-      'A rate limit is exhausted, too many sign-in attempts have failed, or too many of your requests are in progress or queued. Nothing was done. Retry after the seconds in Retry-After.',
+    cause:
+      'A rate limit is exhausted, too many sign-in attempts have failed, or too many of your requests are in progress or queued. Nothing was done.',
+    remedy: 'Retry after the seconds in Retry-After.',
   },
   header_fields_too_large: {
     status: 431,
     title: 'Header fields too large',
-    explanation: 'The header of the request exceeds the limit. Send fewer or shorter fields.',
+    cause: 'The header of the request exceeds the limit.',
+    remedy: 'Send fewer or shorter fields.',
   },
   checksum_mismatch: {
     status: 460,
     title: 'Checksum mismatch',
-    explanation: 'The chunk does not match Upload-Checksum. None of it was stored. Send it again.',
+    cause: 'The chunk does not match Upload-Checksum. None of it was stored.',
+    remedy: 'Send it again.',
   },
   internal_error: {
     status: 500,
     title: 'Internal error',
-    explanation:
-      'The error is in the service, not in the request. The service log has the cause under the request_id. Report it to the operator.',
+    cause:
+      'The error is in the service, not in the request. The service log has the cause under the request_id. The request may or may not have been done.',
+    remedy: 'Report it to the operator. Retry as after a lost connection, a few times.',
   },
   service_unavailable: {
     status: 503,
     title: 'Service unavailable',
-    explanation:
-      'The database or the file storage is unavailable, or the service is busy or stopping. Nothing was done. Retry after the seconds in Retry-After.',
+    cause:
+      'The database or the file storage is unavailable, or the service is busy or stopping. Nothing was done.',
+    remedy: 'Retry after the seconds in Retry-After.',
   },
   outcome_unknown: {
     status: 504,
     title: 'Outcome unknown',
-    explanation:
-      'The database did not confirm a write in time, so it may or may not have happened. If the request had an Idempotency-Key, repeat it with the same key: it takes effect at most once. Otherwise read the resource before you retry; a PUT, PATCH or DELETE with If-Match can be repeated unchanged.',
+    cause: 'The database did not confirm a write in time, so it may or may not have happened.',
+    remedy:
+      'If the request had an Idempotency-Key, repeat it with the same key: it takes effect at most once. Otherwise read the resource before you retry; a PUT, PATCH or DELETE with If-Match can be repeated unchanged.',
   },
   insufficient_storage: {
     status: 507,
     title: 'Insufficient storage',
-    explanation:
-      'The file storage has no space for the file. Nothing was stored. Report this to the operator.',
+    cause: 'The file storage has no space for the file. Nothing was stored.',
+    remedy: 'Report this to the operator.',
   },
 } as const satisfies Readonly<Record<string, ProblemType>>
 

@@ -2,6 +2,7 @@ import { lookUp } from '../fixture/contract-check.ts'
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { problemTypes } from '../../src/problems/catalogue.ts'
+import { escapeHtml } from '../../src/http/pages.ts'
 import { startService } from '../fixture/service.ts'
 
 /** What programs and people find who have nothing but the address of a service. */
@@ -136,6 +137,13 @@ t.test('/openapi.yaml is the file of the repository, byte for byte', async (t) =
   }
 })
 
+t.test('the catalogue says cause and remedy in sentences', async (t) => {
+  for (const [code, { title, cause, remedy }] of Object.entries(problemTypes)) {
+    t.match(title, /^[A-Z][^.]*[^.]$/, code)
+    for (const text of [cause, remedy]) t.match(text, /^[A-Z][^]*\.$/, code)
+  }
+})
+
 t.test('/problems lists all of them, as the contract does', async (t) => {
   const forPrograms = await follow(service.url, '/problems')
   t.equal(forPrograms.headers.get('vary'), 'Accept')
@@ -147,21 +155,23 @@ t.test('/problems lists all of them, as the contract does', async (t) => {
   const forPeople = await follow(service.url, '/problems', { headers: { accept: 'text/html' } })
   t.equal(forPeople.headers.get('content-type'), 'text/html; charset=utf-8')
   for (const [code, { status, title }] of Object.entries(problemTypes)) {
-    t.match(forPeople.text, `href="/problems/${code}"`)
+    t.match(forPeople.text, `<dt id="${code}"><a href="/problems/${code}">`)
     t.match(forPeople.text, `<code>${code}</code></a>, status ${status}`)
     t.match(forPeople.text, title)
   }
 })
 
 t.test('/problems/<code>', async (t) => {
-  for (const [code, { status, title, explanation }] of Object.entries(problemTypes)) {
+  for (const [code, { status, title, cause, remedy }] of Object.entries(problemTypes)) {
     t.test(code, async (t) => {
       const forPrograms = await follow(service.url, `/problems/${code}`)
       t.equal(forPrograms.headers.get('vary'), 'Accept')
-      t.strictSame(JSON.parse(forPrograms.text), { code, status, title, explanation })
+      t.strictSame(JSON.parse(forPrograms.text), { code, status, title, cause, remedy })
       const forPeople = await follow(service.url, `/problems/${code}`, { headers: { accept: 'text/html' } })
       t.equal(forPeople.headers.get('content-type'), 'text/html; charset=utf-8')
       t.match(forPeople.text, new RegExp(`<code>${code}</code>, status ${status}`))
+      for (const text of [title, cause, remedy]) t.match(forPeople.text, escapeHtml(text))
+      t.match(forPeople.text, `href="/problems#${code}"`)
     })
   }
 
