@@ -590,7 +590,7 @@ export interface paths {
         put?: never;
         /**
          * Create a task
-         * @description You own the tasks that you create. An administrator can set another owner. `tag_ids` adds tags that you can see.
+         * @description You own the tasks that you create. An administrator can set another owner. `tag_ids` adds tags that you can see. `tag_names` adds your own tags by name, and creates those that you do not have: for that, an API token also needs the scope `tags:write`.
          */
         post: operations["createTask"];
         delete?: never;
@@ -630,7 +630,7 @@ export interface paths {
         put?: never;
         /**
          * Process a batch of tasks
-         * @description Creates, updates and deletes up to 500 tasks, and adds and removes tags, in one request of up to 1 MiB. All titles and descriptions together have at most 262,144 characters. Of each description, only the first 8,192 characters count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as four. Each item has the permissions, the conditions and the result of the equivalent single operation. Items are processed in no particular order, so a task can appear in only one item, or in several items that all add tags or all remove tags; otherwise the response is 400. Without `atomic`, items are independent: the response is 200 with a result for each item. With `atomic`, either all items are processed or none: if any item fails, the response is the problem of the first one, and its `errors` list up to 20 of them. With `dry_run`, nothing is changed, and the response shows what the request would return.
+         * @description Creates, updates and deletes up to 500 tasks, and adds and removes tags, in one request of up to 1 MiB. All titles and descriptions together have at most 262,144 characters. Of each description, only the first 8,192 characters count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as four. Each item has the permissions, the conditions and the result of the equivalent single operation. Several items can be for the same task. Items are processed in the order of the lists `create`, `update`, `tag`, `untag`, `delete` and within each list in its order, as if they were sent one after the other: `if_match` is compared with the ETag after the previous item for that task. Without `atomic`, an item that fails does not affect the others: the response is 200 with a result for each item. With `atomic`, either all items are processed or none: if any item fails, the response is the problem of the first one, and its `errors` list up to 20 of them. With `dry_run`, nothing is changed, and the response shows what the request would return.
          */
         post: operations["batchTasks"];
         delete?: never;
@@ -659,7 +659,7 @@ export interface paths {
         get: operations["getTask"];
         /**
          * Replace a task
-         * @description Replaces every writable field. An omitted optional field is reset to its default, except `owner_id`, which keeps its value. Tags are not affected.
+         * @description Replaces every writable field. An omitted optional field is reset to its default, except `owner_id` and `tag_ids`, which keep their values.
          */
         put: operations["replaceTask"];
         post?: never;
@@ -672,7 +672,7 @@ export interface paths {
         head?: never;
         /**
          * Update a task
-         * @description A JSON merge patch: omitted fields keep their values, and null clears `start_at`, `due_at` or `assignee_id`. `completed_at` follows the status.
+         * @description A JSON merge patch: omitted fields keep their values, and null clears `start_at`, `due_at` or `assignee_id`. `completed_at` follows the status. `tag_ids` replaces the tags of the task with tags that you can see.
          */
         patch: operations["updateTask"];
         trace?: never;
@@ -1404,7 +1404,7 @@ export interface components {
              * @description Null if no task was created.
              */
             task_id: string | null;
-            /** @description The ETag of a created or changed task; otherwise null. */
+            /** @description The ETag of the task after the item; null if the item deleted it, failed or was not processed. */
             etag: string | null;
             problem?: components["schemas"]["Problem"];
         };
@@ -1429,6 +1429,8 @@ export interface components {
             assignee_id?: components["schemas"]["NullableUserRef"];
             /** @description Tags to add to the task. */
             tag_ids?: string[];
+            /** @description Names of your own tags to add to the task. They are compared as in `createTag`, and missing tags are created. */
+            tag_names?: string[];
         };
         /** @description All writable fields of a task. */
         TaskReplace: {
@@ -1449,6 +1451,8 @@ export interface components {
             /** @description Keeps its value if omitted. */
             owner_id?: components["schemas"]["UserRef"];
             assignee_id?: components["schemas"]["NullableUserRef"];
+            /** @description All tags of the task. Its tags stay if omitted. */
+            tag_ids?: string[];
         };
         /** @description The fields of a task to change. */
         TaskPatch: {
@@ -1463,6 +1467,8 @@ export interface components {
             /** @description Only the owner and administrators can change it. */
             owner_id?: components["schemas"]["UserRef"];
             assignee_id?: components["schemas"]["NullableUserRef"];
+            /** @description All tags of the task; replaces those that it has. */
+            tag_ids?: string[];
         };
         /** @description A file attached to a task. */
         Attachment: {

@@ -83,7 +83,8 @@ const taskFields = (task: SQL, carried: SQL) => {
   } satisfies Fields<Omit<Schemas['Task'], TaskExpansion>>
 }
 
-const carriedTags = (task: SQL): SQL =>
+/** The rows that the statement sees in task_tags; ends with a condition. */
+export const carriedTags = (task: SQL): SQL =>
   sql`task_tags link join tags tag on tag.id = link.tag_id and tag.deleted_at is null where link.task_id = ${task}.id`
 
 /** A task with what `expand`, a list of expansions, asks for: as the caller sees it, and absent where there is none. */

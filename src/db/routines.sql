@@ -96,11 +96,12 @@ CREATE OR REPLACE TRIGGER users_touch BEFORE UPDATE ON users FOR EACH ROW
     IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role)) EXECUTE FUNCTION touch();
 
 -- Also records the transaction, which orders the change feed. A statement that sets changed_in itself changes nothing that a
--- client sees. If the clock is set back, the times of a change are still not earlier than the creation.
+-- client sees; one that makes several changes sets the version itself. If the clock is set back, the times of a change are
+-- still not earlier than the creation.
 CREATE OR REPLACE FUNCTION touch_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF NEW.changed_in = OLD.changed_in THEN
-    NEW.version := OLD.version + 1;
+    NEW.version := greatest(NEW.version, OLD.version + 1);
     NEW.updated_at := greatest(clock_timestamp(), NEW.created_at);
     IF NEW.completed_at < NEW.created_at THEN
       NEW.completed_at := NEW.created_at;
@@ -121,8 +122,28 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE TRIGGER task_tags_removed AFTER DELETE ON task_tags
-  FOR EACH ROW EXECUTE FUNCTION touch_untagged_task();
+CREATE OR REPLACE TRIGGER task_tags_removed AFTER DELETE ON task_tags FOR EACH ROW
+  WHEN (current_setting('taskwright.replaces_tags', true) IS DISTINCT FROM 'on')
+  EXECUTE FUNCTION touch_untagged_task();
+
+-- The tags of a task. Volatile, so that it sees what was committed while the calling statement waited for the task.
+CREATE OR REPLACE FUNCTION tags_of_task(carrier uuid) RETURNS uuid[] LANGUAGE sql VOLATILE AS $$
+  SELECT coalesce(array_agg(tag_id ORDER BY tag_id), '{}') FROM task_tags WHERE task_id = carrier;
+$$;
+
+-- Replaces the tags of tasks that the calling statement has locked: an array of {task_id, tag_ids}. It sees what was
+-- committed meanwhile, too. That statement updates the tasks afterwards, so that links are counted for those who saw the
+-- task before, and counts the change itself: hence the setting, which keeps the trigger from doing so.
+CREATE OR REPLACE FUNCTION replace_task_tags(replacements jsonb) RETURNS void LANGUAGE plpgsql VOLATILE STRICT
+SET taskwright.replaces_tags = 'on' AS $$
+BEGIN
+  DELETE FROM task_tags link USING jsonb_to_recordset(replacements) AS task (task_id uuid, tag_ids uuid[])
+  WHERE link.task_id = task.task_id AND link.tag_id <> ALL (task.tag_ids);
+  INSERT INTO task_tags (task_id, tag_id)
+    SELECT task.task_id, tag_id
+    FROM jsonb_to_recordset(replacements) AS task (task_id uuid, tag_ids uuid[]), unnest(task.tag_ids) tag_id
+    ON CONFLICT DO NOTHING;
+END $$;
 
 -- Deleted users -----------------------------------------------------------------------------------------------------
 -- The row of a deleted user stays until its dependent rows are removed, so the foreign keys alone would still accept it.

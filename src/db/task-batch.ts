@@ -1,31 +1,34 @@
 import { withoutVariant } from '../domain/entity-tags.ts'
-import type { BatchKind, BatchResult, TaskBatch } from '../domain/task-batch.ts'
+import { type BatchKind, batchKinds, type BatchResult, type TaskBatch } from '../domain/task-batch.ts'
 import type { Principal } from '../domain/permissions.ts'
-import type { OpContext } from './engine/context.ts'
+import { allowsTask } from './access/permissions.ts'
+import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { creation, expectCreated } from './engine/creation.ts'
 import { newId } from './engine/ids.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import {
-  checkedChanges,
+  changeOutcome,
   checkedCreations,
-  checkedDeletions,
-  checkedLinks,
-  checkedUnlinks,
-  deleteLinks,
-  insertLinks,
+  createNamedTags,
+  deletionOutcome,
   insertTagsOfTasks,
   insertTasks,
+  joinUnknownTag,
+  linkOutcome,
   lockPeople,
   lockTags,
   lockTasks,
-  peopleOfChanges,
+  patchChanges,
+  patchedFields,
   peopleOfCreations,
+  peopleOfPatches,
   readItemOutcome,
-  touchTasks,
-  trashTasks,
+  replaceTags,
+  tagsInPatch,
+  unlinkOutcome,
   updateTasks,
 } from './task-writes.ts'
-import type { NewTask, TaskPatch } from './tasks.ts'
+import { newNamedTag, type NewTask, type TaskPatch } from './tasks.ts'
 
 /** How a batch is done. */
 export interface BatchOptions {
@@ -43,14 +46,76 @@ export interface BatchAnswer {
   readonly replayed: boolean
 }
 
-/** The items of one kind, with their places. */
-const items = (batch: SQL, kind: BatchKind, columns: SQL): SQL => sql`
-  select (place - 1)::int as index, ${columns}
-  from jsonb_array_elements(${batch} -> ${sql.raw(`'${kind}'`)}) with ordinality items (item, place)`
+/** The kinds of items that write existing tasks, in the order in which they are processed. */
+const kindsInOrder = batchKinds.filter((kind) => kind !== 'create')
 
-const taskId = sql`(item ->> 'task_id')::uuid as task_id`
-const tagId = sql`(item ->> 'tag_id')::uuid as tag_id`
-const ifMatch = sql`case when item ? 'if_match' then array[item ->> 'if_match'] end as if_match`
+/** New tasks, with their positions. */
+const creationItems = (batch: SQL): SQL => sql`
+  select (place - 1)::int as index, item, (item ->> 'id')::uuid as id, (item ->> 'owner_id')::uuid as owner_id,
+    array(select jsonb_array_elements_text(item -> 'tag_ids')::uuid) as tag_ids, item -> 'tag_names' as tag_names
+  from jsonb_array_elements(${batch} -> 'create') with ordinality items (item, place)`
+
+/** The other items, with their positions. `step` numbers those of one task. */
+const operationItems = (batch: SQL): SQL => sql`
+  select kind, (place - 1)::int as index, (item ->> 'task_id')::uuid as task_id, (item ->> 'tag_id')::uuid as tag_id,
+    item -> 'patch' as patch, case when item ? 'if_match' then array[item ->> 'if_match'] end as if_match,
+    row_number() over (partition by (item ->> 'task_id')::uuid order by kind_place, place) as step
+  from unnest(string_to_array(${sql.raw(`'${kindsInOrder.join(' ')}'`)}, ' ')) with ordinality kinds (kind, kind_place),
+    jsonb_array_elements(${batch} -> kind) with ordinality items (item, place)`
+
+const state = sql.raw('state')
+const operation = {
+  tagId: sql`operation.tag_id`,
+  patch: sql`operation.patch`,
+  ifMatch: sql`operation.if_match`,
+}
+
+/**
+ * The states of each task: before the batch (step 0), and after each of its items, which sees what the items before it have
+ * left. A row can be written only once per statement, so the changes are collected: in `patch` and `tag_ids`. An item that
+ * fails changes nothing.
+ */
+const walkedStates = (p: ContextPlaceholders): SQL => sql`
+  select id, 0::bigint as step, null::text as kind, null::int as index, null::text as outcome, null::text as unknown_tag,
+    version, '{}'::jsonb as patch, tags_of_task(id) as tag_ids, status <> 'done' as was_open, false as is_deleted
+  from targets
+  union all
+  select before.id, operation.step, operation.kind, operation.index, outcome, unknown_tag,
+    before.version + (
+      coalesce(${patchChanges(sql`next.patch`, state)}, false) or next.tag_ids <> before.tag_ids
+      or next.is_deleted <> before.is_deleted
+    )::int,
+    before.patch || (next.patch - 'tag_ids'), next.tag_ids,
+    before.was_open or coalesce(next.patch ->> 'status' <> 'done', false), next.is_deleted
+  from (select id, step, version, patch, tag_ids, was_open, is_deleted from walked) before
+    join operations operation on operation.task_id = before.id and operation.step = before.step + 1
+    join targets target on target.id = before.id
+    cross join lateral (
+      select target.id, before.version, ${patchedFields(sql`before.patch`, sql`target`)},
+        case when before.is_deleted then now() end as deleted_at
+    ) state
+    ${joinUnknownTag(tagsInPatch(operation.patch))}
+    cross join lateral (
+      select case
+        when ${allowsTask('task.see', p, state)} is not true then 'missing'
+        when operation.kind = 'update' then ${changeOutcome(p, state, operation)}
+        when operation.kind = 'tag' then ${linkOutcome(p, state, operation.tagId)}
+        when operation.kind = 'untag' then ${unlinkOutcome(p, state, {
+          isLinked: sql`${operation.tagId} = any(before.tag_ids)`,
+          ifMatch: operation.ifMatch,
+        })}
+        else ${deletionOutcome(p, state, operation.ifMatch)} end as outcome
+    ) checked
+    cross join lateral (
+      select case when outcome = 'done' and kind = 'update' then ${operation.patch} else '{}' end as patch,
+        case
+          when outcome <> 'done' then before.tag_ids
+          when kind = 'update' then coalesce(${tagsInPatch(operation.patch)}, before.tag_ids)
+          when kind = 'tag' then array(select unnest(before.tag_ids) union select ${operation.tagId} order by 1)
+          when kind = 'untag' then array_remove(before.tag_ids, ${operation.tagId})
+          else before.tag_ids end as tag_ids,
+        before.is_deleted or (outcome = 'done' and kind = 'delete') as is_deleted
+    ) next`
 
 const applies = sql`outcome = 'done' and applies`
 
@@ -63,72 +128,62 @@ const run = creation(
   { request_id: 'text', atomic: 'bool', dry_run: 'bool', batch: 'json' },
   { json: 'text' },
   (p) => ({
-    parts: sql`
+    // The first word follows WITH.
+    parts: sql`recursive
       creations as (
-        ${items(
-          p.batch,
-          'create',
-          sql`item, (item ->> 'id')::uuid as id, (item ->> 'owner_id')::uuid as owner_id,
-            array(select jsonb_array_elements_text(item -> 'tag_ids')::uuid) as tag_ids`,
-        )}
-      ), changes as (
-        ${items(p.batch, 'update', sql`${taskId}, ${ifMatch}, item -> 'patch' as patch`)}
-      ), deletions as (
-        ${items(p.batch, 'delete', sql`${taskId}, ${ifMatch}`)}
-      ), links as (
-        ${items(p.batch, 'tag', sql`${taskId}, ${tagId}`)}
-      ), unlinks as (
-        ${items(p.batch, 'untag', sql`${taskId}, ${tagId}, ${ifMatch}`)}
+        ${creationItems(p.batch)}
+      ), operations as (
+        ${operationItems(p.batch)}
       ), people as (
-        ${lockPeople(sql`${peopleOfCreations} union ${peopleOfChanges}`)}
+        ${lockPeople(sql`${peopleOfCreations} union ${peopleOfPatches(sql`operations`)}`)}
       ), visible_tags as (
-        ${lockTags(p, sql`select unnest(tag_ids) from creations union select tag_id from links`)}
-      ), targets as (
-        ${lockTasks(
+        ${lockTags(
           p,
           sql`
-            select task_id from changes union select task_id from deletions
-            union select task_id from links union select task_id from unlinks`,
+            select unnest(tag_ids) from creations union select tag_id from operations
+            union select unnest(${tagsInPatch(sql`patch`)}) from operations`,
         )}
+      ), targets as (
+        ${lockTasks(p, sql`select task_id from operations`)}
       ), creation as (
         ${checkedCreations(p)}
-      ), change as (
-        ${checkedChanges(p)}
-      ), deletion as (
-        ${checkedDeletions(p)}
-      ), link as (
-        ${checkedLinks(p)}
-      ), unlink as (
-        ${checkedUnlinks(p)}
+      ), walked as (
+        ${walkedStates(p)}
       ), outcomes as (
-        select 'create' as kind, index, outcome, id, unknown_tag from creation
-        union all select 'update', index, outcome, id, null from change
-        union all select 'delete', index, outcome, id, null from deletion
-        union all select 'tag', index, outcome, id, null from link
-        union all select 'untag', index, outcome, id, null from unlink
+        select 'create' as kind, index, outcome, id, 1 as version, unknown_tag from creation
+        union all
+        select operation.kind, operation.index, coalesce(outcome, 'missing'), null,
+          case when operation.kind <> 'delete' then walked.version end, unknown_tag
+        from operations operation left join walked on walked.id = operation.task_id and walked.step = operation.step
       ), decision as (
         select not ${p.dry_run} and (not ${p.atomic} or bool_and(outcome = 'done')) as applies from outcomes
       ), inserted as (
-        ${insertTasks(sql`creation, decision where ${applies}`)} returning id, version
-      ), tagged as (
-        ${insertTagsOfTasks(sql`creation cross join decision`)} where ${applies}
+        ${insertTasks(sql`creation, decision where ${applies}`)}
+      ), ${createNamedTags(p, sql`(select creation.* from creation, decision where ${applies}) creation`)}, tagged as (
+        ${insertTagsOfTasks(sql`creation, decision where ${applies}`)}
+      ), change as (
+        select distinct on (id) walked.* from walked, decision where applies
+        order by id, walked.step desc
+      ), replaced as materialized (
+        ${replaceTags(sql`
+          select change.id as task_id, change.tag_ids from change join walked before on before.id = change.id
+          where before.step = 0 and change.tag_ids <> before.tag_ids`)}
       ), updated as (
-        ${updateTasks(sql`change, decision`, applies)} returning task.id, task.version
-      ), trashed as (
-        ${trashTasks(sql`deletion, decision`, applies)}
-      ), linked as (
-        ${insertLinks(sql`link, decision`, applies)} returning task_id
-      ), touched as (
-        ${touchTasks(sql`select task_id from linked`)}
-      ), unlinked as (
-        ${deleteLinks(sql`unlink, decision`, applies)}
-      ), versions as (
-        select id, version from inserted union all select id, version from updated
+        ${updateTasks({
+          from: sql`change cross join replaced`,
+          condition: sql`change.version > task.version`,
+          completedBefore: sql`case when not change.was_open then task.completed_at end`,
+          columns: {
+            version: sql`change.version`,
+            deleted_at: sql`case when change.is_deleted then now() end`,
+          },
+        })}
       ), answer as (
         select ${p.id} as id, json_build_object('request_id', ${p.request_id}, 'results', json_agg(
-          json_build_object('kind', kind, 'index', index, 'outcome', outcome, 'id', versions.id, 'version', version,
+          json_build_object('kind', kind, 'index', index, 'outcome', outcome,
+            'id', case when ${applies} then id end, 'version', case when ${applies} then version end,
             'unknown_tag', unknown_tag) order by kind, index))::text as json
-        from outcomes left join versions using (id)
+        from outcomes, decision
       ), created as (
         select answer.* from answer, decision where applies
       )`,
@@ -136,7 +191,7 @@ const run = creation(
   }),
 )
 
-/** Runs a batch that has at least one item, and no two about the same thing. `prepare` is called only if it is no repeat. */
+/** Runs a batch that has at least one item. `prepare` is called only if it is no repeat. */
 export const runTaskBatch = async (
   ctx: OpContext<Principal>,
   batch: TaskBatch<NewTask, TaskPatch>,
@@ -164,7 +219,13 @@ export const runTaskBatch = async (
 /** A new task with all that its creation needs; whoever creates it owns it unless it says otherwise. */
 const ownedBy =
   (userId: string) =>
-  ({ owner_id = userId, tag_ids = [], ...task }: NewTask) => ({ ...task, id: newId(), owner_id, tag_ids })
+  ({ owner_id = userId, tag_ids = [], tag_names = [], ...task }: NewTask) => ({
+    ...task,
+    id: newId(),
+    owner_id,
+    tag_ids,
+    tag_names: tag_names.map(newNamedTag),
+  })
 
 /** The entity tag as the database compares it. */
 const withoutQuotes = <T extends { readonly if_match?: string }>({ if_match, ...item }: T) => ({
@@ -184,7 +245,7 @@ interface ItemResult {
 
 const readAnswer = (
   json: string,
-  { create }: TaskBatch<NewTask, TaskPatch>,
+  { create, update }: TaskBatch<NewTask, TaskPatch>,
 ): Omit<BatchAnswer, 'replayed'> => {
   const { request_id: requestId, results } = JSON.parse(json) as {
     readonly request_id: string
@@ -192,9 +253,9 @@ const readAnswer = (
   }
   const readResult = (result: ItemResult): BatchResult => {
     const { kind, index, version } = result
-    const outcome = readItemOutcome(result, create?.[index]?.tag_ids)
-    const id = kind === 'create' && outcome.outcome === 'done' ? result.id : null
-    return { kind, index, id, version, refusal: outcome.outcome === 'done' ? null : outcome }
+    const tagIds = kind === 'create' ? create?.[index]?.tag_ids : update?.[index]?.patch.tag_ids
+    const outcome = readItemOutcome(result, tagIds)
+    return { kind, index, id: result.id, version, refusal: outcome.outcome === 'done' ? null : outcome }
   }
   return { requestId, results: results.map(readResult) }
 }

@@ -1,28 +1,27 @@
-import { done, missing, type Outcome } from '../domain/outcome.ts'
+import { missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTaskTag } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { readOutcome } from './engine/outcome.ts'
-import { parameter, type Row } from './engine/parameters.ts'
+import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { tagJson } from './read-models.ts'
 import { sql } from './schema/drizzle.ts'
 import {
-  checkedLinks,
-  checkedUnlinks,
-  deleteLinks,
-  insertLinks,
+  linkOutcome,
   lockTags,
   lockTasks,
   touchTasks,
+  unlinkOutcome,
   versionAfterTrigger,
 } from './task-writes.ts'
 
+const target = sql.raw('target')
 const task = sql.raw('task')
 
-const taskTagColumns = { outcome: 'text', version: 'int?' } as const
+const taskTagColumns = { outcome: 'text', version: 'int' } as const
 
 /** A task whose tags have changed. */
 interface TaskVersion {
@@ -34,20 +33,19 @@ const link = query(
   { task_id: 'uuid', tag_id: 'uuid' },
   taskTagColumns,
   (p) => sql`
-    with links as (
-      select 0 as index, ${p.task_id} as task_id, ${p.tag_id} as tag_id
-    ), visible_tags as (
-      ${lockTags(p, sql`select tag_id from links`)}
-    ), targets as (
-      ${lockTasks(p, sql`select task_id from links`)}
+    with visible_tags as (
+      ${lockTags(p, p.tag_id)}
+    ), target as (
+      ${lockTasks(p, p.task_id)}
     ), link as (
-      ${checkedLinks(p)}
+      select id, version, ${linkOutcome(p, target, p.tag_id)} as outcome from target
     ), linked as (
-      ${insertLinks(sql`link`, sql`outcome = 'done'`)} returning task_id
+      insert into task_tags (task_id, tag_id) select id, ${p.tag_id} from link where outcome = 'done'
+      on conflict do nothing returning task_id
     ), touched as (
       ${touchTasks(sql`select task_id from linked`)} returning task.version
     )
-    select outcome, coalesce((select version from touched), (select version from targets)) as version from link`,
+    select outcome, coalesce((select version from touched), version) as version from link`,
 )
 
 /** A link between a task and a tag. */
@@ -62,34 +60,25 @@ export const insertTaskTag = async (
   { taskId, tagId }: TaskTag,
 ): Promise<Outcome<TaskVersion>> => {
   const [row] = await link(ctx, { task_id: taskId, tag_id: tagId })
-  return readVersion(row)
+  return readOutcome(row)
 }
 
-const readVersion = (row: Row<typeof taskTagColumns> | undefined): Outcome<TaskVersion> => {
-  const result = readOutcome(row)
-  if (result.outcome !== 'done') return result
-  const { version } = result.value
-  return version === null ? missing : done({ version })
-}
-
-const unlink = query(
-  'task_tags.delete',
-  { task_id: 'uuid', tag_id: 'uuid' },
-  taskTagColumns,
-  (p) => sql`
-    with unlinks as (
-      select 0 as index, ${p.task_id} as task_id, ${p.tag_id} as tag_id, ${p.if_match} as if_match
-    ), targets as (
-      ${lockTasks(p, sql`select task_id from unlinks`)}
+const unlink = query('task_tags.delete', { task_id: 'uuid', tag_id: 'uuid' }, taskTagColumns, (p) => {
+  const isLinked = sql`exists (select from task_tags where task_id = target.id and tag_id = ${p.tag_id})`
+  return sql`
+    with target as (
+      ${lockTasks(p, p.task_id)}
     ), unlink as (
-      ${checkedUnlinks(p)}
+      select id, ${versionAfterTrigger(target)} as version,
+        ${unlinkOutcome(p, target, { isLinked, ifMatch: p.if_match })} as outcome
+      from target
     ), deleted as (
-      ${deleteLinks(sql`unlink`, sql`outcome = 'done'`)} returning task_tags.tag_id
+      delete from task_tags using unlink
+      where task_id = unlink.id and tag_id = ${p.tag_id} and outcome = 'done' returning tag_id
     )
-    select case when outcome = 'done' and deleted.tag_id is null then 'missing' else outcome end as outcome,
-      (select ${versionAfterTrigger(sql`targets`)} from targets) as version
-    from unlink left join deleted on true`,
-)
+    select case when outcome = 'done' and deleted.tag_id is null then 'missing' else outcome end as outcome, version
+    from unlink left join deleted on true`
+})
 
 /** Takes a tag off a task. A link that does not exist is missing. If-Match is about the task. */
 export const deleteTaskTag = async (
@@ -97,7 +86,7 @@ export const deleteTaskTag = async (
   { taskId, tagId }: TaskTag,
 ): Promise<Outcome<TaskVersion>> => {
   const [row] = await unlink(ctx, { task_id: taskId, tag_id: tagId })
-  return readVersion(row)
+  return readOutcome(row)
 }
 
 const seesTask = query(

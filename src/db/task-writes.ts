@@ -2,25 +2,14 @@ import { done, missing, type Outcome } from '../domain/outcome.ts'
 import { allowsTag, allowsTask, allowsTaskTag } from './access/permissions.ts'
 import type { ContextPlaceholders } from './engine/context.ts'
 import { outcomeOfChecks, readOutcome } from './engine/outcome.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * Parts of the statements that write tasks. Each part handles a set of items: one for a single operation, up to 500 for a
- * batch. Single and batch operations thus share every rule. The items of each kind are rows of a relation:
- *
- * - `creations`: `id`, `item` (the fields as JSON), `owner_id`, `tag_ids`
- * - `changes`: `task_id`, `patch` (the fields as JSON), `if_match`
- * - `deletions`: `task_id`, `if_match`
- * - `links`: `task_id`, `tag_id`
- * - `unlinks`: `task_id`, `tag_id`, `if_match`
+ * Parts of the statements that write tasks: for one task, and for a batch of up to 500 items. Both share every rule.
  */
 
-/** The column with an item's position in its request. */
-const index = sql.raw('index')
-
 const task = sql.raw('task')
-const target = sql.raw('target')
 
 /** A task's ETag, without quotes. */
 export const taskEtag = (row: SQL): SQL => sql`${columnsOf<'tasks'>(row).version}::text`
@@ -78,11 +67,24 @@ const unknownPeople = (owner: SQL, assignee: SQL): SQL => sql`
 export const peopleOfCreations = sql`
   select owner_id from creations union select ${fieldsOf(sql`item`).assignee_id} from creations`
 
-/** The ids of users referenced by changes, for `lockPeople`. */
-export const peopleOfChanges = sql`
-  select ${fieldsOf(sql`patch`).owner_id} from changes union select ${fieldsOf(sql`patch`).assignee_id} from changes`
+/** The ids of users referenced by the column `patch` of a relation, for `lockPeople`. */
+export const peopleOfPatches = (from: SQL): SQL => {
+  const { owner_id, assignee_id } = fieldsOf(sql`patch`)
+  return sql`select ${owner_id} from ${from} union select ${assignee_id} from ${from}`
+}
 
-/** The creations with their outcomes. Reads `people` and `visible_tags`. */
+/** The tags that a merge patch sets: sorted, without duplicates; null if it does not have them. */
+export const tagsInPatch = (patch: SQL): SQL => sql`case when ${patch} ? 'tag_ids' then array(
+  select distinct value::uuid from jsonb_array_elements_text(${patch} -> 'tag_ids') order by 1) end`
+
+/** Joins `unknown`: one of the tags that the caller cannot see, if any. Reads `visible_tags`. */
+export const joinUnknownTag = (tagIds: SQL): SQL => sql`
+  left join lateral (
+    select tag_id::text as unknown_tag from unnest(${tagIds}) labels (tag_id)
+    where tag_id not in (select id from visible_tags) limit 1
+  ) unknown on true`
+
+/** The rows of `creations` (`id`, `item`, `owner_id`, `tag_ids`, `tag_names`) with their outcomes. Reads `people` and `visible_tags`. */
 export const checkedCreations = (p: ContextPlaceholders): SQL => {
   const fields = fieldsOf(sql`item`)
   return sql`
@@ -92,10 +94,7 @@ export const checkedCreations = (p: ContextPlaceholders): SQL => {
       when unknown_tag is not null then 'unknown_tag'
       ${unknownPeople(sql`owner_id`, fields.assignee_id)}
       else 'done' end as outcome
-    from creations left join lateral (
-      select tag_id::text as unknown_tag from unnest(tag_ids) labels (tag_id)
-      where tag_id not in (select id from visible_tags) limit 1
-    ) unknown on true`
+    from creations ${joinUnknownTag(sql`tag_ids`)}`
 }
 
 /** Inserts the tasks of creations; `from` may include a WHERE clause. */
@@ -110,34 +109,132 @@ export const insertTasks = (from: SQL): SQL => {
   return sql`insert into tasks (${columns}) select ${values} from ${from}`
 }
 
-/** Inserts the tags of new tasks. */
-export const insertTagsOfTasks = (from: SQL): SQL => {
-  const { columns } = insertion<'task_tags'>({ task_id: sql`id`, tag_id: sql`label` })
-  return sql`insert into task_tags (${columns}) select distinct id, label from ${from}, unnest(tag_ids) label`
-}
-
-/** The changes with their outcomes. Reads `people` and `targets` (the tasks). */
-export const checkedChanges = (p: ContextPlaceholders): SQL => {
-  const patch = sql`patch`
-  const { owner_id: owner, assignee_id: assignee } = fieldsOf(patch)
-  const isTransfer = sql`coalesce(${owner} <> ${columnsOf<'tasks'>(target).owner_id}, false)`
-  const outcome = outcomeOfChecks({
-    allowed: sql`${allowsTask('task.change', p, target)} and (not ${isTransfer} or ${allowsTask('task.transfer', p, target)})`,
-    etag: taskEtag(target),
-    ifMatch: sql`if_match`,
-    refusals: sql`
-      when ${isDueBeforeStart(patched(patch, target))} then 'due_before_start'
-      ${unknownPeople(owner, assignee)}`,
+/**
+ * The common table expression `named_tags`: the caller's tags with the names of new tasks. Missing ones are created. A tag
+ * that another statement creates at the same time violates the unique index, and is used instead.
+ */
+export const createNamedTags = (p: ContextPlaceholders, from: SQL): SQL => {
+  const { columns, values } = insertion<'tags'>({
+    id: sql`id`,
+    name: sql`name`,
+    name_folded: sql`name_folded`,
+    owner_id: p.caller,
   })
   return sql`
-    select ${index}, target.id, patch, ${unlessMissing(outcome)} as outcome
-    from changes left join targets target on target.id = task_id`
+    labels as (
+      select distinct on (label.name_folded) label.*
+      from ${from}, jsonb_to_recordset(tag_names) as label (id uuid, name text, name_folded text)
+      order by label.name_folded
+    ), own_tags as (
+      select * from tags
+      where owner_id = ${p.caller} and deleted_at is null and name_folded in (select name_folded from labels)
+      order by id for key share
+    ), new_tags as (
+      insert into tags (${columns}) select ${values} from labels
+      where name_folded not in (select name_folded from own_tags) order by name_folded
+      on conflict (owner_id, name_folded) where deleted_at is null
+        do update set ${assignments<'tags'>({ name_folded: sql`excluded.name_folded` })}
+      returning *
+    ), named_tags as (
+      select * from own_tags union all select * from new_tags
+    )`
 }
 
-/** Updates the tasks of the changes (alias `change`) that meet a condition. */
-export const updateTasks = (from: SQL, condition: SQL): SQL => {
+/** Inserts the tags of the new tasks in `from`. Reads `named_tags`. */
+export const insertTagsOfTasks = (from: SQL): SQL => {
+  const { columns } = insertion<'task_tags'>({ task_id: sql`id`, tag_id: sql`tag_id` })
+  return sql`
+    insert into task_tags (${columns}) select creation.id, tag_id from (select * from ${from}) creation, lateral (
+      select unnest(tag_ids) union
+      select named.id from jsonb_to_recordset(tag_names) as label (name_folded text)
+        join named_tags named using (name_folded)
+    ) labels (tag_id)`
+}
+
+interface PatchCheck {
+  readonly patch: SQL
+  readonly ifMatch: SQL
+}
+
+/** The outcome of a merge patch of a row that the caller can see. Reads `people` and `unknown`. */
+export const changeOutcome = (p: ContextPlaceholders, row: SQL, { patch, ifMatch }: PatchCheck): SQL => {
+  const { owner_id: owner, assignee_id: assignee } = fieldsOf(patch)
+  const isTransfer = sql`coalesce(${owner} <> ${columnsOf<'tasks'>(row).owner_id}, false)`
+  return outcomeOfChecks({
+    allowed: sql`${allowsTask('task.change', p, row)} and (not ${isTransfer} or ${allowsTask('task.transfer', p, row)})`,
+    etag: taskEtag(row),
+    ifMatch,
+    refusals: sql`
+      when ${isDueBeforeStart(patched(patch, row))} then 'due_before_start'
+      when unknown_tag is not null then 'unknown_tag'
+      ${unknownPeople(owner, assignee)}`,
+  })
+}
+
+/** The outcome of moving a row that the caller can see to the trash. */
+export const deletionOutcome = (p: ContextPlaceholders, row: SQL, ifMatch: SQL): SQL =>
+  outcomeOfChecks({ allowed: allowsTask('task.delete', p, row), etag: taskEtag(row), ifMatch })
+
+/** The outcome of adding a tag to a row that the caller can see. Reads `visible_tags`. */
+export const linkOutcome = (p: ContextPlaceholders, row: SQL, tagId: SQL): SQL => sql`case
+  when ${tagId} not in (select id from visible_tags) then 'missing'
+  when not ${allowsTaskTag('task_tag.change', p, row)} then 'forbidden' else 'done' end`
+
+/** The outcome of removing a tag from a row that the caller can see. A tag that it does not have is `missing`. */
+export const unlinkOutcome = (
+  p: ContextPlaceholders,
+  row: SQL,
+  { isLinked, ifMatch }: { readonly isLinked: SQL; readonly ifMatch: SQL },
+): SQL => {
+  const allowed = allowsTaskTag('task_tag.change', p, row)
+  return sql`case when not ${isLinked} then 'missing'
+    else ${outcomeOfChecks({ allowed, etag: taskEtag(row), ifMatch })} end`
+}
+
+const changeableFields = [
+  'title',
+  'description',
+  'status',
+  'priority',
+  'start_at',
+  'due_at',
+  'owner_id',
+  'assignee_id',
+] as const satisfies readonly Field[]
+
+/** Whether a merge patch changes a field of a row. */
+export const patchChanges = (patch: SQL, row: SQL): SQL => {
+  const values = fieldsOf(patch)
+  const present = columnsOf<'tasks'>(row)
+  const changes = changeableFields.map(
+    (field) =>
+      sql`(${patch} ? ${sql.raw(`'${field}'`)} and ${values[field]} is distinct from ${present[field]})`,
+  )
+  return sql`(${sql.join(changes, sql` or `)})`
+}
+
+/** The fields of a row after a merge patch, as columns with their names. */
+export const patchedFields = (patch: SQL, row: SQL): SQL => {
+  const value = patched(patch, row)
+  return sql.join(
+    changeableFields.map((field) => sql`${value(field)} as ${sql.raw(field)}`),
+    sql`, `,
+  )
+}
+
+/** An update of the tasks `task` by merge patches: rows `change` with `id`, `patch`, and what `columns` reads. */
+interface TaskUpdate {
+  readonly from: SQL
+  readonly condition: SQL
+  /** The completion time before the change. */
+  readonly completedBefore: SQL
+  /** Columns that no patch has. */
+  readonly columns: ColumnValues<'tasks'>
+}
+
+export const updateTasks = ({ from, condition, completedBefore, columns }: TaskUpdate): SQL => {
   const value = patched(sql`change.patch`, task)
-  const columns = assignments<'tasks'>({
+  const changed = assignments<'tasks'>({
     title: value('title'),
     description: value('description'),
     status: value('status'),
@@ -146,51 +243,15 @@ export const updateTasks = (from: SQL, condition: SQL): SQL => {
     due_at: value('due_at'),
     owner_id: value('owner_id'),
     assignee_id: value('assignee_id'),
-    completed_at: completedAt(value('status'), columnsOf<'tasks'>(task).completed_at),
+    completed_at: completedAt(value('status'), completedBefore),
+    ...columns,
   })
-  return sql`update tasks task set ${columns} from ${from} where task.id = change.id and ${condition}`
+  return sql`update tasks task set ${changed} from ${from} where task.id = change.id and ${condition}`
 }
 
-/** The deletions with their outcomes. Reads `targets` (the tasks). */
-export const checkedDeletions = (p: ContextPlaceholders): SQL => {
-  const allowed = allowsTask('task.delete', p, target)
-  const outcome = outcomeOfChecks({ allowed, etag: taskEtag(target), ifMatch: sql`if_match` })
-  return sql`
-    select ${index}, target.id, ${unlessMissing(outcome)} as outcome
-    from deletions left join targets target on target.id = task_id`
-}
-
-/** Moves the tasks of the deletions (alias `deletion`) that meet a condition to the trash. */
-export const trashTasks = (from: SQL, condition: SQL): SQL =>
-  sql`update tasks task set ${assignments<'tasks'>({ deleted_at: sql`now()` })} from ${from} where task.id = deletion.id and ${condition}`
-
-/** The links with their outcomes. Reads `targets` (the tasks) and `visible_tags`. */
-export const checkedLinks = (p: ContextPlaceholders): SQL => sql`
-  select ${index}, target.id, links.tag_id, case
-    when target.id is null or links.tag_id not in (select id from visible_tags) then 'missing'
-    when not ${allowsTaskTag('task_tag.change', p, target)} then 'forbidden' else 'done' end as outcome
-  from links left join targets target on target.id = task_id`
-
-/** Adds tags to tasks for the links that meet a condition. Existing links are left unchanged. */
-export const insertLinks = (from: SQL, condition: SQL): SQL => sql`
-  insert into task_tags (task_id, tag_id) select id, tag_id from ${from} where ${condition}
-  on conflict do nothing`
-
-/** The unlinks with their outcomes. A link that does not exist is `missing`. Reads `targets` (the tasks). */
-export const checkedUnlinks = (p: ContextPlaceholders): SQL => {
-  const allowed = allowsTaskTag('task_tag.change', p, target)
-  const outcome = outcomeOfChecks({ allowed, etag: taskEtag(target), ifMatch: sql`if_match` })
-  return sql`
-    select ${index}, target.id, unlinks.tag_id,
-      case when present.tag_id is null then 'missing' else ${outcome} end as outcome
-    from unlinks left join targets target on target.id = unlinks.task_id
-      left join task_tags present on present.task_id = target.id and present.tag_id = unlinks.tag_id`
-}
-
-/** Removes tags from tasks for the unlinks (alias `unlink`) that meet a condition. A trigger updates the tasks. */
-export const deleteLinks = (from: SQL, condition: SQL): SQL => sql`
-  delete from task_tags using ${from}
-  where task_tags.task_id = unlink.id and task_tags.tag_id = unlink.tag_id and ${condition}`
+/** A query that replaces the tags of tasks: rows with `task_id` and `tag_ids`, sorted. It has one row. */
+export const replaceTags = (replacements: SQL): SQL => sql`
+  select replace_task_tags(jsonb_agg(to_jsonb(replacement)))::text as done from (${replacements}) replacement`
 
 /** Increments the version of the tasks in `ids`. */
 export const touchTasks = (ids: SQL): SQL => sql`
@@ -201,9 +262,6 @@ export const touchTasks = (ids: SQL): SQL => sql`
  * the statement itself reads the version before.
  */
 export const versionAfterTrigger = (row: SQL): SQL => sql`${columnsOf<'tasks'>(row).version} + 1`
-
-const unlessMissing = (outcome: SQL): SQL =>
-  sql`case when target.id is null then 'missing' else ${outcome} end`
 
 /** The columns of the statements above that contain an item's outcome. */
 interface ItemRow {

@@ -1,28 +1,33 @@
 import type { TaskExpansion } from '../domain/expansions.ts'
+import { foldText } from '../domain/text.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { allowsTask, ownerReadByAdmin } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation } from './engine/creation.ts'
+import { newId } from './engine/ids.ts'
 import { readOutcome } from './engine/outcome.ts'
-import type { Placeholders } from './engine/parameters.ts'
+import type { Placeholders, Row } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
-import { expandedTaskJson, taskJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
+import { carriedTags, expandedTaskJson, taskJson } from './read-models.ts'
+import { assignments, columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import {
-  checkedChanges,
+  changeOutcome,
   checkedCreations,
-  checkedDeletions,
+  createNamedTags,
+  deletionOutcome,
   insertTagsOfTasks,
   insertTasks,
+  joinUnknownTag,
   lockPeople,
   lockTags,
   lockTasks,
-  peopleOfChanges,
   peopleOfCreations,
+  peopleOfPatches,
   readItemOutcome,
-  trashTasks,
+  replaceTags,
+  tagsInPatch,
   updateTasks,
 } from './task-writes.ts'
 
@@ -43,10 +48,12 @@ export interface NewTask {
   readonly owner_id?: string
   readonly assignee_id?: string | null
   readonly tag_ids?: readonly string[]
+  /** Names of the caller's tags; missing ones are created. */
+  readonly tag_names?: readonly string[]
 }
 
 /** A merge patch: fields that are left out stay as they are. */
-export type TaskPatch = Partial<Omit<NewTask, 'tag_ids'>>
+export type TaskPatch = Partial<Omit<NewTask, 'tag_names'>>
 
 /** A task that was read. */
 export interface ReadTask extends TaskRow {
@@ -99,7 +106,8 @@ const insert = creation(
   (p) => ({
     parts: sql`
       creations as (
-        select ${p.id} as id, ${p.item} as item, ${p.owner_id} as owner_id, ${p.tag_ids} as tag_ids
+        select ${p.id} as id, ${p.item} as item, ${p.owner_id} as owner_id, ${p.tag_ids} as tag_ids,
+          ${p.item} -> 'tag_names' as tag_names
       ), people as (
         ${lockPeople(peopleOfCreations)}
       ), visible_tags as (
@@ -108,14 +116,18 @@ const insert = creation(
         ${checkedCreations(p)}
       ), task as (
         ${insertTasks(sql`creation where outcome = 'done'`)} returning *
-      ), tagged as (
-        ${insertTagsOfTasks(sql`creation`)} where outcome = 'done'
+      ), ${createNamedTags(p, sql`(select * from creation where outcome = 'done') creation`)}, tagged as (
+        ${insertTagsOfTasks(sql`creation where outcome = 'done'`)}
       ), created as (
-        select ${id}, ${taskJson(task, sql`visible_tags tag`)} as json from task
+        select ${id}, ${taskJson(task, sql`(select * from visible_tags union select * from named_tags) tag`)} as json
+        from task
       )`,
     select: sql`select outcome, unknown_tag, created.json from creation left join created on true`,
   }),
 )
+
+/** A tag to create, unless the caller has one with this name. */
+export const newNamedTag = (name: string) => ({ id: newId(), name, name_folded: foldText(name) })
 
 /**
  * Creates a task with its tags; all or nothing. The caller owns it unless it says otherwise. `prepare` is called only when
@@ -126,10 +138,10 @@ export const insertTask = async (
   newTask: NewTask,
   prepare: () => Promise<void>,
 ): Promise<Outcome<Created>> => {
-  const { owner_id = ctx.principal.userId, tag_ids = [], ...item } = newTask
+  const { owner_id = ctx.principal.userId, tag_ids = [], tag_names = [], ...item } = newTask
   const result = await insert(ctx, async () => {
     await prepare()
-    return { item, owner_id, tag_ids }
+    return { item: { ...item, tag_names: tag_names.map(newNamedTag) }, owner_id, tag_ids }
   })
   if (result.replayed) return done(result)
   const outcome = readItemOutcome(result.row, tag_ids)
@@ -139,50 +151,68 @@ export const insertTask = async (
 }
 
 interface Change {
-  /** Common table expressions: `targets`, the task if the caller can see it, and `change` with `id` and `outcome`. */
+  /** Common table expressions: `targets`, the task if the caller can see it, and `change` with `id`, `outcome` and `unknown_tag`. */
   readonly parts: SQL
   /** An UPDATE of `tasks task`. */
   readonly update: SQL
+  /** The tags of `changed`, joined as `tag`, if the change replaces them. */
+  readonly carried?: SQL
 }
 
-export const changedColumns = { outcome: 'text', json: 'text?', version: 'int?', is_current: 'bool' } as const
+export const changedColumns = {
+  outcome: 'text',
+  unknown_tag: 'text?',
+  json: 'text?',
+  version: 'int?',
+  is_current: 'bool',
+} as const
 
-interface ChangedRow {
-  readonly outcome: string
-  readonly json: string | null
-  readonly version: number | null
-  readonly is_current: boolean
-}
+type ChangedRow = Row<typeof changedColumns>
 
 /** A statement that changes one task and answers with it; `is_current` when it did not have to wait for another one. */
 export const changeStatement = (
   p: Placeholders<{ id: 'uuid' }> & ContextPlaceholders,
-  { parts, update }: Change,
+  { parts, update, carried }: Change,
 ): SQL => sql`
   with before as (
     select version from tasks where id = ${p.id}
   ), ${parts}, changed as (
     ${update} returning task.*
   )
-  select outcome, ${taskJson(sql`changed`)} as json, changed.version,
+  select outcome, unknown_tag, ${taskJson(sql`changed`, carried)} as json, changed.version,
     coalesce((select version from targets) = before.version, true) as is_current
   from change left join changed on true left join before on true`
 
-const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColumns, (p) =>
-  changeStatement(p, {
+const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColumns, (p) => {
+  const row = sql`target`
+  return changeStatement(p, {
     parts: sql`
       changes as (
-        select 0 as index, ${p.id} as task_id, ${p.patch} as patch, ${p.if_match} as if_match
+        select ${p.patch} as patch, ${tagsInPatch(p.patch)} as tag_ids
       ), people as (
-        ${lockPeople(peopleOfChanges)}
+        ${lockPeople(peopleOfPatches(sql`changes`))}
+      ), visible_tags as (
+        ${lockTags(p, sql`select unnest(tag_ids) from changes`)}
       ), targets as (
-        ${lockTasks(p, sql`select task_id from changes`)}
+        ${lockTasks(p, p.id)}
       ), change as (
-        ${checkedChanges(p)}
+        select target.id, patch, tag_ids, coalesce(tag_ids <> tags_of_task(target.id), false) as replaces_tags, unknown_tag,
+          ${changeOutcome(p, row, { patch: sql`patch`, ifMatch: p.if_match })} as outcome
+        from targets target cross join changes ${joinUnknownTag(sql`tag_ids`)}
+      ), replaced as materialized (
+        ${replaceTags(sql`select id as task_id, tag_ids from change where outcome = 'done' and replaces_tags`)}
       )`,
-    update: updateTasks(sql`change`, sql`outcome = 'done'`),
-  }),
-)
+    update: updateTasks({
+      from: sql`change cross join replaced`,
+      condition: sql`outcome = 'done'`,
+      completedBefore: columnsOf<'tasks'>(task).completed_at,
+      columns: { version: sql`task.version + change.replaces_tags::int` },
+    }),
+    carried: sql`(
+      select * from visible_tags where change.tag_ids is not null
+      union all select tag.* from ${carriedTags(sql`changed`)} and change.tag_ids is null) tag`,
+  })
+})
 
 /** Changes a task by a merge patch. */
 export const updateTask = async (
@@ -191,7 +221,7 @@ export const updateTask = async (
   patch: TaskPatch,
 ): Promise<Outcome<TaskRow>> => {
   const [row] = await change(ctx, { id: taskId, patch })
-  return readChanged(ctx, taskId, row)
+  return readChanged(ctx, taskId, row, patch.tag_ids)
 }
 
 const reread = statement(
@@ -209,8 +239,9 @@ export const readChanged = async (
   { db }: OpContext,
   taskId: string,
   row: ChangedRow | undefined,
+  tagIds: readonly string[] = [],
 ): Promise<Outcome<TaskRow>> => {
-  const result = readItemOutcome(row)
+  const result = readItemOutcome(row, tagIds)
   if (result.outcome !== 'done') return result
   const { json, version: current, is_current } = result.value
   if (json === null || current === null) return missing
@@ -223,14 +254,13 @@ const trash = query(
   { id: 'uuid' },
   { outcome: 'text' },
   (p) => sql`
-    with deletions as (
-      select 0 as index, ${p.id} as task_id, ${p.if_match} as if_match
-    ), targets as (
-      ${lockTasks(p, sql`select task_id from deletions`)}
+    with target as (
+      ${lockTasks(p, p.id)}
     ), deletion as (
-      ${checkedDeletions(p)}
+      select id, ${deletionOutcome(p, sql`target`, p.if_match)} as outcome from target
     ), trashed as (
-      ${trashTasks(sql`deletion`, sql`outcome = 'done'`)}
+      update tasks task set ${assignments<'tasks'>({ deleted_at: sql`now()` })} from deletion
+      where task.id = deletion.id and outcome = 'done'
     )
     select outcome from deletion`,
 )

@@ -72,7 +72,7 @@ const restore = query('trash.restore', { id: 'uuid' }, changedColumns, (p) => {
       targets as (
         select * from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)} for no key update
       ), change as (
-        select id, ${outcome} as outcome from targets target
+        select id, ${outcome} as outcome, null as unknown_tag from targets target
       )`,
     update: sql`
       update tasks task set ${assignments<'tasks'>({ deleted_at: sql`null` })} from change

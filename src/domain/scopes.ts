@@ -35,6 +35,13 @@ const readScopes: Partial<Record<Scope, Scope>> = {
 export const includesScope = (granted: Scope, required: Scope): boolean =>
   granted === required || readScopes[granted] === required
 
+/** The scopes that a new task needs in addition. Tags that are created with it need the same scope as on their own. */
+export const scopesOfNewTask = ({
+  tag_names = [],
+}: {
+  readonly tag_names?: readonly string[]
+}): readonly Scope[] => (tag_names.length === 0 ? [] : ['tags:write'])
+
 export const isRequiredScope = (name: unknown): name is RequiredScope =>
   typeof name === 'string' && Object.hasOwn(requiredScopes, name)
 

@@ -1,6 +1,6 @@
 import type { Refusal } from './outcome.ts'
 
-/** The items of a batch, by kind. Their order does not matter, because no two items change the same thing. */
+/** The items of a batch, by kind. */
 export interface TaskBatch<NewTask, TaskChange> {
   readonly create?: readonly NewTask[]
   readonly update?: readonly (NamedTask & { readonly patch: TaskChange })[]
@@ -20,7 +20,8 @@ interface NamedLink {
   readonly tag_id: string
 }
 
-export const batchKinds = ['create', 'update', 'delete', 'tag', 'untag'] as const
+/** In the order in which the items of one task are processed; those of a kind in their own order. */
+export const batchKinds = ['create', 'update', 'tag', 'untag', 'delete'] as const
 export type BatchKind = (typeof batchKinds)[number]
 
 /** The position of an item in a batch. */
@@ -35,7 +36,7 @@ export interface BatchResult extends BatchPlace {
   readonly refusal: Refusal | null
   /** Set for a created task. */
   readonly id: string | null
-  /** Set for a created or changed task. */
+  /** That of the task after the item; null if it was moved to the trash. */
   readonly version: number | null
 }
 
@@ -73,25 +74,4 @@ const indexingCost = (text: string): number => {
   let cost = 0
   for (let index = 0; index < text.length; index += 1) cost += text.charCodeAt(index) < 0x0e00 ? 1 : 4
   return cost
-}
-
-/**
- * The first item that conflicts with an earlier one. A task may occur once, or in several `tag` items or several `untag`
- * items with different tags.
- */
-export const findRepeated = (batch: TaskBatch<unknown, unknown>): BatchPlace | null => {
-  const named = new Map<string, BatchKind>()
-  const links = new Set<string>()
-  for (const kind of ['update', 'delete', 'tag', 'untag'] as const) {
-    for (const [index, item] of (batch[kind] ?? []).entries()) {
-      const id = item.task_id
-      const link = 'tag_id' in item ? `${id} ${item.tag_id}` : null
-      const before = named.get(id)
-      if (before !== undefined && (before !== kind || link === null || links.has(link)))
-        return { kind, index }
-      named.set(id, kind)
-      if (link !== null) links.add(link)
-    }
-  }
-  return null
 }

@@ -1,7 +1,14 @@
 import type { components } from '../../generated/openapi.ts'
 import { type Handlers, quoteETag } from '../contract/operation.ts'
+import { scopesOfNewTask } from '../domain/scopes.ts'
 import { type BatchKind, batchKinds, type BatchResult } from '../domain/task-batch.ts'
-import { Problem, problemDocument, problemOfRefusal, problemWithin } from '../problems/problems.ts'
+import {
+  expectScopes,
+  Problem,
+  problemDocument,
+  problemOfRefusal,
+  problemWithin,
+} from '../problems/problems.ts'
 import type { RunBatch } from '../services/task-batch.ts'
 
 interface Deps {
@@ -18,6 +25,7 @@ export const taskBatchHandlers = ({ publicUrl, runBatch }: Deps) =>
   ({
     async batchTasks(ctx, { body, path }) {
       const { atomic = false, dry_run: dryRun = false, ...batch } = body
+      expectScopes((batch.create ?? []).flatMap(scopesOfNewTask), ctx.principal)
       const { requestId, results, replayed } = await runBatch(ctx, batch, { atomic, dryRun })
       const ended = batchKinds
         .flatMap((kind) => results.filter((result) => result.kind === kind))

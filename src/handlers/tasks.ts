@@ -10,6 +10,7 @@ import { variantTag } from '../domain/entity-tags.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import { jsonText } from '../contract/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import { scopesOfNewTask } from '../domain/scopes.ts'
 import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
@@ -57,6 +58,7 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
     },
 
     async createTask(ctx, { body }) {
+      expectScopes(scopesOfNewTask(body), ctx.principal)
       const task = await tasks.create(ctx, body)
       return created<Task>(`/tasks/${task.id}`, quoteETag(1), task)
     },

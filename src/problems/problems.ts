@@ -135,12 +135,6 @@ export const problems = {
       `The titles and descriptions of a batch must not exceed ${max} characters in total. Split the batch.`,
       at('', `must not exceed ${max} characters of titles and descriptions in total`),
     ),
-  repeatedInBatch: (pointer: string) =>
-    new Problem(
-      'invalid_request',
-      'Two items of the batch are for the same task. Send them in separate batches.',
-      at(pointer, 'is also in another item'),
-    ),
   noToken: () =>
     new Problem('unauthorized', 'Send an access token as "Authorization: Bearer <token>".', challenge()),
   invalidToken: () =>

@@ -6,7 +6,6 @@ import {
   type BatchResult,
   countIndexedCharacters,
   countItems,
-  findRepeated,
   maxIndexedCharacters,
   maxItems,
   type TaskBatch,
@@ -19,7 +18,7 @@ type Batch = TaskBatch<NewTask, TaskPatch>
 /**
  * Runs a batch of writes.
  *
- * @throws Problem 400 when the batch is empty, too large or about the same thing twice; 413 when it exceeds a quota
+ * @throws Problem 400 when the batch is empty or too large; 413 when it exceeds a quota
  */
 export type RunBatch = (
   ctx: OpContext<Principal>,
@@ -43,8 +42,6 @@ const checkItems = (batch: Batch): void => {
   const count = countItems(batch)
   if (count === 0 || count > maxItems) throw problems.batchSize(maxItems)
   if (countIndexedCharacters(batch) > maxIndexedCharacters) throw problems.batchText(maxIndexedCharacters)
-  const repeated = findRepeated(batch)
-  if (repeated !== null) throw problems.repeatedInBatch(`/${repeated.kind}/${repeated.index}`)
 }
 
 /** Assumes that every task goes to the owner that its item names. */

@@ -687,7 +687,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       const task = await createTask(owner, { assignee_id: assignee.id })
       const cases = [
         ...badFields,
-        [{ tag_ids: [] }, '/tag_ids'],
+        [{ tag_names: [] }, '/tag_names'],
         [{ start_at: '2026-11-02T09:00:00Z', due_at: '2026-11-02T08:59:59.999Z' }, '/due_at'],
       ] as const
       for (const [fields, pointer] of cases) {
