@@ -15,9 +15,10 @@ import { findCommand } from './commands.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
- * The pages in a real browser, on a desktop and on a phone. Swagger UI as a newcomer uses it: sign in with a token, create
- * a task, find it in the unedited list, upload a file, download it, see a problem. An image on a page of another origin. A forgotten password, from the link to
- * the new one, by keyboard alone. Nothing may be refused, missing, thrown or blocked by the page's policy.
+ * The pages in a real browser, on a desktop and on a phone. Swagger UI as a newcomer uses it: sign in, create a task, find
+ * it in the unedited list, upload a file, download it, see a problem, reload, open a second tab, sign out. The reference.
+ * An image on a page of another origin. A forgotten password, from the link to the new one, by keyboard alone. Nothing may
+ * be refused, missing, thrown, requested from another host or blocked by the page's policy.
  * Screenshots go to .cache/screenshots.
  */
 
@@ -85,35 +86,40 @@ const startService = async (t: Teardown, { prefix }: Scene): Promise<Served> => 
 /** Said by Swagger UI before it takes the plain field, which is right. */
 const harmless = /^Could not find component: JsonSchema_string_\w+$/
 
-/** Everything that goes wrong on a page, but for the answers that a scene asks for. */
-const watch = async (page: Page, origin: string) => {
+interface Cleanness {
+  /** A request to this address may be refused. */
+  expectRefusal(url: string): void
+  /** Throws when anything has gone wrong so far. */
+  check(): void
+}
+
+/** Everything that goes wrong on the pages of a context, but for the answers that a scene asks for. */
+const watch = async (context: BrowserContext, origin: string): Promise<Cleanness> => {
   const troubles: string[] = []
   const expected = new Set<string>()
-  page.on('console', (message) => {
+  context.on('console', (message) => {
     const isExpected = expected.has(message.location().url) && message.text().startsWith('Failed to load')
     const isHarmless = message.type() === 'warning' && harmless.test(message.text())
     if (['error', 'warning'].includes(message.type()) && !isExpected && !isHarmless)
       troubles.push(`console ${message.type()}: ${message.text()} (${message.location().url})`)
   })
-  page.on('pageerror', (error) => troubles.push(`thrown: ${error.message}`))
-  page.on('requestfailed', (request) =>
+  context.on('weberror', (error) => troubles.push(`thrown: ${error.error().message}`))
+  context.on('requestfailed', (request) =>
     troubles.push(`failed: ${request.method()} ${request.url()}: ${request.failure()?.errorText}`),
   )
-  page.on('request', (request) => {
+  context.on('request', (request) => {
     const url = new URL(request.url())
     if (/^https?:$/.test(url.protocol) && url.origin !== origin) troubles.push(`foreign request: ${url.href}`)
   })
-  page.on('response', (response) => {
+  context.on('response', (response) => {
     if (response.status() >= 400 && !expected.has(response.url()))
       troubles.push(`answer ${response.status()}: ${response.request().method()} ${response.url()}`)
   })
-  await page.exposeFunction('reportViolation', (text: string) => troubles.push(`policy: ${text}`))
-  await page.addInitScript(`document.addEventListener('securitypolicyviolation', (event) =>
+  await context.exposeFunction('reportViolation', (text: string) => troubles.push(`policy: ${text}`))
+  await context.addInitScript(`document.addEventListener('securitypolicyviolation', (event) =>
     window.reportViolation(event.effectiveDirective + ' ' + event.blockedURI))`)
   return {
-    /** A request to this address may be refused. */
-    expectRefusal: (url: string) => void expected.add(url),
-    /** Throws when anything has gone wrong so far. */
+    expectRefusal: (url) => void expected.add(url),
     check: () => assert.deepEqual(troubles, [], 'The page is not clean'),
   }
 }
@@ -140,11 +146,14 @@ const findOverflow = `(() => {
 class Stage {
   readonly page: Page
   readonly scene: Scene
+  /** Of the service. */
+  readonly url: string
   #count = 0
 
-  constructor(page: Page, scene: Scene) {
+  constructor(page: Page, scene: Scene, url: string) {
     this.page = page
     this.scene = scene
+    this.url = url
   }
 
   /** Takes a picture of what is seen, and requires that nothing is out of reach at the side. */
@@ -175,7 +184,10 @@ class Stage {
 
   /** Sends what the form holds; answers with the status and the body that the page shows. */
   async execute(block: Locator): Promise<{ readonly status: string; readonly answer: Locator }> {
-    const answered = this.page.waitForResponse((response) => response.request().resourceType() === 'fetch')
+    const answered = this.page.waitForResponse(
+      (response) =>
+        response.request().resourceType() === 'fetch' && !response.url().endsWith('/auth/refresh'),
+    )
     await block.locator('button.execute').click()
     const response = await answered
     const answer = block.locator('.live-responses-table .response')
@@ -190,6 +202,77 @@ const parameter = (block: Locator, name: string): Locator =>
 const jsonOf = async (answer: Locator): Promise<Record<string, unknown>> =>
   JSON.parse(await answer.locator('.highlight-code code').first().innerText()) as Record<string, unknown>
 
+/** Signs in by executing the operation, as the page tells newcomers to. */
+const signIn = async (stage: Stage, { email, password }: Account): Promise<void> => {
+  const block = await stage.open('auth', 'login')
+  await block.locator('textarea.body-param__text').fill(JSON.stringify({ email, password }))
+  const { status, answer } = await stage.execute(block)
+  await stage.show('signed-in', answer)
+  assert.equal(status, '200')
+  await stage.page.getByText('Signed in as ada').waitFor()
+}
+
+/** Executes an operation that needs a token and no input; answers with the status. */
+const executeCurrentUser = async (stage: Stage): Promise<string> => {
+  const block = stage.page.locator('#operations-auth-getCurrentUser')
+  if (!(await block.locator('button.execute').isVisible())) await stage.open('auth', 'getCurrentUser')
+  const { status } = await stage.execute(block)
+  return status
+}
+
+const reload = async ({ page }: Stage): Promise<void> => {
+  await page.reload()
+  await page.locator('.opblock').first().waitFor()
+}
+
+/** Runs in the page: its clock goes on by more than an access token lasts. */
+const passTime = `{
+  const now = Date.now
+  Date.now = () => now() + 900_000
+}`
+
+/** The tab stays signed in after a reload and when its token expires. Tabs with the same tokens do not sign each other out. */
+const staySignedIn = async (stage: Stage, clean: Cleanness): Promise<void> => {
+  const { page, scene, url } = stage
+  await reload(stage)
+  await page.getByText('Signed in as ada').waitFor()
+  assert.equal(await executeCurrentUser(stage), '200')
+
+  const refreshed: string[] = []
+  const opened = page.waitForEvent('popup')
+  await page.evaluate('void open(location.href)')
+  const other = new Stage(await opened, scene, url)
+  await other.page.locator('.opblock').first().waitFor()
+  for (const tab of [page, other.page])
+    tab.on('response', (response) => {
+      if (response.url().endsWith('/auth/refresh')) refreshed.push(`${response.status()}`)
+    })
+  for (const tab of [other, stage]) {
+    await tab.page.getByText('Signed in as ada').waitFor()
+    await tab.page.evaluate(passTime)
+  }
+  assert.equal(await executeCurrentUser(other), '200')
+  assert.deepEqual(refreshed, ['200'], 'The expired token was not refreshed')
+  assert.equal(await executeCurrentUser(stage), '200')
+  assert.deepEqual(refreshed, ['200'], 'The new tokens did not reach the other tab')
+  await stage.show('after-a-refresh')
+  clean.check()
+  await signOut(stage, clean)
+  await other.page.getByText('Not signed in').waitFor()
+  await other.page.close()
+}
+
+const signOut = async (stage: Stage, clean: Cleanness): Promise<void> => {
+  const { status } = await stage.execute(await stage.open('auth', 'logout'))
+  assert.equal(status, '204')
+  await stage.page.getByText('Not signed in').waitFor()
+  clean.expectRefusal(`${stage.url}/auth/me`)
+  assert.equal(await executeCurrentUser(stage), '401')
+  await reload(stage)
+  await stage.page.getByText('Not signed in').waitFor()
+}
+
+/** Gives the page a token by hand, as API tokens are. */
 const authorize = async (stage: Stage, token: string): Promise<void> => {
   const { page } = stage
   await page.locator('.auth-wrapper button.authorize').first().click()
@@ -199,6 +282,31 @@ const authorize = async (stage: Stage, token: string): Promise<void> => {
   await dialog.getByRole('button', { name: 'Apply credentials' }).click()
   await dialog.getByText('Authorized').waitFor()
   await dialog.getByRole('button', { name: 'Close' }).first().click()
+  await reload(stage)
+  assert.equal(await executeCurrentUser(stage), '200')
+  await page.locator('.auth-wrapper button.authorize').first().click()
+  await dialog.getByRole('button', { name: 'Remove authorization' }).click()
+  await dialog.getByRole('button', { name: 'Close' }).first().click()
+  await page.getByText('Not signed in').waitFor()
+}
+
+const read = async (stage: Stage): Promise<void> => {
+  const { page } = stage
+  await page.getByRole('link', { name: 'Reference', exact: true }).click()
+  await page.getByRole('heading', { name: 'Taskwright' }).waitFor()
+  await stage.show('reference')
+  await page.goto(`${stage.url}/reference#tag/tasks/POST/tasks`)
+  await page.getByRole('heading', { name: 'Create a task' }).waitFor()
+  await page.getByText('tasks:write').first().waitFor()
+  await stage.show('reference-create-a-task')
+  await page.emulateMedia({ colorScheme: 'dark' })
+  await page.reload()
+  await page.getByRole('heading', { name: 'Create a task' }).waitFor()
+  await stage.show('reference-in-the-dark')
+  await page.goto(`${stage.url}/docs#/tasks/createTask`)
+  await page.locator('#operations-tasks-createTask button.execute').waitFor()
+  await stage.show('docs-in-the-dark', page.locator('#operations-tasks-createTask'))
+  await page.emulateMedia({ colorScheme: 'light' })
 }
 
 const createTask = async (stage: Stage): Promise<string> => {
@@ -352,9 +460,9 @@ const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> 
     hasTouch: scene.isPhone,
   })
   context.setDefaultTimeout(patience)
+  const clean = await watch(context, new URL(url).origin)
   const page = await context.newPage()
-  const clean = await watch(page, new URL(url).origin)
-  const stage = new Stage(page, scene)
+  const stage = new Stage(page, scene, url)
 
   await page.goto(`${url}/`)
   await stage.show('root')
@@ -362,7 +470,7 @@ const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> 
   await page.locator('.opblock').first().waitFor()
   await stage.show('docs')
   clean.check()
-  await authorize(stage, account.token)
+  await signIn(stage, account)
   const taskId = await createTask(stage)
   await findInList(stage, taskId)
   const content = Buffer.from(`${randomUUID()}\0\r\n\u00ff${'x'.repeat(100_000)}`)
@@ -374,6 +482,11 @@ const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> 
   await seeAProblem(stage)
   await stage.openAll()
   await stage.show('everything-open', page.locator('.opblock').last())
+  clean.check()
+  await staySignedIn(stage, clean)
+  await authorize(stage, account.token)
+  clean.check()
+  await read(stage)
   clean.check()
   await page.goto(`${url}/problems/invalid_request`)
   await page.getByText('invalid_request').waitFor()

@@ -53,6 +53,7 @@ import { delayContinue } from './http/body.ts'
 import { maxUnread, shareAmongCallers } from './http/caller-shares.ts'
 import { corsHeaders, openToOrigins } from './http/cors.ts'
 import { overrideMethod } from './http/method-override.ts'
+import { registerDocumentationPages } from './http/documentation-pages.ts'
 import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
 import { registerEmailChangeUndoPage } from './http/email-change-undo-page.ts'
@@ -326,6 +327,7 @@ export const buildApp = async ({
     finish: finishOnClose(app),
   })
   await app.register(registerPages, { base, publicUrl })
+  await registerDocumentationPages(app, { base, contract })
   await registerPasswordResetPage(app, { base })
   await registerEmailChangeUndoPage(app, { base })
   return app

@@ -1,15 +1,12 @@
-import fastifyStatic from '@fastify/static'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { createHash } from 'node:crypto'
-import { createRequire } from 'node:module'
-import { dirname } from 'node:path'
 import { isProblemCode, type ProblemCode, problemCodes, problemTypes } from '../problems/catalogue.ts'
 import { problems } from '../problems/problems.ts'
 import { addVary } from './cors.ts'
 
 /**
- * Registers the start page, Swagger UI, the catalogue of problems and the API catalogue. `base` is the path of PUBLIC_URL.
- * A plugin of its own, so that its hook applies to these routes only.
+ * Registers the start page, the catalogue of problems and the API catalogue. `base` is the path of PUBLIC_URL. A plugin of
+ * its own, so that its hook applies to these routes only.
  */
 export const registerPages = async (
   app: FastifyInstance,
@@ -24,18 +21,6 @@ export const registerPages = async (
   app.get(catalogPath, (_request, reply) =>
     reply.header('link', catalogLink(publicUrl)).type(catalogType).send(catalog),
   )
-  app.get('/docs', (_request, reply) => sendPage(reply, docsPage(base), docsPolicy))
-  app.get('/docs/', (_request, reply) => reply.redirect(`${base}/docs`, 308))
-  app.get('/docs/initializer.js', (_request, reply) =>
-    reply.type('text/javascript; charset=utf-8').send(initializer(base)),
-  )
-  await app.register(fastifyStatic, {
-    root: dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json')),
-    prefix: '/docs/',
-    index: false,
-    decorateReply: false,
-    allowedPath: (path) => /^\/(swagger-ui(-bundle)?\.(css|js)|favicon-\d+x\d+\.png)$/.test(path),
-  })
   app.get('/problems', (request, reply) => {
     addVary(reply, 'Accept')
     return wantsPage(request)
@@ -62,6 +47,7 @@ const rootLinks = (publicUrl: string): string =>
   [
     `<${publicUrl}/openapi.yaml>; rel="service-desc"`,
     `<${publicUrl}/docs>; rel="service-doc"`,
+    `<${publicUrl}/reference>; rel="service-doc"`,
     catalogLink(publicUrl),
   ].join(', ')
 
@@ -79,7 +65,10 @@ const linkSet = (publicUrl: string): string =>
           { href: `${publicUrl}/openapi.yaml`, type: 'application/yaml' },
           { href: `${publicUrl}/openapi.json`, type: 'application/json' },
         ],
-        'service-doc': [{ href: `${publicUrl}/docs`, type: 'text/html' }],
+        'service-doc': [
+          { href: `${publicUrl}/docs`, type: 'text/html' },
+          { href: `${publicUrl}/reference`, type: 'text/html' },
+        ],
         status: [{ href: `${publicUrl}/health/ready`, type: 'application/json' }],
       },
     ],
@@ -92,23 +81,17 @@ const pageStyle = `
   dd { margin: 0.25rem 0 1rem 1rem; }
 `
 
-const docsStyle = `
-  /* These overflow on a phone; the links column is always empty, as the contract has no links. */
-  @media (max-width: 640px) {
-    .swagger-ui .response-col_links { display: none; }
-    .swagger-ui .parameter__name { overflow-wrap: anywhere; }
-    .swagger-ui .btn.try-out__btn { margin-left: 0.5rem; padding: 5px 10px; }
-  }
-`
-
 /** A policy allows an inline style by the hash of its text. */
 const hashOf = (style: string): string => `'sha256-${createHash('sha256').update(style).digest('base64')}'`
 
-// data: is for the empty icon, which keeps browsers from requesting /favicon.ico.
+// data: is for the icon.
 const pagePolicy = `default-src 'none'; style-src ${hashOf(pageStyle)}; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'`
 
-// Swagger UI sets style attributes and embeds small images.
-const docsPolicy = `default-src 'none'; script-src 'self'; style-src 'self' ${hashOf(docsStyle)}; style-src-attr 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'`
+const icon =
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3.5" fill="#1f5fb4"/><path d="M4 8.4l2.7 2.7L12 5.2" fill="none" stroke="#fff" stroke-width="2" stroke-linecap="round" stroke-linejoin="round"/></svg>'
+
+/** Pages contain their icon, which saves a request. */
+export const iconLink = `<link rel="icon" type="image/svg+xml" href="data:image/svg+xml,${encodeURIComponent(icon)}">`
 
 export const sendPage = (reply: FastifyReply, html: string, policy = pagePolicy): FastifyReply =>
   reply.header('content-security-policy', policy).type('text/html; charset=utf-8').send(html)
@@ -119,7 +102,7 @@ export const page = (title: string, body: string): string => `<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>${escapeHtml(title)}</title>
-<link rel="icon" href="data:,">
+${iconLink}
 <style>${pageStyle}</style>
 ${body}
 </html>
@@ -128,27 +111,32 @@ ${body}
 const rootPage = (base: string): string =>
   page(
     'Taskwright',
-    `<h1>Taskwright</h1>
+    `<main>
+<h1>Taskwright</h1>
 <p>This is the HTTP API of a Taskwright service, which manages tasks, attachments and tags. It has no user interface of
-its own: use it from programs, or explore it in Swagger UI.</p>
+its own: use it from programs, or work with it in Swagger UI.</p>
 <ul>
-  <li><a href="${escapeHtml(base)}/docs">Explore the API in Swagger UI</a></li>
+  <li><a href="${escapeHtml(base)}/docs">Work with the API in Swagger UI</a>: sign in and send requests</li>
+  <li><a href="${escapeHtml(base)}/reference">Read the API reference</a>, with samples in many languages</li>
   <li>Download the OpenAPI description <a href="${escapeHtml(base)}/openapi.yaml">as YAML</a> or <a href="${escapeHtml(base)}/openapi.json">as JSON</a></li>
   <li><a href="${escapeHtml(base)}/problems">Look up a problem code</a></li>
   <li><a href="${escapeHtml(base)}/health/ready">Check whether the service is ready</a></li>
-</ul>`,
+</ul>
+</main>`,
   )
 
 /** All problems in full, so that people can search the page for an error message. */
 const problemsPage = (base: string): string =>
   page(
     'Problems',
-    `<h1>Problems</h1>
+    `<main>
+<h1>Problems</h1>
 <p>Every error response (status 400 or higher) is a problem document (RFC 9457). Its <code>code</code> is one of these.</p>
 <dl>
 ${problemCodes.map((code) => problemEntry(base, code)).join('\n')}
 </dl>
-<p><a href="${escapeHtml(base)}/">Taskwright</a></p>`,
+<p><a href="${escapeHtml(base)}/">Taskwright</a></p>
+</main>`,
   )
 
 const problemEntry = (base: string, code: ProblemCode): string => {
@@ -161,39 +149,17 @@ const problemPage = (base: string, code: ProblemCode): string => {
   const { status, title, cause, remedy } = problemTypes[code]
   return page(
     title,
-    `<h1>${escapeHtml(title)}</h1>
+    `<main>
+<h1>${escapeHtml(title)}</h1>
 <p><code>${code}</code>, status ${status}</p>
 <h2>Cause</h2>
 <p>${escapeHtml(cause)}</p>
 <h2>What to do</h2>
 <p>${escapeHtml(remedy)}</p>
-<p><a href="${escapeHtml(base)}/problems#${code}">All problems</a></p>`,
+<p><a href="${escapeHtml(base)}/problems#${code}">All problems</a></p>
+</main>`,
   )
 }
-
-const docsPage = (base: string): string => `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Taskwright API</title>
-<link rel="stylesheet" href="${escapeHtml(base)}/docs/swagger-ui.css">
-<link rel="icon" type="image/png" href="${escapeHtml(base)}/docs/favicon-32x32.png" sizes="32x32">
-<style>${docsStyle}</style>
-<div id="swagger-ui"></div>
-<script src="${escapeHtml(base)}/docs/swagger-ui-bundle.js"></script>
-<script src="${escapeHtml(base)}/docs/initializer.js"></script>
-</html>
-`
-
-const initializer = (base: string): string => `window.ui = SwaggerUIBundle({
-  url: ${JSON.stringify(`${base}/openapi.yaml`)},
-  dom_id: '#swagger-ui',
-  deepLinking: true,
-  persistAuthorization: true,
-  tryItOutEnabled: true,
-  displayRequestDuration: true,
-})
-`
 
 export const escapeHtml = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')

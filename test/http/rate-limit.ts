@@ -133,7 +133,7 @@ t.test('what carries no principal is counted together, by network', async (t) =>
     '/tasks': 401,
   }
   for (const [path, status] of Object.entries(paths)) t.equal((await get(path, headers)).status, status, path)
-  for (const path of [...Object.keys(paths), '/docs', '/docs/swagger-ui.css', '/problems/not_found']) {
+  for (const path of [...Object.keys(paths), '/docs', '/reference', '/problems/not_found']) {
     t.equal((await get(path, headers)).status, 429, path)
   }
 

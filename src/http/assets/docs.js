@@ -1,0 +1,164 @@
+/**
+ * Runs in the browser: Swagger UI, signed in by the answers of the operations that are executed.
+ *
+ * The tokens are in sessionStorage, so that they survive a reload and end with the tab. A duplicated tab copies them, and a
+ * refresh token works once: tabs of the same session exchange their tokens.
+ */
+
+const page = document.querySelector('#swagger-ui')
+const status = document.querySelector('#signed-in')
+
+/** Services under different paths of one origin must not share tokens. */
+const storageKey = `taskwright ${location.pathname}`
+const channel = new BroadcastChannel(storageKey)
+
+const scheme = 'bearerAuth'
+const addressOf = (path) => new URL(path, location).href
+
+/** Milliseconds before the expiry of an access token, for a request to arrive. */
+const margin = 30_000
+
+/**
+ * `id` is the same in all tabs of a session. What the Authorize dialog was given has nothing but an access token.
+ *
+ * @type {{ id?: string, user?: string, accessToken: string, refreshToken?: string, expiresAt?: number } | null}
+ */
+let session = null
+
+/** Null if the browser is set to keep nothing. */
+const storage = (() => {
+  try {
+    return sessionStorage
+  } catch {
+    return null
+  }
+})()
+
+/** Shows who is signed in, and lets Swagger UI send the token. */
+const show = () => {
+  status.textContent = session ? `Signed in${session.user ? ` as ${session.user}` : ''}` : 'Not signed in'
+  if (session) ui.preauthorizeApiKey(scheme, session.accessToken)
+  else if (ui.authSelectors.authorized().has(scheme)) ui.authActions.logout([scheme])
+}
+
+const setSession = (next) => {
+  session = next
+  if (next) storage?.setItem(storageKey, JSON.stringify(next))
+  else storage?.removeItem(storageKey)
+  show()
+}
+
+const adoptTokens = (tokens, id) => {
+  setSession({
+    id,
+    user: tokens.user.username,
+    accessToken: tokens.access_token,
+    refreshToken: tokens.refresh_token,
+    expiresAt: Date.now() + tokens.expires_in * 1_000 - margin,
+  })
+  channel.postMessage(session)
+}
+
+const endSession = () => {
+  if (session?.id) channel.postMessage({ id: session.id, hasEnded: true })
+  setSession(null)
+}
+
+channel.addEventListener('message', ({ data }) => {
+  if (!session?.id || data.id !== session.id) return
+  if (data.hasEnded) setSession(null)
+  else if (data.expiresAt > session.expiresAt) setSession(data)
+  else if (data.expiresAt < session.expiresAt) channel.postMessage(session)
+})
+
+/** Two tabs can refresh at once: the service answers both with the same tokens. */
+const refresh = async () => {
+  const { id, refreshToken } = session
+  const response = await fetch(addressOf('auth/refresh'), {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ refresh_token: refreshToken }),
+  })
+  if (session?.id !== id) return
+  if (response.ok) adoptTokens(await response.json(), id)
+  else if (response.status === 401) endSession()
+}
+
+/** Sends an access token that has not expired. */
+const requestInterceptor = async (request) => {
+  if (session?.expiresAt < Date.now() && request.headers.Authorization === `Bearer ${session.accessToken}`) {
+    await refresh()
+    if (session) request.headers.Authorization = `Bearer ${session.accessToken}`
+  }
+  return request
+}
+
+/** Signs the page in and out. */
+const responseInterceptor = (response) => {
+  const { ok, url, body } = response
+  if (ok && body?.access_token && body.refresh_token) adoptTokens(body, body.refresh_token)
+  if (ok && new URL(url).pathname === new URL(addressOf('auth/logout')).pathname) endSession()
+  return response
+}
+
+/** Keeps what the Authorize dialog is given or told to forget. Swagger UI itself would keep it in localStorage, for good. */
+const keepDialogToken = () => ({
+  statePlugins: {
+    auth: {
+      wrapActions: {
+        persistAuthorizationIfNeeded:
+          (_original, { authSelectors }) =>
+          () => {
+            const accessToken = authSelectors.authorized().getIn([scheme, 'value'])
+            if (accessToken !== session?.accessToken) setSession(accessToken ? { accessToken } : null)
+          },
+      },
+    },
+  },
+})
+
+/** The page is for work: what the contract explains at length is on the page for reading. */
+const shorten = () => ({
+  // The bar links to the contract; this would link to the page's own copy.
+  components: { InfoUrl: () => null },
+  statePlugins: {
+    spec: {
+      wrapActions: {
+        updateJsonSpec: (original) => (contract) => {
+          const { info } = contract
+          const [summary] = info.description.split('\n\n')
+          original({ ...contract, info: { ...info, description: `${summary}\n\n${introduction}` } })
+        },
+      },
+    },
+  },
+})
+
+const introduction = `**Sign in:** execute \`register\` or \`login\` (tag auth). This tab then sends the access token with every request, and
+refreshes it, until you execute \`logout\` or close the tab. To use an API token, choose _Authorize_.
+
+The [reference](reference) explains pagination, errors, idempotency and everything else that operations have in common.`
+
+const dark = matchMedia('(prefers-color-scheme: dark)')
+const applyColorScheme = () => document.documentElement.classList.toggle('dark-mode', dark.matches)
+dark.addEventListener('change', applyColorScheme)
+applyColorScheme()
+
+const ui = globalThis.SwaggerUIBundle({
+  url: addressOf(page.dataset.contract),
+  domNode: page,
+  plugins: [keepDialogToken, shorten],
+  requestInterceptor,
+  responseInterceptor,
+  onComplete() {
+    document.querySelector('.operation-filter-input').ariaLabel = 'Filter by tag or path'
+    session = JSON.parse(storage?.getItem(storageKey) ?? 'null')
+    show()
+    if (session?.id) channel.postMessage(session)
+  },
+  deepLinking: true,
+  defaultModelsExpandDepth: 0,
+  displayRequestDuration: true,
+  filter: true,
+  tryItOutEnabled: true,
+})

@@ -1,0 +1,30 @@
+import type { Contract, ContractOperation } from '../contract/contract.ts'
+import { permissions } from '../domain/permissions.ts'
+import type { RequiredScope } from '../domain/scopes.ts'
+
+type Paths = Readonly<Record<string, Readonly<Record<string, { readonly description?: string }>>>>
+
+/**
+ * The contract for pages, as JSON. Pages do not show extensions, so each operation's description ends with its scope and
+ * permission. `base` is the path of PUBLIC_URL, which the contract itself leaves to the address that it was read from.
+ */
+export const readableContract = ({ document, operations }: Contract, base: string): string => {
+  const paths = { ...(document.paths as Paths) }
+  for (const operation of operations.values()) {
+    const { path, method } = operation
+    const name = method.toLowerCase()
+    const { [name]: described, ...others } = paths[path] ?? {}
+    const description = `${described?.description ?? ''}\n\n${requirements(operation)}`
+    paths[path] = { ...others, [name]: { ...described, description } }
+  }
+  return JSON.stringify({ ...document, servers: [{ url: base || '/' }], paths })
+}
+
+const requirements = ({ scope, permission }: ContractOperation): string => {
+  if (scope === 'none') return '**Access:** anyone, without a token.'
+  const granted = permissions[permission].map((relation) => relation.replaceAll('_', ' ')).join(', ')
+  return `**Permission:** \`${permission}\` (${granted}). **Scope:** ${describeScope(scope)}.`
+}
+
+const describeScope = (scope: RequiredScope): string =>
+  scope === 'session' ? 'a session; API tokens are not accepted' : `\`${scope}\``

@@ -1,0 +1,178 @@
+import { readFile } from 'node:fs/promises'
+import t from 'tap'
+import { operations } from '../fixture/operations.ts'
+import { startService } from '../fixture/service.ts'
+
+/** Swagger UI and the reference: what a browser loads for them, and how. */
+
+const service = await startService(t)
+const prefixed = await startService(t, {
+  db: service.deps.db,
+  config: { publicUrl: 'https://tasks.example.com/api' },
+})
+
+const pages = ['/docs', '/reference']
+
+const load = async (address: string, headers: Readonly<Record<string, string>> = {}, url = service.url) => {
+  const response = await fetch(new URL(address, url), { redirect: 'manual', headers })
+  return {
+    status: response.status,
+    headers: response.headers,
+    content: Buffer.from(await response.arrayBuffer()),
+  }
+}
+
+const textOf = async (address: string, url = service.url): Promise<string> =>
+  String((await load(address, {}, url)).content)
+
+/** Everything that a page loads; its links are not among it. */
+const assetsOf = (html: string): readonly string[] =>
+  [...html.matchAll(/(?:<link rel="stylesheet" href|src|data-contract)="([^"]+)"/g)].map(
+    ([, address = '']) => address,
+  )
+
+for (const page of pages) {
+  t.test(page, async (t) => {
+    const { status, headers, content } = await load(page)
+    const html = String(content)
+    t.equal(status, 200)
+    t.equal(headers.get('content-type'), 'text/html; charset=utf-8')
+    t.equal(headers.get('cache-control'), 'no-cache')
+
+    t.test('runs what the service serves, and nothing else', async (t) => {
+      const policy = headers.get('content-security-policy') ?? ''
+      t.match(policy, /^default-src 'none'; script-src 'self';/)
+      t.match(policy, /; connect-src 'self';/)
+      t.match(policy, /; frame-ancestors 'none';/)
+      t.notMatch(policy, /unsafe-eval|https?:|\*/)
+      t.notMatch(html, /<script>|\son\w+=|https?:\/\/(?!www\.w3\.org\/2000\/svg)/)
+    })
+
+    t.test('has a language, a title, links to the other pages and an icon', async (t) => {
+      t.match(html, '<html lang="en">')
+      t.match(html, /<title>Taskwright API/)
+      t.match(html, /<header[\s\S]+<nav aria-label=/)
+      t.match(html, /<link rel="icon" type="image\/svg\+xml" href="data:/)
+    })
+
+    t.test('loads files that are there', async (t) => {
+      const assets = assetsOf(html)
+      t.ok(assets.length >= 4)
+      for (const asset of assets) {
+        t.match(asset, /^\/assets\/[\w.]+\/[\w-]+\.(css|js|json)$/)
+        t.equal((await load(asset)).status, 200, asset)
+      }
+    })
+
+    t.test('is there without the slash at its end', async (t) => {
+      const moved = await load(`${page}/`)
+      t.equal(moved.status, 308)
+      t.equal(moved.headers.get('location'), page)
+    })
+
+    t.test('is there under the path of PUBLIC_URL, with all that it loads', async (t) => {
+      const assets = assetsOf(await textOf(`/api${page}`, prefixed.url))
+      t.ok(assets.length >= 4)
+      for (const asset of assets) {
+        t.match(asset, /^\/api\/assets\//)
+        t.equal((await load(asset, {}, prefixed.url)).status, 200, asset)
+      }
+      t.equal((await load(`/api${page}/`, {}, prefixed.url)).headers.get('location'), `/api${page}`)
+    })
+  })
+}
+
+t.test('the files of the pages', async (t) => {
+  const htmls = await Promise.all(pages.map((page) => textOf(page)))
+  const assets = [...new Set(htmls.flatMap(assetsOf))]
+  for (const asset of assets) {
+    t.test(asset.replace(/.*\//, ''), async (t) => {
+      const plain = await load(asset, { 'accept-encoding': 'identity' })
+      t.equal(plain.headers.get('content-encoding'), null)
+      const etags = new Set([plain.headers.get('etag')])
+      for (const encoding of ['br', 'gzip']) {
+        const { status, headers, content } = await load(asset, { 'accept-encoding': encoding })
+        t.equal(status, 200)
+        t.equal(headers.get('content-encoding'), encoding)
+        t.equal(headers.get('vary'), 'Accept-Encoding')
+        t.equal(headers.get('cache-control'), 'public, max-age=31536000, immutable')
+        t.ok(content.equals(plain.content), 'the same content')
+        if (content.length > 10_000)
+          t.ok(Number(headers.get('content-length')) < content.length / 3, 'a third of the bytes at most')
+
+        const etag = headers.get('etag') ?? ''
+        etags.add(etag)
+        const same = await load(asset, { 'accept-encoding': encoding, 'if-none-match': etag })
+        t.equal(same.status, 304)
+        t.equal(same.headers.get('etag'), etag)
+        t.equal(same.headers.get('vary'), 'Accept-Encoding')
+        t.equal(same.content.length, 0)
+      }
+      t.equal(etags.size, 3, 'an ETag of each encoding')
+    })
+  }
+
+  t.test('the best encoding that a client accepts', async (t) => {
+    const [asset = ''] = assets
+    for (const [accepted, sent] of [
+      ['gzip, deflate, br, zstd', 'br'],
+      ['gzip, deflate', 'gzip'],
+      ['br;q=0, gzip', 'gzip'],
+      ['*', 'br'],
+      ['br;q=0.1, gzip;q=0.9', 'gzip'],
+      ['deflate', null],
+    ] as const) {
+      const { headers } = await load(asset, { 'accept-encoding': accepted })
+      t.equal(headers.get('content-encoding'), sent, accepted)
+    }
+  })
+
+  t.test('a range is answered with the whole file', async (t) => {
+    const { status, headers } = await load(assets[0] ?? '', { range: 'bytes=0-9' })
+    t.equal(status, 200)
+    t.equal(headers.get('accept-ranges'), null)
+  })
+
+  t.test('no other file of the packages is served', async (t) => {
+    const folder = /.*\//.exec(assets.find((asset) => asset.endsWith('swagger-ui.css')) ?? '')?.[0] ?? ''
+    for (const name of ['package.json', 'index.html', 'swagger-ui.css.map', '..%2fpackage.json', ''])
+      t.equal((await load(`${folder}${name}`)).status, 404, name)
+  })
+})
+
+t.test('the contract of the pages', async (t) => {
+  interface Described {
+    readonly servers: readonly { readonly url: string }[]
+    readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly description: string }>>>>
+  }
+  const contractOf = async (prefix: string, url: string): Promise<Described> => {
+    const asset =
+      assetsOf(await textOf(`${prefix}/docs`, url)).find((address) => address.endsWith('.json')) ?? ''
+    return JSON.parse(await textOf(asset, url)) as Described
+  }
+  const contract = await contractOf('', service.url)
+
+  t.test('says of each operation who may call it', async (t) => {
+    for (const { path, method, scope, permission } of operations) {
+      const { description = '' } = contract.paths[path]?.[method.toLowerCase()] ?? {}
+      if (scope === 'none') t.match(description, /\*\*Access:\*\* anyone/)
+      else
+        t.match(
+          description,
+          new RegExp(`\\n\\n\\*\\*Permission:\\*\\* \`${permission}\` \\(.+\\)\\. \\*\\*Scope:\\*\\* `),
+        )
+    }
+    const { description } = contract.paths['/tasks']?.post ?? {}
+    t.match(description, '**Permission:** `task.create` (signed in). **Scope:** `tasks:write`.')
+  })
+
+  t.test('names the server, wherever the page is', async (t) => {
+    t.strictSame(contract.servers, [{ url: '/' }])
+    t.strictSame((await contractOf('/api', prefixed.url)).servers, [{ url: '/api' }])
+  })
+
+  t.test('leaves the contract of programs as it is', async (t) => {
+    const file = await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8')
+    t.equal(await textOf('/openapi.yaml'), file)
+  })
+})
