@@ -672,7 +672,7 @@ export interface paths {
         head?: never;
         /**
          * Update a task
-         * @description A JSON merge patch: omitted fields keep their values, and null clears `start_at`, `due_at` or `assignee_id`. `completed_at` follows the status. `tag_ids` replaces the tags of the task with tags that you can see.
+         * @description A JSON merge patch: omitted fields keep their values, and null clears a date or `assignee_id`. A date replaces the one of the other kind: `due_on` clears `due_at`, and the reverse. `completed_at` follows the status. `tag_ids` replaces the tags of the task with tags that you can see.
          */
         patch: operations["updateTask"];
         trace?: never;
@@ -1203,6 +1203,18 @@ export interface components {
          * @enum {string}
          */
         UserRole: "member" | "admin";
+        /**
+         * Format: time-zone
+         * @description The name of a time zone in the IANA database, such as `Europe/Berlin`; case is ignored in requests. The days of all-day dates and of dates in filters are those of this zone.
+         * @example Europe/Berlin
+         */
+        TimeZone: string;
+        /**
+         * Format: time-or-date
+         * @description An RFC 3339 time, or a date (`YYYY-MM-DD`), which stands for the start of that day in your time zone. The offset of a time may be written without the colon.
+         * @example 2026-11-02
+         */
+        TimeOrDate: string;
         /** @description A user account. */
         User: {
             /**
@@ -1219,6 +1231,7 @@ export interface components {
              */
             email: string | null;
             role: components["schemas"]["UserRole"];
+            time_zone: components["schemas"]["TimeZone"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -1238,6 +1251,8 @@ export interface components {
             /** @description Defaults to the username. */
             display_name?: components["schemas"]["DisplayName"];
             role?: components["schemas"]["UserRole"];
+            /** @description Defaults to `UTC`. */
+            time_zone?: components["schemas"]["TimeZone"];
         };
         /** @description All writable fields of a user. */
         UserReplace: {
@@ -1245,6 +1260,8 @@ export interface components {
             email: components["schemas"]["EmailAddress"];
             display_name: components["schemas"]["DisplayName"];
             role: components["schemas"]["UserRole"];
+            /** @description Keeps its value if omitted. */
+            time_zone?: components["schemas"]["TimeZone"];
             /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
             current_password?: components["schemas"]["Password"];
         };
@@ -1254,6 +1271,7 @@ export interface components {
             email?: components["schemas"]["EmailAddress"];
             display_name?: components["schemas"]["DisplayName"];
             role?: components["schemas"]["UserRole"];
+            time_zone?: components["schemas"]["TimeZone"];
             /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
             current_password?: components["schemas"]["Password"];
         };
@@ -1291,10 +1309,17 @@ export interface components {
             /** Format: date-time */
             start_at: string | null;
             /**
-             * Format: date-time
-             * @description Must not be before `start_at`.
+             * Format: date
+             * @description An all-day start, instead of `start_at`.
              */
+            start_on: string | null;
+            /** Format: date-time */
             due_at: string | null;
+            /**
+             * Format: date
+             * @description An all-day due date, instead of `due_at`. The task is due when the day ends where you are.
+             */
+            due_on: string | null;
             /**
              * Format: date-time
              * @description When the status changed to done; null in any other status.
@@ -1420,10 +1445,20 @@ export interface components {
             /** Format: date-time */
             start_at?: string | null;
             /**
+             * Format: date
+             * @description An all-day start, instead of `start_at`.
+             */
+            start_on?: string | null;
+            /**
              * Format: date-time
-             * @description Must not be before `start_at`.
+             * @description Must not be before the start.
              */
             due_at?: string | null;
+            /**
+             * Format: date
+             * @description An all-day due date, instead of `due_at`. Must not be before the start.
+             */
+            due_on?: string | null;
             /** @description Defaults to you. */
             owner_id?: components["schemas"]["UserRef"];
             assignee_id?: components["schemas"]["NullableUserRef"];
@@ -1444,10 +1479,20 @@ export interface components {
             /** Format: date-time */
             start_at?: string | null;
             /**
+             * Format: date
+             * @description An all-day start, instead of `start_at`.
+             */
+            start_on?: string | null;
+            /**
              * Format: date-time
-             * @description Must not be before `start_at`.
+             * @description Must not be before the start.
              */
             due_at?: string | null;
+            /**
+             * Format: date
+             * @description An all-day due date, instead of `due_at`. Must not be before the start.
+             */
+            due_on?: string | null;
             /** @description Keeps its value if omitted. */
             owner_id?: components["schemas"]["UserRef"];
             assignee_id?: components["schemas"]["NullableUserRef"];
@@ -1460,10 +1505,26 @@ export interface components {
             description?: string;
             status?: components["schemas"]["TaskState"];
             priority?: components["schemas"]["TaskPriority"];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Clears `start_on`, unless null.
+             */
             start_at?: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date
+             * @description Clears `start_at`, unless null.
+             */
+            start_on?: string | null;
+            /**
+             * Format: date-time
+             * @description Clears `due_on`, unless null. Must not be before the start.
+             */
             due_at?: string | null;
+            /**
+             * Format: date
+             * @description Clears `due_at`, unless null. Must not be before the start.
+             */
+            due_on?: string | null;
             /** @description Only the owner and administrators can change it. */
             owner_id?: components["schemas"]["UserRef"];
             assignee_id?: components["schemas"]["NullableUserRef"];
@@ -1588,6 +1649,8 @@ export interface components {
             password: components["schemas"]["NewPassword"];
             /** @description Defaults to the username. */
             display_name?: components["schemas"]["DisplayName"];
+            /** @description Defaults to `UTC`. */
+            time_zone?: components["schemas"]["TimeZone"];
         };
         /** @description An email address and a password. */
         Login: {
@@ -2551,9 +2614,9 @@ export interface components {
         /** @description Only events with one of these actions. Repeat the parameter for several actions. */
         ActionFilter: components["schemas"]["AuditAction"][];
         /** @description Only items created after this time. */
-        CreatedAfter: string;
+        CreatedAfter: components["schemas"]["TimeOrDate"];
         /** @description Only items created before this time. */
-        CreatedBefore: string;
+        CreatedBefore: components["schemas"]["TimeOrDate"];
         /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
         Limit: number;
         /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
@@ -2581,19 +2644,19 @@ export interface components {
         /** @description If true, only tasks without tags. If false, only tasks with tags. */
         Untagged: boolean;
         /** @description Only tasks due after this time. */
-        DueAfter: string;
+        DueAfter: components["schemas"]["TimeOrDate"];
         /** @description Only tasks due before this time. */
-        DueBefore: string;
-        /** @description If true, only open tasks (`todo` or `in_progress`) whose `due_at` has passed. If false, all other tasks. */
+        DueBefore: components["schemas"]["TimeOrDate"];
+        /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
         Overdue: boolean;
         /** @description Only tasks last changed after this time. */
-        UpdatedAfter: string;
+        UpdatedAfter: components["schemas"]["TimeOrDate"];
         /** @description Only tasks last changed before this time. */
-        UpdatedBefore: string;
+        UpdatedBefore: components["schemas"]["TimeOrDate"];
         /** @description Only tasks completed after this time. */
-        CompletedAfter: string;
+        CompletedAfter: components["schemas"]["TimeOrDate"];
         /** @description Only tasks completed before this time. */
-        CompletedBefore: string;
+        CompletedBefore: components["schemas"]["TimeOrDate"];
         /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
         HasAttachments: boolean;
         /**
@@ -2607,7 +2670,7 @@ export interface components {
          *     than 2,500 tasks match, all are returned newest first.
          */
         TaskSearch: string;
-        /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due_at`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+        /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
         TaskSort: string;
         /** @description Only users with one of these roles. Repeat the parameter for several roles. */
         RoleFilter: components["schemas"]["UserRole"][];
@@ -2618,7 +2681,7 @@ export interface components {
         /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */
         TaskExpand: components["schemas"]["TaskExpansion"][];
         /**
-         * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. A task must match the expression and all other filters.
+         * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
          *
          *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
          *
@@ -2626,14 +2689,16 @@ export interface components {
          *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
          *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
-         *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (midnight UTC), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+         *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+         *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
+         *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
          *     * `attachment_count`, `version`: all comparisons.
          *     * `field:*` is true if the field has a value; for a text, if it is not empty.
          *     * A bare word, or a phrase in quotes, is searched for in the title and description.
          *
          *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
          *
-         *     A comparison with a missing value is false, so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
+         *     A comparison with a missing value is false, so `NOT due < now` is true for a task without a due date. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
          */
         TaskFilter: string;
         /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
@@ -3803,7 +3868,7 @@ export interface operations {
                 due_after?: components["parameters"]["DueAfter"];
                 /** @description Only tasks due before this time. */
                 due_before?: components["parameters"]["DueBefore"];
-                /** @description If true, only open tasks (`todo` or `in_progress`) whose `due_at` has passed. If false, all other tasks. */
+                /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
                 overdue?: components["parameters"]["Overdue"];
                 /** @description Only items created after this time. */
                 created_after?: components["parameters"]["CreatedAfter"];
@@ -3830,10 +3895,10 @@ export interface operations {
                  *     than 2,500 tasks match, all are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due_at`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
-                 * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. A task must match the expression and all other filters.
+                 * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
                  *
                  *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
@@ -3841,14 +3906,16 @@ export interface operations {
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
-                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (midnight UTC), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+                 *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
+                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A bare word, or a phrase in quotes, is searched for in the title and description.
                  *
                  *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *
-                 *     A comparison with a missing value is false, so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
+                 *     A comparison with a missing value is false, so `NOT due < now` is true for a task without a due date. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
                  */
                 filter?: components["parameters"]["TaskFilter"];
                 /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */
@@ -3906,7 +3973,7 @@ export interface operations {
                 due_after?: components["parameters"]["DueAfter"];
                 /** @description Only tasks due before this time. */
                 due_before?: components["parameters"]["DueBefore"];
-                /** @description If true, only open tasks (`todo` or `in_progress`) whose `due_at` has passed. If false, all other tasks. */
+                /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
                 overdue?: components["parameters"]["Overdue"];
                 /** @description Only items created after this time. */
                 created_after?: components["parameters"]["CreatedAfter"];
@@ -3933,10 +4000,10 @@ export interface operations {
                  *     than 2,500 tasks match, all are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description The sort order: up to three of `created_at`, `updated_at`, `due_at`, `start_at`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due_at`. Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due_at`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
-                 * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due_at < now+7d`. A task must match the expression and all other filters.
+                 * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
                  *
                  *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
@@ -3944,14 +4011,16 @@ export interface operations {
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
-                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (midnight UTC), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+                 *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
+                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A bare word, or a phrase in quotes, is searched for in the title and description.
                  *
                  *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *
-                 *     A comparison with a missing value is false, so `NOT due_at < now` is true for a task without `due_at`. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
+                 *     A comparison with a missing value is false, so `NOT due < now` is true for a task without a due date. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
                  */
                 filter?: components["parameters"]["TaskFilter"];
                 /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */

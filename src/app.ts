@@ -111,6 +111,8 @@ export interface AppDeps {
   readonly openMailer: OpenMailer
   /** Overridden by tests. */
   readonly timeLimits?: TimeLimits
+  /** The `now` of filters and of `overdue`. Overridden by tests. */
+  readonly clock?: () => Date
   /** Standard output by default. */
   readonly logStream?: LogStream
   /** Maximum of concurrent requests. Overridden by tests. */
@@ -144,6 +146,7 @@ export const buildApp = async ({
   thumbnailer,
   openMailer,
   timeLimits = defaultTimeLimits,
+  clock = () => new Date(),
   requestLimit = maxRequests,
   unreadLimit = maxUnread,
   observers = [],
@@ -240,7 +243,7 @@ export const buildApp = async ({
   const reauthenticate = createReauthenticate({ checkPassword, attemptKeys, secondFactorKeys })
   const cursorKeys = deriveKeys(secrets, 'cursor')
   const linkKeys = deriveKeys(secrets, 'attachment-link')
-  const paging = createPaging(cursorKeys, publicUrl)
+  const paging = createPaging({ cursorKeys, publicUrl, clock })
   // onClose hooks run in reverse order: the jobs, which use the storage, must close first.
   app.addHook('onClose', () => storage.close())
   app.addHook('onClose', async () => thumbnailer.close())

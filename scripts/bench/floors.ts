@@ -32,7 +32,7 @@ const task = {
   type: 'object',
   properties: {
     ...withFields(text, 'id', 'title', 'description', 'status', 'priority', 'owner_id', 'created_at'),
-    ...withFields(orNull, 'start_at', 'due_at', 'completed_at', 'assignee_id'),
+    ...withFields(orNull, 'start_at', 'start_on', 'due_at', 'due_on', 'completed_at', 'assignee_id'),
     ...withFields(count, 'attachment_count', 'version'),
     updated_at: text,
     tags: { type: 'array', items: { type: 'object', properties: tagFields } },
@@ -41,7 +41,17 @@ const task = {
 const user = {
   type: 'object',
   properties: {
-    ...withFields(text, 'id', 'username', 'email', 'display_name', 'role', 'created_at', 'updated_at'),
+    ...withFields(
+      text,
+      'id',
+      'username',
+      'email',
+      'display_name',
+      'role',
+      'time_zone',
+      'created_at',
+      'updated_at',
+    ),
     version: count,
   },
 }
@@ -60,7 +70,7 @@ const carriedTags = `
     from task_tags join tags on tags.id = tag_id where task_id = tasks.id
   ), '[]') as tags`
 const taskColumns = `
-  id, title, description, status, priority, start_at, due_at, completed_at, owner_id, assignee_id, attachment_count,
+  id, title, description, status, priority, start_at, start_on, due_at, due_on, completed_at, owner_id, assignee_id, attachment_count,
   version, created_at, updated_at`
 const newestTasks = (condition: string) => `
   select ${taskColumns}, ${carriedTags} from tasks where deleted_at is null and ${condition}

@@ -29,7 +29,7 @@ const orders = taskSortFields.flatMap((field) => [field, `-${field}`])
 
 /** The orders with an index; a request sorts the tasks for any other one. */
 const isIndexed = ({ query: { sort = '-created_at' } }: Family): boolean =>
-  /^-?(created_at|updated_at|due_at)\b/.test(sort)
+  /^-?(created_at|updated_at|due)\b/.test(sort)
 
 const daysAgo = (days: number): string => new Date(Date.now() - days * 86_400_000).toISOString()
 
@@ -61,7 +61,7 @@ const families: readonly Family[] = [
   ...orders.map((sort) => ({ name: `sort=${sort}`, query: { sort } })),
   ...filters.flatMap(([name, query]) => [
     { name: `${name}, sort=-created_at`, query: { ...query, sort: '-created_at' } },
-    { name: `${name}, sort=due_at`, query: { ...query, sort: 'due_at' } },
+    { name: `${name}, sort=due`, query: { ...query, sort: 'due' } },
   ]),
   ...filters
     .filter(([, { q }]) => q !== undefined)
@@ -71,13 +71,14 @@ const families: readonly Family[] = [
 const principalOf = (n: number, role: Principal['role']): Principal => ({
   userId: idAt(n),
   role,
+  timeZone: 'Europe/Berlin',
   credential: { kind: 'session', sessionId: idAt(n) },
 })
 
 const callers = { admin: principalOf(0, 'admin'), member: principalOf(1, 'member') }
 
-const listOf = ({ userId, role }: Principal, query: TaskListQuery): TaskList => {
-  const list = taskList({ all: role === 'admin', ...query }, { now: new Date(), userId })
+const listOf = (principal: Principal, query: TaskListQuery): TaskList => {
+  const list = taskList({ all: principal.role === 'admin', ...query }, { now: new Date(), ...principal })
   if (list === null) throw new Error('A family sorts by a field twice')
   return list
 }

@@ -32,12 +32,13 @@ const fillTables = async (client: postgres.Sql, count: number): Promise<void> =>
     insert into tags (id, name, name_folded, owner_id)
     select uuid_at(n), 'tag ' || n, 'tag ' || n, uuid_at(0) from generate_series(1, 30) n`
   await client`
-    insert into tasks (id, title, title_folded, description, search, status, priority, start_at, due_at, completed_at,
-      owner_id, assignee_id, attachment_count, created_at, updated_at)
+    insert into tasks (id, title, title_folded, description, search, status, priority, start_at, due_at, due_on,
+      completed_at, owner_id, assignee_id, attachment_count, created_at, updated_at)
     select uuid_at(n), title, title, description,
       setweight(to_tsvector('simple', title), 'A') || setweight(to_tsvector('simple', description), 'D') || pair_lexemes(title),
       status, priority, start_at,
-      case when random() < 0.6 then coalesce(start_at, created_at) + random() * interval '60 days' end,
+      case when due_kind < 0.4 then coalesce(start_at, created_at) + random() * interval '60 days' end,
+      case when due_kind between 0.4 and 0.6 then (coalesce(start_at, created_at) + random() * interval '60 days')::date end,
       case status when 'done' then created_at + random() * least(now() - created_at, interval '30 days') end,
       uuid_at(1 + floor(1000 * random() ^ 2)::int),
       case when random() < 0.6 then uuid_at(1 + floor(1000 * random() ^ 2)::int) end,
@@ -50,7 +51,8 @@ const fillTables = async (client: postgres.Sql, count: number): Promise<void> =>
         (array['todo', 'todo', 'todo', 'todo', 'todo', 'todo', 'todo', 'in_progress', 'in_progress', 'done', 'done', 'done',
           'done', 'done', 'done', 'done', 'done', 'done', 'done', 'cancelled'])[1 + floor(20 * random())::int] as status,
         (array['none', 'none', 'none', 'none', 'none', 'low', 'medium', 'medium', 'high', 'urgent'])[1 + floor(10 * random())::int] as priority,
-        created_at, case when random() < 0.3 then created_at + random() * interval '30 days' end as start_at
+        created_at, case when random() < 0.3 then created_at + random() * interval '30 days' end as start_at,
+        random() as due_kind
       from (
         select n, date_trunc('milliseconds', now()) - (${count} - n) * interval '700 days' / ${count} as created_at
         from generate_series(1, ${count}) n

@@ -268,8 +268,8 @@ export const attacks: readonly Attack[] = [
       const fields = [
         'created_at',
         'updated_at',
-        'due_at',
-        'start_at',
+        'due',
+        'start',
         'completed_at',
         'priority',
         'status',

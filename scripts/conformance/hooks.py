@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import schemathesis
+from hypothesis import strategies
 from schemathesis import Case, GenerationMode, HookContext, SerializationContext
 
 
@@ -13,6 +14,16 @@ from schemathesis import Case, GenerationMode, HookContext, SerializationContext
 def piece_of_a_file(ctx: SerializationContext, value: object) -> bytes:
     """A piece of an upload is bytes as they are."""
     return value if isinstance(value, bytes) else str(value).encode()
+
+
+# Formats of the contract.
+schemathesis.openapi.format(
+    "time-zone", strategies.sampled_from(["UTC", "Europe/Berlin", "america/new_york", "Asia/Calcutta", "Etc/GMT+5"])
+)
+schemathesis.openapi.format(
+    "time-or-date",
+    strategies.dates().map(str) | strategies.datetimes().map(lambda time: f"{time.isoformat(timespec='seconds')}+0100"),
+)
 
 
 @schemathesis.hook

@@ -7,7 +7,7 @@ import {
   notifyCredentialChange,
 } from '../db/credential-changes.ts'
 import type { Database } from '../db/engine/client.ts'
-import { selectSessionRole } from '../db/sessions.ts'
+import { selectSessionPrincipal } from '../db/sessions.ts'
 import type { BearerPrincipal } from '../domain/permissions.ts'
 
 /**
@@ -102,10 +102,8 @@ export const cacheCredentials = (db: Database): Credentials => {
       const cached = sessions.get(sessionId)
       if (cached !== undefined) return cached.userId === userId ? cached : null
       const changesBefore = changes
-      const role = await selectSessionRole(db, sessionId, userId)
-      if (role === null) return null
-      const principal: BearerPrincipal = { userId, role, credential: { kind: 'session', sessionId } }
-      if (changes === changesBefore) sessions.set(sessionId, principal)
+      const principal = await selectSessionPrincipal(db, sessionId, userId)
+      if (principal !== null && changes === changesBefore) sessions.set(sessionId, principal)
       return principal
     },
     ofApiToken: (hash) => ofApiToken(hash.toString('base64url'), () => selectApiTokenPrincipal(db, { hash })),

@@ -13,7 +13,13 @@ import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from 
 import { apiTokenJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
-import { lastUsedPrecision, parseRole, readAndNoteUse } from './sessions.ts'
+import {
+  lastUsedPrecision,
+  principalColumns,
+  readAndNoteUse,
+  readPrincipal,
+  selectPrincipal,
+} from './sessions.ts'
 
 /** The fields of a new API token. */
 export interface NewApiToken {
@@ -170,16 +176,15 @@ const byId = { id: 'uuid' } as const
 
 const liveColumns = {
   id: 'text',
-  user_id: 'text',
-  role: 'text',
+  ...principalColumns,
   scopes: 'text',
   expires_in: 'int',
 } as const
 
 const selectLive = (matches: SQL): SQL => {
-  const { id, user_id, scopes, expires_at } = columnsOf<'api_tokens'>(token)
+  const { id, scopes, expires_at } = columnsOf<'api_tokens'>(token)
   return sql`
-    select ${id}::text, ${user_id}::text, ${columnsOf<'users'>(sql`person`).role},
+    select ${id}::text, ${selectPrincipal(sql`person`)},
       array_to_string(${scopes}, ' ') as scopes,
       least(floor(extract(epoch from ${expires_at} - now()) * 1000), 86400000)::int as expires_in
     from api_tokens token join users person on person.id = token.user_id
@@ -223,7 +228,7 @@ export const selectApiTokenPrincipal = async (
   if (row === undefined) return null
   const credential = { kind: 'api_token' as const, tokenId: row.id, scopes: parseScopes(row.scopes) }
   return {
-    principal: { userId: row.user_id, role: parseRole(row.role), credential },
+    principal: { ...readPrincipal(row), credential },
     expiresIn: row.expires_in,
   }
 }

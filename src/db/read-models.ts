@@ -25,7 +25,7 @@ const array = (item: SQL, from: SQL, order: SQL): SQL =>
 
 /** A user as the caller sees it: without the address unless they may see it. */
 export const userJson = (user: SQL, caller: CallerPlaceholders): SQL => {
-  const { id, username, display_name, email, role, created_at, updated_at, version } =
+  const { id, username, display_name, email, role, time_zone, created_at, updated_at, version } =
     columnsOf<'users'>(user)
   return object({
     id,
@@ -33,6 +33,7 @@ export const userJson = (user: SQL, caller: CallerPlaceholders): SQL => {
     display_name,
     email: sql`case when ${allowsUser('user.see_email', caller, user)} then ${email} end`,
     role,
+    time_zone,
     created_at: instantText(created_at),
     updated_at: instantText(updated_at),
     version,
@@ -71,7 +72,9 @@ const taskFields = (task: SQL, carried: SQL) => {
     status,
     priority,
     start_at: instantText(columns.start_at),
+    start_on: columns.start_on,
     due_at: instantText(columns.due_at),
+    due_on: columns.due_on,
     completed_at: instantText(columns.completed_at),
     owner_id,
     assignee_id,

@@ -92,8 +92,8 @@ END $$;
 
 -- The password hash and the attachment total are not part of any representation.
 CREATE OR REPLACE TRIGGER users_touch BEFORE UPDATE ON users FOR EACH ROW
-  WHEN ((OLD.username, OLD.email, OLD.display_name, OLD.role)
-    IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role)) EXECUTE FUNCTION touch();
+  WHEN ((OLD.username, OLD.email, OLD.display_name, OLD.role, OLD.time_zone)
+    IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role, NEW.time_zone)) EXECUTE FUNCTION touch();
 
 -- Also records the transaction, which orders the change feed. A statement that sets changed_in itself changes nothing that a
 -- client sees; one that makes several changes sets the version itself. If the clock is set back, the times of a change are
@@ -143,6 +143,31 @@ BEGIN
     SELECT task.task_id, tag_id
     FROM jsonb_to_recordset(replacements) AS task (task_id uuid, tag_ids uuid[]), unnest(task.tag_ids) tag_id
     ON CONFLICT DO NOTHING;
+END $$;
+
+-- Time zones --------------------------------------------------------------------------------------------------------
+-- The service checks names against its own copy of the IANA database, which can be newer than the server's.
+
+CREATE OR REPLACE FUNCTION check_time_zone() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM now() AT TIME ZONE NEW.time_zone;
+  RETURN NULL;
+EXCEPTION WHEN invalid_parameter_value THEN
+  RAISE check_violation USING CONSTRAINT = 'users_time_zone_known', TABLE = 'users';
+END $$;
+
+CREATE OR REPLACE TRIGGER users_time_zone_added AFTER INSERT ON users FOR EACH ROW
+  WHEN (NEW.time_zone <> 'UTC') EXECUTE FUNCTION check_time_zone();
+
+CREATE OR REPLACE TRIGGER users_time_zone_changed AFTER UPDATE OF time_zone ON users FOR EACH ROW
+  WHEN (OLD.time_zone <> NEW.time_zone) EXECUTE FUNCTION check_time_zone();
+
+-- The calendar day at an instant. A database restored on an older server can have a zone that this one does not know: UTC.
+CREATE OR REPLACE FUNCTION day_in_zone(instant timestamptz, zone text) RETURNS date LANGUAGE plpgsql STABLE STRICT AS $$
+BEGIN
+  RETURN (instant AT TIME ZONE zone)::date;
+EXCEPTION WHEN invalid_parameter_value THEN
+  RETURN (instant AT TIME ZONE 'UTC')::date;
 END $$;
 
 -- Deleted users -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 import type { AuditAction } from '../domain/audit.ts'
 import { found, type Outcome } from '../domain/outcome.ts'
-import type { Principal, Role, SessionPrincipal } from '../domain/permissions.ts'
+import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
+import { canonicalTimeZone, defaultTimeZone } from '../domain/time-zones.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsOwn } from './access/permissions.ts'
 import { audit, auditColumn, auditEvent } from './audit.ts'
@@ -36,9 +37,6 @@ const maxLifetime = sql.raw(`interval '30 days'`)
 
 /** The precision of `last_used_at`: bounds the writes of a credential that is used often. */
 export const lastUsedPrecision = sql.raw(`interval '1 minute'`)
-
-/** Parses a user's role. */
-export const parseRole = (text: string): Role => (text === 'admin' ? 'admin' : 'member')
 
 const person = sql.raw('person')
 const session = sql.raw('session')
@@ -134,20 +132,33 @@ export const readAndNoteUse = async <T>(use: () => Promise<T>, read: () => Promi
   }
 }
 
-const liveParameters = { session_id: 'uuid', user_id: 'uuid' } as const
-const liveColumns = { role: 'text' } as const
+/** The columns of a principal's user. */
+export const principalColumns = { user_id: 'text', role: 'text', time_zone: 'text' } as const
 
+export const selectPrincipal = (user: SQL): SQL => {
+  const { id, role, time_zone } = columnsOf<'users'>(user)
+  return sql`${id}::text as user_id, ${role}, ${time_zone}`
+}
+
+/** A zone that the service does not know, because a newer version stored it, counts as UTC. */
+export const readPrincipal = (row: Row<typeof principalColumns>): Omit<Principal, 'credential'> => ({
+  userId: row.user_id,
+  role: row.role === 'admin' ? 'admin' : 'member',
+  timeZone: canonicalTimeZone(row.time_zone) ?? defaultTimeZone,
+})
+
+const liveParameters = { session_id: 'uuid', user_id: 'uuid' } as const
 const selectLive = (p: Placeholders<typeof liveParameters>): SQL => sql`
-  select ${columnsOf<'users'>(person).role} from sessions session join users person on person.id = session.user_id
+  select ${selectPrincipal(person)} from sessions session join users person on person.id = session.user_id
   where session.id = ${p.session_id} and session.user_id = ${p.user_id} and session.expires_at > now()
     and person.deleted_at is null`
 
-const live = statement('sessions.select_live', liveParameters, liveColumns, selectLive)
+const live = statement('sessions.select_live', liveParameters, principalColumns, selectLive)
 
 const useLive = statement(
   'sessions.use',
   liveParameters,
-  liveColumns,
+  principalColumns,
   (p) => sql`
     with used as (
       update sessions set ${assignments<'sessions'>({ last_used_at: sql`now()` })}
@@ -157,18 +168,18 @@ const useLive = statement(
     ${selectLive(p)}`,
 )
 
-/** The role of the user of a live session, which counts as a use; null when it has ended or is another user's. */
-export const selectSessionRole = async (
+/** The principal of a live session, which counts as a use; null when it has ended or is another user's. */
+export const selectSessionPrincipal = async (
   db: Database,
   sessionId: string,
   userId: string,
-): Promise<Role | null> => {
+): Promise<SessionPrincipal | null> => {
   const values = { session_id: sessionId, user_id: userId }
   const [row] = await readAndNoteUse(
     () => useLive(db, values),
     () => live(db, values),
   )
-  return row === undefined ? null : parseRole(row.role)
+  return row === undefined ? null : { ...readPrincipal(row), credential: { kind: 'session', sessionId } }
 }
 
 const isLive = sql`item.expires_at > now() and exists (

@@ -31,6 +31,7 @@ const register = query(
     username: 'text',
     email: 'text',
     display_name: 'text',
+    time_zone: 'text',
     password_hash: 'text',
     is_open: 'bool',
     ...sessionParameters,
@@ -43,6 +44,7 @@ const register = query(
       username: p.username,
       email: p.email,
       display_name: p.display_name,
+      time_zone: p.time_zone,
       password_hash: p.password_hash,
       role: sql`case when exists (select from first) then 'admin' else 'member' end`,
     })
@@ -77,6 +79,7 @@ export const insertRegistration = async (
     username: account.username,
     email: account.email,
     display_name: account.displayName,
+    time_zone: account.timeZone,
     password_hash: account.passwordHash,
     is_open: isOpen,
     ...sessionValues(tokenHash),

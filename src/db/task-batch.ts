@@ -1,3 +1,4 @@
+import { replacingOtherKind } from '../domain/dates.ts'
 import { withoutVariant } from '../domain/entity-tags.ts'
 import { type BatchKind, batchKinds, type BatchResult, type TaskBatch } from '../domain/task-batch.ts'
 import type { Principal } from '../domain/permissions.ts'
@@ -206,7 +207,7 @@ export const runTaskBatch = async (
       dry_run: dryRun,
       batch: {
         create: (batch.create ?? []).map(ownedBy(ctx.principal.userId)),
-        update: (batch.update ?? []).map(withoutQuotes),
+        update: (batch.update ?? []).map(withoutQuotes).map(replacingDates),
         delete: (batch.delete ?? []).map(withoutQuotes),
         tag: batch.tag ?? [],
         untag: (batch.untag ?? []).map(withoutQuotes),
@@ -226,6 +227,11 @@ const ownedBy =
     tag_ids,
     tag_names: tag_names.map(newNamedTag),
   })
+
+const replacingDates = <T extends { readonly patch: TaskPatch }>({ patch, ...item }: T) => ({
+  ...item,
+  patch: replacingOtherKind(patch),
+})
 
 /** The entity tag as the database compares it. */
 const withoutQuotes = <T extends { readonly if_match?: string }>({ if_match, ...item }: T) => ({

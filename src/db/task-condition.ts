@@ -1,6 +1,8 @@
 import {
   type Comparison,
   isIdField,
+  type MomentCondition,
+  type MomentField,
   type Pattern,
   type TaskCondition,
   type TaskField,
@@ -9,6 +11,7 @@ import {
 import { escapeLike, foldText } from '../domain/text.ts'
 import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
+import { dueOrder, endOfDay, startOfDay, startOrder } from './schema/task-order.ts'
 import type { TaskRelationName } from './access/task-relations.ts'
 import {
   type Bind,
@@ -95,6 +98,8 @@ const costOf = (condition: TaskCondition, bind: Bind): SQL => {
     case 'one_of':
     case 'id':
     case 'instant':
+    case 'day':
+    case 'moment':
     case 'number':
       return sql`100::float8`
   }
@@ -129,6 +134,8 @@ const indexQuery = (condition: TaskCondition): string | null => {
     case 'one_of':
     case 'id':
     case 'instant':
+    case 'day':
+    case 'moment':
     case 'number':
     case 'not':
     case 'tagged':
@@ -208,14 +215,33 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
     case 'id':
       return compare(condition, bind('uuid', condition.value))
     case 'instant':
-      return compare(condition, bind('instant', condition.value))
+      return condition.field === 'due_at'
+        ? compareDue(condition, bind('instant', condition.value))
+        : compare(condition, bind('instant', condition.value))
+    case 'day':
+      return condition.field === 'due_on'
+        ? compareDue(condition, endOfDay(bind('day', condition.value)))
+        : compare(condition, bind('day', condition.value))
+    case 'moment':
+      return compareMoment(condition, bind)
     case 'number':
       return compare(condition, bind('float8', condition.value))
   }
 }
 
-/** Task fields and their columns have the same names. */
-const column = (field: TaskField): SQL => item[field]
+/** The columns of the dates of either kind, and the order of the list by them. */
+const moments = {
+  start: {
+    at: item.start_at,
+    on: item.start_on,
+    order: startOrder({ at: item.start_at, on: item.start_on }),
+  },
+  due: { at: item.due_at, on: item.due_on, order: dueOrder({ at: item.due_at, on: item.due_on }) },
+} as const satisfies Record<MomentField, unknown>
+
+/** Other task fields and their columns have the same names. */
+const column = (field: TaskField): SQL =>
+  field === 'start' || field === 'due' ? moments[field].order : item[field]
 
 /** The column with the folded text of a field. */
 const foldedColumn = (field: TextField): SQL => item[`${field}_folded`]
@@ -224,6 +250,25 @@ const compare = (
   { field, operator }: { readonly field: TaskField; readonly operator: Comparison },
   value: SQL,
 ): SQL => sql`${column(field)} ${operators[operator]} ${value}`
+
+/** Compares by the order by due dates, which has an index; a date of the other kind is a missing value. */
+const compareDue = (
+  { field, operator }: { readonly field: TaskField; readonly operator: Comparison },
+  value: SQL,
+): SQL => sql`(${moments.due.order} ${operators[operator]} ${value} and ${column(field)} is not null)`
+
+/**
+ * The order is that of UTC, so a range of it that holds all tasks of the range asked for lets an index find them; the exact
+ * comparisons follow.
+ */
+const compareMoment = (condition: MomentCondition, bind: Bind): SQL => {
+  const { at, on, order } = moments[condition.field]
+  const [value, day] = [bind('instant', condition.value), bind('day', condition.day)]
+  const isAt = sql`${at} ${operators[condition.operator]} ${value}`
+  return condition.operator === '<' || condition.operator === '<='
+    ? sql`(${order} <= greatest(${value}, ${startOfDay(day)}) and (${isAt} or ${on} < ${day}))`
+    : sql`(${order} >= least(${value}, ${startOfDay(day)}) and (${isAt} or ${on} >= ${day}))`
+}
 
 const operators: Readonly<Record<Comparison, SQL>> = {
   '=': sql`=`,

@@ -1,6 +1,7 @@
 import { done, missing, type Outcome } from '../domain/outcome.ts'
 import { allowsTag, allowsTask, allowsTaskTag } from './access/permissions.ts'
 import type { ContextPlaceholders } from './engine/context.ts'
+import { listOf } from './engine/conditions.ts'
 import { outcomeOfChecks, readOutcome } from './engine/outcome.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -21,12 +22,17 @@ const fieldsOf = (json: SQL) => ({
   status: sql`${json} ->> 'status'`,
   priority: sql`${json} ->> 'priority'`,
   start_at: sql`(${json} ->> 'start_at')::timestamptz`,
+  start_on: sql`(${json} ->> 'start_on')::date`,
   due_at: sql`(${json} ->> 'due_at')::timestamptz`,
+  due_on: sql`(${json} ->> 'due_on')::date`,
   owner_id: sql`(${json} ->> 'owner_id')::uuid`,
   assignee_id: sql`(${json} ->> 'assignee_id')::uuid`,
 })
 
 type Field = keyof ReturnType<typeof fieldsOf>
+
+const dateFields = ['start_at', 'start_on', 'due_at', 'due_on'] as const
+type DateField = (typeof dateFields)[number]
 
 /** A field's value after a merge patch: the value in the patch, or the current one if the patch does not have the field. */
 const patched = (patch: SQL, row: SQL) => {
@@ -40,9 +46,35 @@ const patched = (patch: SQL, row: SQL) => {
 const completedAt = (status: SQL, before: SQL): SQL =>
   sql`case when ${status} = 'done' then coalesce(${before}, clock_timestamp()) end`
 
-/** Also a check constraint on the table, for rows that are not written by the service. */
-const isDueBeforeStart = (field: (name: 'due_at' | 'start_at') => SQL): SQL =>
-  sql`${field('due_at')} < ${field('start_at')}`
+type DateValues = (field: DateField) => SQL
+
+/** Refusals of a request that sets a date in both kinds. */
+const refusalsOfBothKinds = (sent: DateValues): SQL => sql`
+  when ${sent('start_at')} is not null and ${sent('start_on')} is not null then 'start_twice'
+  when ${sent('due_at')} is not null and ${sent('due_on')} is not null then 'due_twice'`
+
+/**
+ * Refusals of a due date before the start. A time and a day are compared by days in the owner's time zone. (Of the same kind, a
+ * check constraint on the table compares them as well, for rows that are not written by the service.)
+ */
+const refusalsOfDueDate = (date: DateValues, owner: SQL, isMoved: SQL = sql`true`): SQL => {
+  const { id, time_zone } = columnsOf<'users'>(sql.raw('users'))
+  const zone = sql`(select ${time_zone} from users where ${id} = ${owner})`
+  const isBeforeStart = sql`case
+    when ${date('start_on')} is null and ${date('due_on')} is null then ${date('due_at')} < ${date('start_at')}
+    else coalesce(${date('due_on')}, day_in_zone(${date('due_at')}, ${zone}))
+      < coalesce(${date('start_on')}, day_in_zone(${date('start_at')}, ${zone})) end`
+  return sql`
+    when ${isMoved} and ${isBeforeStart}
+      then case when ${date('due_on')} is null then 'due_at_before_start' else 'due_on_before_start' end`
+}
+
+/** Whether a patch moves a date. One that does not is never refused for a date, even if the owner's time zone has changed. */
+const movesDate = (patch: SQL, row: SQL): SQL => {
+  const present = columnsOf<'tasks'>(row)
+  const values = dateFields.map(patched(patch, row))
+  return sql`(${listOf(values)}) is distinct from (${listOf(dateFields.map((field) => present[field]))})`
+}
 
 /** The users with these ids, locked against deletion. */
 export const lockPeople = (ids: SQL): SQL =>
@@ -89,7 +121,8 @@ export const checkedCreations = (p: ContextPlaceholders): SQL => {
   const fields = fieldsOf(sql`item`)
   return sql`
     select creations.*, unknown_tag, case
-      when ${isDueBeforeStart((name) => fields[name])} then 'due_before_start'
+      ${refusalsOfBothKinds((field) => fields[field])}
+      ${refusalsOfDueDate((field) => fields[field], sql`owner_id`)}
       when owner_id <> ${p.caller} and not ${allowsTask('task.create_for_another', p, sql`creations`)} then 'forbidden'
       when unknown_tag is not null then 'unknown_tag'
       ${unknownPeople(sql`owner_id`, fields.assignee_id)}
@@ -158,14 +191,17 @@ interface PatchCheck {
 
 /** The outcome of a merge patch of a row that the caller can see. Reads `people` and `unknown`. */
 export const changeOutcome = (p: ContextPlaceholders, row: SQL, { patch, ifMatch }: PatchCheck): SQL => {
-  const { owner_id: owner, assignee_id: assignee } = fieldsOf(patch)
+  const sent = fieldsOf(patch)
+  const { owner_id: owner, assignee_id: assignee } = sent
+  const value = patched(patch, row)
   const isTransfer = sql`coalesce(${owner} <> ${columnsOf<'tasks'>(row).owner_id}, false)`
   return outcomeOfChecks({
     allowed: sql`${allowsTask('task.change', p, row)} and (not ${isTransfer} or ${allowsTask('task.transfer', p, row)})`,
     etag: taskEtag(row),
     ifMatch,
     refusals: sql`
-      when ${isDueBeforeStart(patched(patch, row))} then 'due_before_start'
+      ${refusalsOfBothKinds((field) => sent[field])}
+      ${refusalsOfDueDate(value, value('owner_id'), movesDate(patch, row))}
       when unknown_tag is not null then 'unknown_tag'
       ${unknownPeople(owner, assignee)}`,
   })
@@ -196,8 +232,7 @@ const changeableFields = [
   'description',
   'status',
   'priority',
-  'start_at',
-  'due_at',
+  ...dateFields,
   'owner_id',
   'assignee_id',
 ] as const satisfies readonly Field[]
@@ -240,7 +275,9 @@ export const updateTasks = ({ from, condition, completedBefore, columns }: TaskU
     status: value('status'),
     priority: value('priority'),
     start_at: value('start_at'),
+    start_on: value('start_on'),
     due_at: value('due_at'),
+    due_on: value('due_on'),
     owner_id: value('owner_id'),
     assignee_id: value('assignee_id'),
     completed_at: completedAt(value('status'), completedBefore),

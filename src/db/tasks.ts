@@ -1,3 +1,4 @@
+import { replacingOtherKind, type TaskDates } from '../domain/dates.ts'
 import type { TaskExpansion } from '../domain/expansions.ts'
 import { foldText } from '../domain/text.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
@@ -38,13 +39,11 @@ export interface TaskRow {
 }
 
 /** The fields of a new task; instants are RFC 3339. */
-export interface NewTask {
+export interface NewTask extends TaskDates {
   readonly title: string
   readonly description: string
   readonly status: string
   readonly priority: string
-  readonly start_at?: string | null
-  readonly due_at?: string | null
   readonly owner_id?: string
   readonly assignee_id?: string | null
   readonly tag_ids?: readonly string[]
@@ -220,7 +219,7 @@ export const updateTask = async (
   taskId: string,
   patch: TaskPatch,
 ): Promise<Outcome<TaskRow>> => {
-  const [row] = await change(ctx, { id: taskId, patch })
+  const [row] = await change(ctx, { id: taskId, patch: replacingOtherKind(patch) })
   return readChanged(ctx, taskId, row, patch.tag_ids)
 }
 

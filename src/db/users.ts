@@ -35,6 +35,8 @@ export interface NewUser {
   readonly username: string
   readonly email: string
   readonly displayName: string
+  /** In canonical form. */
+  readonly timeZone: string
   readonly passwordHash: string
 }
 
@@ -44,6 +46,7 @@ export interface UserChange {
   readonly email?: string
   readonly display_name?: string
   readonly role?: Role
+  readonly time_zone?: string
 }
 
 const user = sql.raw('person')
@@ -67,7 +70,14 @@ export const selectUser = async (ctx: OpContext<Principal>, id: string): Promise
 
 const insert = creation(
   'users.insert',
-  { username: 'text', email: 'text', display_name: 'text', role: 'text', password_hash: 'text' },
+  {
+    username: 'text',
+    email: 'text',
+    display_name: 'text',
+    role: 'text',
+    time_zone: 'text',
+    password_hash: 'text',
+  },
   { json: 'text' },
   (p) => {
     const { columns, values } = insertion<'users'>({
@@ -76,6 +86,7 @@ const insert = creation(
       email: p.email,
       display_name: p.display_name,
       role: p.role,
+      time_zone: p.time_zone,
       password_hash: p.password_hash,
     })
     return {
@@ -101,8 +112,8 @@ export const insertUser = async (
   newUser: () => Promise<NewUser & { readonly role: Role }>,
 ): Promise<Outcome<Created>> => {
   const result = await insert(ctx, async () => {
-    const { username, email, displayName, role, passwordHash } = await newUser()
-    return { username, email, display_name: displayName, role, password_hash: passwordHash }
+    const { displayName, timeZone, passwordHash, ...fields } = await newUser()
+    return { ...fields, display_name: displayName, time_zone: timeZone, password_hash: passwordHash }
   })
   if (result.replayed) return done(result)
   if (result.row === null) return { outcome: 'forbidden' }
@@ -172,6 +183,7 @@ const update = query(
           email: patched('email'),
           display_name: patched('display_name'),
           role: patched('role'),
+          time_zone: patched('time_zone'),
         })}
         from checked where person.id = checked.id and checked.outcome = 'done'
         returning person.*

@@ -1,15 +1,20 @@
 const dateTime =
   /^\d{4}-\d\d-\d\d[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$/
 
-const earliest = Date.parse('0001-01-01T00:00:00.000Z')
-const latest = Date.parse('9999-12-31T23:59:59.999Z')
+/** In milliseconds since the epoch. */
+export const earliestInstant = Date.parse('0001-01-01T00:00:00.000Z')
+const latestInstant = Date.parse('9999-12-31T23:59:59.999Z')
 
 /** Whether text is an RFC 3339 time whose year in UTC is 1 to 9999. */
 export const isInstant = (text: string): boolean => {
   if (!dateTime.test(text) || !isCalendarDay(text)) return false
   const time = Date.parse(text.toUpperCase())
-  return time >= earliest && time <= latest
+  return time >= earliestInstant && time <= latestInstant
 }
+
+/** Whether text is a day (`YYYY-MM-DD`) of the years 1 to 9999. */
+export const isDay = (text: string): boolean =>
+  /^\d{4}-\d\d-\d\d$/.test(text) && !text.startsWith('0000') && isCalendarDay(text)
 
 /** Date.parse accepts February 30 as March 2. */
 const isCalendarDay = (text: string): boolean => {
@@ -19,9 +24,51 @@ const isCalendarDay = (text: string): boolean => {
   return (month ?? 0) >= 1 && (month ?? 0) <= 12 && (day ?? 0) >= 1 && (day ?? 0) <= last.getUTCDate()
 }
 
+/** An RFC 3339 time in UTC with milliseconds; null if the text is none. */
+export const canonicalInstant = (text: string): string | null =>
+  isInstant(text) ? new Date(text.toUpperCase()).toISOString() : null
+
 /**
- * Whether a task would be due before it starts. Both are RFC 3339 instants, in milliseconds and UTC, as the request
- * validation leaves them, so they compare as text.
+ * A time or a day in a query; null if the text is neither. The offset of a time may lack its colon, as `strftime` writes it, and
+ * its `+` may have become a space, as it does in a URL that does not percent-encode it.
  */
-export const isDueBeforeStart = (task: { start_at?: string | null; due_at?: string | null }): boolean =>
-  task.start_at != null && task.due_at != null && task.due_at < task.start_at
+export const canonicalTimeOrDay = (text: string): string | null =>
+  isDay(text) ? text : canonicalInstant(text.replace(/([ +-])(\d\d):?(\d\d)$/, withColon))
+
+const withColon = (_: string, sign: string, hours: string, minutes: string): string =>
+  `${sign === ' ' ? '+' : sign}${hours}:${minutes}`
+
+/** The dates of a task in a request: instants in UTC with milliseconds, and days. */
+export interface TaskDates {
+  readonly start_at?: string | null
+  readonly start_on?: string | null
+  readonly due_at?: string | null
+  readonly due_on?: string | null
+}
+
+/** A merge patch in which each date replaces the one of the other kind, unless the patch has that as well. */
+export const replacingOtherKind = <Patch extends TaskDates>(patch: Patch): Patch => ({
+  ...(patch.start_at != null && { start_on: null }),
+  ...(patch.start_on != null && { start_at: null }),
+  ...(patch.due_at != null && { due_on: null }),
+  ...(patch.due_on != null && { due_at: null }),
+  ...patch,
+})
+
+/** A date that contradicts another one of the same request. */
+export type DateConflict = 'start_twice' | 'due_twice' | 'due_at_before_start' | 'due_on_before_start'
+
+/**
+ * The contradictions that the dates of a request have without the task that they are for. Whether a time and a day
+ * contradict each other depends on a time zone, so the statement that writes the task decides that.
+ */
+export const conflictsOf = ({ start_at, start_on, due_at, due_on }: TaskDates): readonly DateConflict[] => [
+  ...(start_at != null && start_on != null ? (['start_twice'] as const) : []),
+  ...(due_at != null && due_on != null ? (['due_twice'] as const) : []),
+  ...(isBefore(due_at, start_at) ? (['due_at_before_start'] as const) : []),
+  ...(isBefore(due_on, start_on) ? (['due_on_before_start'] as const) : []),
+]
+
+/** Both are written alike, so they compare as text. */
+const isBefore = (one: string | null | undefined, other: string | null | undefined): boolean =>
+  one != null && other != null && one < other

@@ -78,10 +78,15 @@ export interface LinkCredential {
 /** How a principal authenticated. */
 export type Credential = BearerCredential | LinkCredential
 
-/** The authenticated user of a request, with the user's current role. Whoever has a link acts as the user who created it. */
+/**
+ * The authenticated user of a request, with the user's current role and time zone. Whoever has a link acts as the user who
+ * created it.
+ */
 export interface Principal<C extends Credential = Credential> {
   readonly userId: string
   readonly role: Role
+  /** A name that `canonicalTimeZone` accepts. */
+  readonly timeZone: string
   readonly credential: C
 }
 

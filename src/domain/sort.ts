@@ -17,11 +17,11 @@ export class TooManyToSort extends Error {
 /** Parses a `sort` parameter, which the contract has validated; null if it names a field twice. */
 export const parseSort = <Field extends string>(
   text: string,
-  isField: (name: string) => name is Field,
+  fieldOf: (name: string) => Field | undefined,
 ): readonly SortBy<Field>[] | null => {
   const order = text.split(',').map((name) => {
-    const field = name.replace(/^-/, '')
-    if (!isField(field)) throw new TypeError(`The contract allows a sort field that no list has: ${field}`)
+    const field = fieldOf(name.replace(/^-/, ''))
+    if (field === undefined) throw new TypeError(`The contract allows a sort field that no list has: ${name}`)
     return { field, descending: name.startsWith('-') }
   })
   return new Set(order.map(({ field }) => field)).size === order.length ? order : null

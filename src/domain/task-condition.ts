@@ -1,25 +1,33 @@
-import { isInstant } from './dates.ts'
+import { canonicalTimeOrDay, isDay } from './dates.ts'
 import { parseSearch } from './search.ts'
 import { priorityRanks, statusRanks } from './task-ranks.ts'
 import { foldSearch } from './text.ts'
+import { dayAt, instantOf } from './time-zones.ts'
 import { type Expression, FilterError, type Operator, parseFilter, type Word } from './filter-expression.ts'
 
 /** The type of a field, which determines its operators and values. */
-type FieldType = { readonly type: 'text' } | OtherFieldType
+type FieldType = { readonly type: 'text' | 'moment' } | OtherFieldType
 
 type OtherFieldType =
-  | { readonly type: 'id' | 'user' | 'instant' | 'number' }
+  | { readonly type: 'id' | 'user' | 'instant' | 'day' | 'number' }
   | { readonly type: 'choice' | 'rank'; readonly values: readonly string[] }
 
-/** The filterable fields with at most one value, named as in the contract. */
+/**
+ * The filterable fields with at most one value, named as in the contract. `start` and `due` are the dates of either kind: a
+ * time (`due_at`) or an all-day date (`due_on`).
+ */
 const fields = {
   id: { type: 'id' },
   title: { type: 'text' },
   description: { type: 'text' },
   status: { type: 'choice', values: statusRanks },
   priority: { type: 'rank', values: priorityRanks },
+  start: { type: 'moment' },
   start_at: { type: 'instant' },
+  start_on: { type: 'day' },
+  due: { type: 'moment' },
   due_at: { type: 'instant' },
+  due_on: { type: 'day' },
   completed_at: { type: 'instant' },
   owner_id: { type: 'user' },
   assignee_id: { type: 'user' },
@@ -31,8 +39,10 @@ const fields = {
 
 export type TaskField = keyof typeof fields
 export type TextField = 'title' | 'description'
+export type MomentField = 'start' | 'due'
 
 const isTextField = (field: TaskField): field is TextField => fields[field].type === 'text'
+const isMomentField = (field: TaskField): field is MomentField => fields[field].type === 'moment'
 
 export const isIdField = (field: TaskField): boolean => ['id', 'user'].includes(fields[field].type)
 
@@ -65,7 +75,8 @@ export type TaskCondition =
   | { readonly kind: 'contains'; readonly field: TextField; readonly text: string }
   | { readonly kind: 'matches'; readonly field: TextField; readonly pattern: Pattern }
   | { readonly kind: 'one_of'; readonly field: TaskField; readonly values: readonly string[] }
-  | (CompareWith<'id' | 'instant', string> | CompareWith<'number', number>)
+  | (CompareWith<'id' | 'instant' | 'day', string> | CompareWith<'number', number>)
+  | MomentCondition
 
 interface CompareWith<Kind, Value> {
   readonly kind: Kind
@@ -74,11 +85,25 @@ interface CompareWith<Kind, Value> {
   readonly value: Value
 }
 
-/** The values of `now` and `me` in a filter. */
+/**
+ * The start or the due date is before, or after, a point in time. A time is compared with `value`. An all-day date is before it
+ * if it is before `day`, and after it from `day` on; `day` can be `infinity` or `-infinity`.
+ */
+export interface MomentCondition {
+  readonly kind: 'moment'
+  readonly field: MomentField
+  readonly operator: '<' | '<=' | '>' | '>='
+  readonly value: string
+  readonly day: string
+}
+
+/** What the values of a filter depend on. */
 export interface FilterContext {
   readonly now: Date
   /** The value of `me`. */
   readonly userId: string
+  /** The time zone of days, and of all-day dates. */
+  readonly timeZone: string
 }
 
 /**
@@ -120,8 +145,10 @@ const readComparison = (comparison: ComparisonExpression, context: FilterContext
   if (field === 'tags') return readTagged(comparison)
   if (!isField(field)) throw unexpected(name, expectedField)
   if (isTextField(field)) return readText(field, comparison)
-  const definition: OtherFieldType = fields[field]
   if (operator === ':' && isWildcard(value)) return { kind: 'present', field }
+  if (isMomentField(field))
+    return compareMoment(field, readOrder(comparison), readInstant(value, context), context)
+  const definition: OtherFieldType = fields[field]
   switch (definition.type) {
     case 'choice':
     case 'rank':
@@ -132,12 +159,9 @@ const readComparison = (comparison: ComparisonExpression, context: FilterContext
       return { kind: 'id', field, operator: readEquality(comparison), value: readId(value, own) }
     }
     case 'instant':
-      return {
-        kind: 'instant',
-        field,
-        operator: readOrder(comparison),
-        value: readInstant(value, context.now),
-      }
+      return { kind: 'instant', field, operator: readOrder(comparison), value: readInstant(value, context) }
+    case 'day':
+      return { kind: 'day', field, operator: readOrder(comparison), value: readDay(value, context) }
     case 'number':
       return { kind: 'number', field, operator: readOrder(comparison), value: readNumber(value) }
   }
@@ -206,24 +230,65 @@ const readId = (word: Word, { me }: { readonly me?: string }): string => {
 }
 
 const expectedTime = 'a time such as 2026-11-02T09:00:00Z, 2026-11-02, now or now+7d'
+const expectedDay = 'a date such as 2026-11-02, now or now+7d'
 const relative = /^now(?:([+-]\d{1,9}(?:\.\d{1,9})?)([smhdw]))?$/
 const units: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400, w: 604_800 }
 
-const readInstant = (word: Word, now: Date): string => {
-  const { text } = withoutWildcards(word, expectedTime)
+/** A time or a day, in canonical form; null if the text is neither. */
+const resolveTime = (text: string, now: Date): string | null => {
   const [matched, amount = '0', unit = 's'] = relative.exec(text) ?? []
-  const instant =
-    matched === undefined
-      ? text.replace(/^\d{4}-\d\d-\d\d$/, '$&T00:00:00Z')
-      : instantText(now.getTime() + Number(amount) * (units[unit] ?? 0) * 1_000)
-  if (isInstant(instant)) return new Date(instant.toUpperCase()).toISOString()
-  throw unexpected(word, expectedTime)
+  if (matched === undefined) return canonicalTimeOrDay(text)
+  return canonicalTimeOrDay(instantText(now.getTime() + Number(amount) * (units[unit] ?? 0) * 1_000))
 }
 
 /** Empty if the time is out of range. */
 const instantText = (milliseconds: number): string => {
   const date = new Date(milliseconds)
   return Number.isNaN(date.getTime()) ? '' : date.toISOString()
+}
+
+const readInstant = (word: Word, { now, timeZone }: FilterContext): string => {
+  const time = resolveTime(withoutWildcards(word, expectedTime).text, now)
+  if (time === null) throw unexpected(word, expectedTime)
+  return instantOf(time, timeZone)
+}
+
+/** A time relative to now stands for its day. */
+const readDay = (word: Word, { now, timeZone }: FilterContext): string => {
+  const { text } = withoutWildcards(word, expectedDay)
+  const time = resolveTime(text, now)
+  if (time === null || (!isDay(time) && !relative.test(text))) throw unexpected(word, expectedDay)
+  return isDay(time) ? time : dayAt(Date.parse(time), timeZone)
+}
+
+/**
+ * Compares the start or the due date with an instant. An all-day start is the first millisecond of its day, an all-day due date
+ * the last one, in the caller's time zone.
+ */
+export const compareMoment = (
+  field: MomentField,
+  operator: Comparison,
+  value: string,
+  context: Pick<FilterContext, 'timeZone'>,
+): TaskCondition => {
+  const compare = (order: MomentCondition['operator']): MomentCondition => {
+    // `<=` and `>` divide the dates after the instant, `<` and `>=` before it.
+    const divide = Date.parse(value) + (order === '<=' || order === '>' ? 1 : 0)
+    const day =
+      field === 'due' ? dayAt(divide, context.timeZone) : dayAt(divide - 1, context.timeZone, { days: 1 })
+    return { kind: 'moment', field, operator: order, value, day }
+  }
+  switch (operator) {
+    case '=':
+      return { kind: 'and', operands: [compare('>='), compare('<=')] }
+    case '!=':
+      return { kind: 'or', operands: [compare('<'), compare('>')] }
+    case '<':
+    case '<=':
+    case '>':
+    case '>=':
+      return compare(operator)
+  }
 }
 
 const decimal = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/

@@ -1,6 +1,13 @@
 import type { TaskExpansion } from './expansions.ts'
 import { parseSort, type SortBy } from './sort.ts'
-import { type FilterContext, readTaskCondition, searchFor, type TaskCondition } from './task-condition.ts'
+import {
+  compareMoment,
+  type FilterContext,
+  readTaskCondition,
+  searchFor,
+  type TaskCondition,
+} from './task-condition.ts'
+import { instantOf } from './time-zones.ts'
 
 /** The query parameters of a task list, named as in the contract, without the paging parameters. */
 export interface TaskListQuery {
@@ -31,14 +38,17 @@ export interface TaskListQuery {
 export const taskSortFields = [
   'created_at',
   'updated_at',
-  'due_at',
-  'start_at',
+  'due',
+  'start',
   'completed_at',
   'priority',
   'status',
   'title',
 ] as const
 export type TaskSortField = (typeof taskSortFields)[number]
+
+/** Other names of sort fields. */
+const synonyms: Readonly<Record<string, TaskSortField>> = { due_at: 'due', start_at: 'start' }
 
 /** A parsed task list query. */
 export interface TaskList {
@@ -62,7 +72,7 @@ export interface TaskList {
  */
 export const taskList = (query: TaskListQuery, context: FilterContext, userId?: string): TaskList | null => {
   const { filter = '', sort, q, expand = [], all = false } = query
-  const order = sort === undefined ? undefined : parseSort(sort, isTaskSortField)
+  const order = sort === undefined ? undefined : parseSort(sort, taskSortField)
   if (order === null) return null
   const search = q === undefined ? null : searchFor(q)
   const conditions = [readTaskCondition(filter, context), search, ...parameterConditions(query, context)]
@@ -76,8 +86,8 @@ export const taskList = (query: TaskListQuery, context: FilterContext, userId?: 
   }
 }
 
-const isTaskSortField = (name: string): name is TaskSortField =>
-  (taskSortFields as readonly string[]).includes(name)
+const taskSortField = (name: string): TaskSortField | undefined =>
+  synonyms[name] ?? taskSortFields.find((field) => field === name)
 
 const allOf = (operands: readonly TaskCondition[]): TaskCondition | null => {
   const [first, ...others] = operands
@@ -91,8 +101,17 @@ const oneOf = (
   values: readonly string[],
 ): TaskCondition => ({ kind: 'one_of', field, values: [...new Set(values)] })
 
+/** Open and past due. */
+const isOverdue = (context: FilterContext): TaskCondition => ({
+  kind: 'and',
+  operands: [
+    compareMoment('due', '<', context.now.toISOString(), context),
+    oneOf('status', ['todo', 'in_progress']),
+  ],
+})
+
 /** The conditions of all query parameters except `filter` and `q`. */
-const parameterConditions = (query: TaskListQuery, { now }: FilterContext): readonly TaskCondition[] => {
+const parameterConditions = (query: TaskListQuery, context: FilterContext): readonly TaskCondition[] => {
   const { tag_id: tags, tag_match: match = 'any', untagged, has_attachments: attached, overdue } = query
   const choices = (['status', 'priority', 'owner_id', 'assignee_id'] as const).flatMap((field) => {
     const values = query[field]
@@ -100,20 +119,17 @@ const parameterConditions = (query: TaskListQuery, { now }: FilterContext): read
   })
   const ranges = (['due', 'created', 'updated', 'completed'] as const).flatMap((name) => {
     const ends = [
-      { operator: '>', value: query[`${name}_after`] },
-      { operator: '<', value: query[`${name}_before`] },
+      { operator: '>', time: query[`${name}_after`] },
+      { operator: '<', time: query[`${name}_before`] },
     ] as const
-    return ends.flatMap(({ operator, value }): TaskCondition[] =>
-      value === undefined ? [] : [{ kind: 'instant', field: `${name}_at`, operator, value }],
-    )
+    return ends.flatMap(({ operator, time }): TaskCondition[] => {
+      if (time === undefined) return []
+      const value = instantOf(time, context.timeZone)
+      return name === 'due'
+        ? [compareMoment('due', operator, value, context)]
+        : [{ kind: 'instant', field: `${name}_at`, operator, value }]
+    })
   })
-  const isOverdue: TaskCondition = {
-    kind: 'and',
-    operands: [
-      { kind: 'instant', field: 'due_at', operator: '<', value: now.toISOString() },
-      oneOf('status', ['todo', 'in_progress']),
-    ],
-  }
   const hasTags: TaskCondition = { kind: 'has_tags' }
   return [
     ...choices,
@@ -123,6 +139,6 @@ const parameterConditions = (query: TaskListQuery, { now }: FilterContext): read
     ...(attached === undefined
       ? []
       : [{ kind: 'number', field: 'attachment_count', operator: attached ? '>' : '=', value: 0 } as const]),
-    ...(overdue === undefined ? [] : [overdue ? isOverdue : not(isOverdue)]),
+    ...(overdue === undefined ? [] : [overdue ? isOverdue(context) : not(isOverdue(context))]),
   ]
 }

@@ -1,5 +1,6 @@
 import type { Handlers } from '../contract/operation.ts'
 import { selectAuditEvents } from '../db/audit.ts'
+import { instantOf } from '../domain/time-zones.ts'
 import type { Paging } from '../http/paging.ts'
 
 interface Deps {
@@ -11,6 +12,12 @@ export const auditHandlers = ({ paging }: Deps) =>
   ({
     async listAuditEvents(ctx, { path, query }) {
       const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(await selectAuditEvents(ctx, filter, request))
+      const { created_after: after, created_before: before, ...others } = filter
+      const { timeZone } = ctx.principal
+      const times = {
+        ...(after !== undefined && { created_after: instantOf(after, timeZone) }),
+        ...(before !== undefined && { created_before: instantOf(before, timeZone) }),
+      }
+      return answer(await selectAuditEvents(ctx, { ...others, ...times }, request))
     },
   }) satisfies Partial<Handlers>

@@ -1,6 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { type JsonText, jsonText } from '../contract/json-text.ts'
 import type { Handlers } from '../contract/operation.ts'
+import { defaultTimeZone } from '../domain/time-zones.ts'
 import type { IssuedTokens } from '../services/issue-tokens.ts'
 import type { Reauthenticate } from '../services/reauthenticate.ts'
 import type { Sessions } from '../services/sessions.ts'
@@ -19,7 +20,8 @@ export const authHandlers = ({ signIn, sessions, reauthenticate, users }: Deps) 
   ({
     async register(ctx, { body }) {
       const { username, email, password, display_name: displayName = username } = body
-      const tokens = await signIn.register(ctx, { username, email, displayName, password })
+      const { time_zone: timeZone = defaultTimeZone } = body
+      const tokens = await signIn.register(ctx, { username, email, displayName, timeZone, password })
       return { status: 201, headers: { location: `/users/${tokens.userId}` }, body: tokensJson(tokens) }
     },
 

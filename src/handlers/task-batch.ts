@@ -63,8 +63,9 @@ const taskIdOf = (batch: Batch, { kind, index }: BatchResult): string | null =>
 const problemOfItem = ({ kind, index, refusal }: BatchResult): Problem | null => {
   if (refusal === null) return null
   const item = `/${kind}/${index}`
-  const isAboutField = refusal.outcome === 'due_before_start' || refusal.outcome === 'unknown_reference'
-  return problemWithin(kind === 'update' && isAboutField ? `${item}/patch` : item, problemOfRefusal(refusal))
+  const problem = problemOfRefusal(refusal)
+  const isAboutField = problem.errors !== null
+  return problemWithin(kind === 'update' && isAboutField ? `${item}/patch` : item, problem)
 }
 
 /** An atomic batch fails with the problem of the first item that fails, and lists the others in `errors`. */

@@ -25,6 +25,8 @@ interface Deps {
 
 type Task = components['schemas']['Task']
 
+const noDates = { start_at: null, start_on: null, due_at: null, due_on: null }
+
 /** The operations of the contract's tag `tasks`. */
 export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
   ({
@@ -32,7 +34,7 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
       const { principal } = ctx
       expectMayListAll(principal, query)
       const { filter, asOf, request, answer } = paging(path, principal, query)
-      const list = taskList(filter, { now: asOf, userId: principal.userId })
+      const list = taskList(filter, { now: asOf, ...principal })
       if (list === null) throw problems.sortedTwice()
       expectScopes(scopesOfExpansions(list.expand), principal)
       return answer(await selectTasks(ctx.db, principal, list, request))
@@ -71,7 +73,7 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
     },
 
     async replaceTask(ctx, { params, body }) {
-      const replacement = { start_at: null, due_at: null, assignee_id: null, ...body }
+      const replacement = { ...noDates, assignee_id: null, ...body }
       return taskAnswer(await tasks.update(ctx, params.task_id, replacement))
     },
 

@@ -8,6 +8,7 @@ import { variantTag } from '../domain/entity-tags.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { taskList } from '../domain/task-filter.ts'
+import { defaultTimeZone } from '../domain/time-zones.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes, problems } from '../problems/problems.ts'
 import type { Users } from '../services/users.ts'
@@ -37,7 +38,8 @@ export const userHandlers = ({ paging, users }: Deps) => {
 
     async createUser(ctx, { body }) {
       const { username, email, password, display_name: displayName = username, role = 'member' } = body
-      const user = await users.create(ctx, { username, email, displayName, role, password })
+      const { time_zone: timeZone = defaultTimeZone } = body
+      const user = await users.create(ctx, { username, email, displayName, role, timeZone, password })
       return created<User>(`/users/${user.id}`, quoteETag(1), user)
     },
 
@@ -57,7 +59,7 @@ export const userHandlers = ({ paging, users }: Deps) => {
     async listUserTasks(ctx, { path, params, query }) {
       const { principal } = ctx
       const { filter, asOf, request, answer } = paging(path, principal, query)
-      const list = taskList(filter, { now: asOf, userId: principal.userId }, params.user_id)
+      const list = taskList(filter, { now: asOf, ...principal }, params.user_id)
       if (list === null) throw problems.sortedTwice()
       expectScopes(scopesOfExpansions(list.expand), principal)
       expectDone(await selectUser(ctx, params.user_id))

@@ -42,12 +42,18 @@ export type Paging = <Query extends PageQuery & { readonly filter?: string }>(
   query: Query,
 ) => PagedList<Omit<Query, keyof PageQuery>>
 
+interface Deps {
+  readonly cursorKeys: KeyRing
+  readonly publicUrl: string
+  readonly clock: () => Date
+}
+
 /**
  * Creates the parser of list queries. `cursorKeys` seal cursors, which are bound to their principal, path and filter. Links
  * (RFC 8288) start with `publicUrl`.
  */
 export const createPaging =
-  (cursorKeys: KeyRing, publicUrl: string): Paging =>
+  ({ cursorKeys, publicUrl, clock }: Deps): Paging =>
   (path, principal, query) => {
     const { limit = defaultLimit, offset, cursor, include_total: includeTotal = false, ...filter } = query
     const scope: CursorScope = {
@@ -57,7 +63,7 @@ export const createPaging =
     }
     if (cursor !== undefined && offset !== undefined) throw problems.cursorWithOffset()
     const from = cursor === undefined ? null : readCursor(cursorKeys, scope, cursor)
-    const asOf = from?.asOf ?? new Date().toISOString()
+    const asOf = from?.asOf ?? clock().toISOString()
     const cursorOf = (position: Position | null): string | null =>
       position &&
       encodeCursor(cursorKeys, scope, { position, asOf: filter.filter === undefined ? null : asOf })

@@ -1,7 +1,8 @@
 import { Ajv, type ErrorObject, type SchemaValidateFunction, type ValidateFunction } from 'ajv'
-import { isInstant } from '../domain/dates.ts'
+import { canonicalInstant, canonicalTimeOrDay, isDay, isInstant } from '../domain/dates.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { canonicalEmail, isVisible, toNfc } from '../domain/text.ts'
+import { canonicalTimeZone } from '../domain/time-zones.ts'
 import { type Problem, type ProblemError, problems } from '../problems/problems.ts'
 import { escapePointer, validateText } from './json-body.ts'
 
@@ -24,7 +25,9 @@ const normalizers: Readonly<Record<string, (text: string, callerId: CallerId) =>
   nfc: toNfc,
   email: canonicalEmail,
   lower: (text) => text.toLowerCase(),
-  instant: (text) => (isInstant(text) ? new Date(text.toUpperCase()).toISOString() : text),
+  instant: (text) => canonicalInstant(text) ?? text,
+  time_or_date: (text) => canonicalTimeOrDay(text) ?? text,
+  time_zone: (text) => canonicalTimeZone(text) ?? text,
   user: (text, callerId) => {
     if (callerId === null) throw new Error('An operation without a token takes the id of a user')
     if (text === 'me') return callerId
@@ -79,6 +82,9 @@ const createAjv = (options: { readonly useDefaults: boolean; readonly allErrors:
   })
   ajv.addFormat('uuid', uuid)
   ajv.addFormat('date-time', isInstant)
+  ajv.addFormat('date', isDay)
+  ajv.addFormat('time-or-date', (text) => canonicalTimeOrDay(text) !== null)
+  ajv.addFormat('time-zone', (text) => canonicalTimeZone(text) !== null)
   ajv.addFormat('email', email)
   for (const format of ['binary', 'password', 'uri-reference', 'int64']) ajv.addFormat(format, true)
   return ajv
@@ -325,6 +331,9 @@ const hints: Readonly<Record<string, string>> = {
 const formatNames: Readonly<Record<string, string>> = {
   uuid: 'a UUID',
   'date-time': 'an RFC 3339 date and time, such as 2026-11-02T09:00:00Z',
+  date: 'a date, such as 2026-11-02',
+  'time-or-date': 'an RFC 3339 date and time, such as 2026-11-02T09:00:00Z, or a date, such as 2026-11-02',
+  'time-zone': 'the name of an IANA time zone, such as Europe/Berlin',
   email: 'an email address',
 }
 

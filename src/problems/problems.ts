@@ -2,6 +2,7 @@ import { HashQueueFull } from '../auth/passwords.ts'
 import { ConstraintViolation, DatabaseUnavailable, TooManyStatements } from '../db/engine/errors.ts'
 import { IdempotencyKeyReused } from '../db/engine/idempotency.ts'
 import type { CursorFault } from '../domain/cursors.ts'
+import type { DateConflict } from '../domain/dates.ts'
 import { FilterError } from '../domain/filter-expression.ts'
 import { TooManyToSort } from '../domain/sort.ts'
 import type { Outcome, QuotaExceeded, QuotaResource, Refusal, SimpleRefusal } from '../domain/outcome.ts'
@@ -83,12 +84,10 @@ export const problems = {
     const text = more.length === 0 ? first : `${first} ${more.length} more in errors.`
     return new Problem('invalid_request', text, { errors })
   },
-  dueBeforeStart: () =>
-    new Problem(
-      'invalid_request',
-      'due_at must not be before start_at.',
-      at('/due_at', 'must not be before start_at'),
-    ),
+  conflictingDates: (conflicts: readonly DateConflict[]) =>
+    problems.invalidFields(conflicts.map((conflict) => dateConflicts[conflict])),
+  unknownTimeZone: () =>
+    problems.invalidField('/time_zone', 'is not known to the database; choose another one'),
   invalidFilter: ({ at: position, found, expected }: FilterError) =>
     problems.invalidField(
       '/filter',
@@ -395,6 +394,13 @@ export const problems = {
     ),
 } as const
 
+const dateConflicts: Readonly<Record<DateConflict, ProblemError>> = {
+  start_twice: { pointer: '/start_on', detail: 'cannot be combined with start_at; send one of them' },
+  due_twice: { pointer: '/due_on', detail: 'cannot be combined with due_at; send one of them' },
+  due_at_before_start: { pointer: '/due_at', detail: 'must not be before the start of the task' },
+  due_on_before_start: { pointer: '/due_on', detail: 'must not be before the start of the task' },
+}
+
 const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number, size: number) => string>> = {
   attachment_bytes: (quota, used, size) =>
     `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask the operator for a larger quota.`,
@@ -445,7 +451,10 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   reauthentication_required: problems.reauthenticationRequired,
   email_changed_often: problems.emailChangedOften,
   precondition_failed: problems.preconditionFailed,
-  due_before_start: problems.dueBeforeStart,
+  start_twice: () => problems.conflictingDates(['start_twice']),
+  due_twice: () => problems.conflictingDates(['due_twice']),
+  due_at_before_start: () => problems.conflictingDates(['due_at_before_start']),
+  due_on_before_start: () => problems.conflictingDates(['due_on_before_start']),
   last_admin: problems.lastAdmin,
   upload_gone: problems.uploadGone,
   upload_locked: () => problems.uploadLocked(leaseSeconds),
@@ -483,8 +492,8 @@ export const expectMayListAll = ({ role }: Principal, { all = false }: { readonl
 const constraintProblems: Readonly<Record<string, () => Problem>> = {
   users_username_unique: problems.usernameTaken,
   users_email_unique: problems.emailTaken,
+  users_time_zone_known: problems.unknownTimeZone,
   tags_owner_name_unique: problems.tagExists,
-  tasks_due_not_before_start: problems.dueBeforeStart,
   tasks_owner_id_users_id_fk: () => problems.unknownReference('/owner_id', 'user'),
   tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
   // From here on: a resource of the request was deleted while the request ran.

@@ -25,6 +25,7 @@ interface Account {
   readonly username: string
   readonly email: string
   readonly displayName: string
+  readonly timeZone: string
   readonly password: string
 }
 

@@ -9,7 +9,7 @@ import {
   type TaskRow,
   updateTask,
 } from '../db/tasks.ts'
-import { isDueBeforeStart } from '../domain/dates.ts'
+import { conflictsOf, type TaskDates } from '../domain/dates.ts'
 import type { Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { expectDone, problems } from '../problems/problems.ts'
@@ -40,7 +40,7 @@ export const createTasks = (quota: TaskQuota): Tasks => {
 
   return {
     async create(ctx, task) {
-      if (isDueBeforeStart(task)) throw problems.dueBeforeStart()
+      expectNoConflicts(task)
       const { owner_id: ownerId = ctx.principal.userId } = task
       const created = await insertTask(ctx, task, async () => {
         // Only administrators create tasks for others.
@@ -52,7 +52,7 @@ export const createTasks = (quota: TaskQuota): Tasks => {
     },
 
     async update(ctx, taskId, patch) {
-      if (isDueBeforeStart(patch)) throw problems.dueBeforeStart()
+      expectNoConflicts(patch)
       const { owner_id: ownerId } = patch
       if (ownerId !== undefined && ownerId !== ctx.principal.userId)
         expectDone(await roomForOwner(ctx, taskId, ownerId))
@@ -61,4 +61,9 @@ export const createTasks = (quota: TaskQuota): Tasks => {
       return task
     },
   }
+}
+
+const expectNoConflicts = (dates: TaskDates): void => {
+  const conflicts = conflictsOf(dates)
+  if (conflicts.length > 0) throw problems.conflictingDates(conflicts)
 }

@@ -12,6 +12,7 @@ export interface ParameterTypes {
   float8: number
   bool: boolean
   instant: string
+  day: string
   'instant?': string | null
   bytes: Buffer
   json: object
@@ -55,6 +56,8 @@ const postgresTypes: Record<ParameterType, string> = {
   float8: 'float8',
   bool: 'bool',
   instant: 'timestamptz',
+  // The driver would make a Date of it, which cannot be infinity.
+  day: 'text::date',
   'instant?': 'timestamptz',
   bytes: 'bytea',
   json: 'jsonb',

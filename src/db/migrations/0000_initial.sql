@@ -164,7 +164,9 @@ CREATE TABLE "tasks" (
 	"status" text NOT NULL,
 	"priority" text NOT NULL,
 	"start_at" timestamp (3) with time zone,
+	"start_on" date,
 	"due_at" timestamp (3) with time zone,
+	"due_on" date,
 	"completed_at" timestamp (3) with time zone,
 	"owner_id" uuid NOT NULL,
 	"assignee_id" uuid,
@@ -176,7 +178,9 @@ CREATE TABLE "tasks" (
 	"changed_in" "xid8" DEFAULT pg_current_xact_id() NOT NULL,
 	CONSTRAINT "tasks_status_known" CHECK ("tasks"."status" in ('todo', 'in_progress', 'done', 'cancelled')),
 	CONSTRAINT "tasks_priority_known" CHECK ("tasks"."priority" in ('none', 'low', 'medium', 'high', 'urgent')),
-	CONSTRAINT "tasks_due_not_before_start" CHECK ("tasks"."due_at" >= "tasks"."start_at"),
+	CONSTRAINT "tasks_start_once" CHECK ("tasks"."start_at" is null or "tasks"."start_on" is null),
+	CONSTRAINT "tasks_due_once" CHECK ("tasks"."due_at" is null or "tasks"."due_on" is null),
+	CONSTRAINT "tasks_due_not_before_start" CHECK ("tasks"."due_at" >= "tasks"."start_at" and "tasks"."due_on" >= "tasks"."start_on"),
 	CONSTRAINT "tasks_completed_when_done" CHECK (("tasks"."status" = 'done') = ("tasks"."completed_at" is not null)),
 	CONSTRAINT "tasks_created_first" CHECK ("tasks"."created_at" <= "tasks"."updated_at" and "tasks"."created_at" <= "tasks"."completed_at")
 );
@@ -215,6 +219,7 @@ CREATE TABLE "users" (
 	"email" text NOT NULL,
 	"display_name" text NOT NULL,
 	"role" text NOT NULL,
+	"time_zone" text DEFAULT 'UTC' NOT NULL,
 	"password_hash" text NOT NULL,
 	"attachment_bytes" bigint DEFAULT 0 NOT NULL,
 	"version" integer DEFAULT 1 NOT NULL,
@@ -274,13 +279,13 @@ CREATE INDEX "task_tombstones_changes" ON "task_tombstones" USING btree ("user_i
 CREATE INDEX "task_tombstones_age" ON "task_tombstones" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "tasks_newest" ON "tasks" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tasks_updated" ON "tasks" USING btree ("updated_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
-CREATE INDEX "tasks_due" ON "tasks" USING btree ("due_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
+CREATE INDEX "tasks_due" ON "tasks" USING btree ((coalesce("due_at", ("due_on" + time '23:59:59.999') at time zone 'UTC')) desc nulls last,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tasks_owner_newest" ON "tasks" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."owner_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_owner_updated" ON "tasks" USING btree ("owner_id","updated_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."owner_id" is not null;--> statement-breakpoint
-CREATE INDEX "tasks_owner_due" ON "tasks" USING btree ("owner_id","due_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."owner_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_owner_due" ON "tasks" USING btree ("owner_id",(coalesce("due_at", ("due_on" + time '23:59:59.999') at time zone 'UTC')) desc nulls last,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."owner_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_assignee_newest" ON "tasks" USING btree ("assignee_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."assignee_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_assignee_updated" ON "tasks" USING btree ("assignee_id","updated_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."assignee_id" is not null;--> statement-breakpoint
-CREATE INDEX "tasks_assignee_due" ON "tasks" USING btree ("assignee_id","due_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."assignee_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_assignee_due" ON "tasks" USING btree ("assignee_id",(coalesce("due_at", ("due_on" + time '23:59:59.999') at time zone 'UTC')) desc nulls last,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."assignee_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_changes" ON "tasks" USING btree ("changed_in","id") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tasks_owner_changes" ON "tasks" USING btree ("owner_id","changed_in","id") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tasks_assignee_changes" ON "tasks" USING btree ("assignee_id","changed_in","id") WHERE "tasks"."assignee_id" is not null;--> statement-breakpoint

@@ -6,6 +6,7 @@ import {
   boolean,
   check,
   customType,
+  date,
   type ExtraConfigColumn,
   index,
   integer,
@@ -17,6 +18,7 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core'
+import { dueOrder } from './task-order.ts'
 
 const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })
 const tsvector = customType<{ data: string }>({ dataType: () => 'tsvector' })
@@ -33,6 +35,8 @@ export const users = pgTable(
     email: text('email').notNull(),
     display_name: text('display_name').notNull(),
     role: text('role').notNull(),
+    /** A name of the IANA database, in its spelling. A trigger refuses one that this server does not know. */
+    time_zone: text('time_zone').notNull().default('UTC'),
     password_hash: text('password_hash').notNull(),
     /** Total size of the files that the user attached. Maintained by triggers on attachments. */
     attachment_bytes: bigint('attachment_bytes', { mode: 'number' }).notNull().default(0),
@@ -216,7 +220,9 @@ export const auditEvents = pgTable(
 
 /** The indexes of an access branch, one for each indexed order. `relation` is null for administrators, who see everything. */
 const branchIndexes = (
-  t: Readonly<Record<'created_at' | 'updated_at' | 'due_at' | 'deleted_at' | 'id', ExtraConfigColumn>>,
+  t: Readonly<
+    Record<'created_at' | 'updated_at' | 'due_at' | 'due_on' | 'deleted_at' | 'id', ExtraConfigColumn>
+  >,
   prefix: string,
   relation: ExtraConfigColumn | null,
 ) => {
@@ -224,11 +230,16 @@ const branchIndexes = (
     relation === null
       ? sql`${t.deleted_at} is null`
       : sql`${t.deleted_at} is null and ${relation} is not null`
-  const orders = { newest: t.created_at, updated: t.updated_at, due: t.due_at }
-  return Object.entries(orders).map(([order, column]) =>
+  const due = dueOrder({ at: sql`${t.due_at}`, on: sql`${t.due_on}` })
+  const orders = {
+    newest: t.created_at.desc(),
+    updated: t.updated_at.desc(),
+    due: sql`(${due}) desc nulls last`,
+  }
+  return Object.entries(orders).map(([order, key]) =>
     relation === null
-      ? index(`${prefix}_${order}`).on(column.desc(), t.id.desc()).where(isListed)
-      : index(`${prefix}_${order}`).on(relation, column.desc(), t.id.desc()).where(isListed),
+      ? index(`${prefix}_${order}`).on(key, t.id.desc()).where(isListed)
+      : index(`${prefix}_${order}`).on(relation, key, t.id.desc()).where(isListed),
   )
 }
 
@@ -250,7 +261,10 @@ export const tasks = pgTable(
     status: text('status').notNull(),
     priority: text('priority').notNull(),
     start_at: instant('start_at'),
+    /** An all-day start: the day, in nobody's time zone. */
+    start_on: date('start_on', { mode: 'string' }),
     due_at: instant('due_at'),
+    due_on: date('due_on', { mode: 'string' }),
     completed_at: instant('completed_at'),
     owner_id: uuid('owner_id')
       .notNull()
@@ -269,7 +283,7 @@ export const tasks = pgTable(
       .default(sql`pg_current_xact_id()`),
   },
   (t) => [
-    // GET /tasks and GET /users/{user_id}/tasks, sorted by created_at, updated_at or due_at: with `all`, by owner, and by
+    // GET /tasks and GET /users/{user_id}/tasks, sorted by created_at, updated_at or due date: with `all`, by owner, and by
     // assignee. Other orders sort the rows of these branches.
     ...branchIndexes(t, 'tasks', null),
     ...branchIndexes(t, 'tasks_owner', t.owner_id),
@@ -295,7 +309,10 @@ export const tasks = pgTable(
     index('tasks_owner_trash').on(t.owner_id, t.deleted_at.desc(), t.id.desc()),
     check('tasks_status_known', sql`${t.status} in ('todo', 'in_progress', 'done', 'cancelled')`),
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
-    check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at}`),
+    check('tasks_start_once', sql`${t.start_at} is null or ${t.start_on} is null`),
+    check('tasks_due_once', sql`${t.due_at} is null or ${t.due_on} is null`),
+    // Of different kinds they depend on a time zone: see task-writes.ts.
+    check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at} and ${t.due_on} >= ${t.start_on}`),
     check('tasks_completed_when_done', sql`(${t.status} = 'done') = (${t.completed_at} is not null)`),
     check(
       'tasks_created_first',

@@ -1,7 +1,7 @@
 import { priorityRanks, statusRanks } from '../../domain/task-ranks.ts'
 import { type SQL, sql } from './drizzle.ts'
 
-/** Expressions that tasks are sorted and ranked by. */
+/** Expressions that tasks are sorted and ranked by. Indexes use some of them (`tables.ts`). */
 
 const rank = (ranks: readonly string[], value: SQL): SQL =>
   sql`array_position(${sql.raw(`'{${ranks.join()}}'::text[]`)}, ${value})`
@@ -15,3 +15,18 @@ export const wordsOfTitle = (search: SQL): SQL => sql`ts_filter(${search}, '{a}'
 
 /** The first 100 characters of a folded title, so that a cursor stays short. By code points, alike on every database. */
 export const titleOrder = (titleFolded: SQL): SQL => sql`left(${titleFolded}, 100) collate "C"`
+
+/** Dates of either kind: times, or days. */
+interface Dates {
+  readonly at: SQL
+  readonly on: SQL
+}
+
+/** When a task is due. In UTC for everybody, so that an index has the order; an all-day date is the last millisecond of its day. */
+export const dueOrder = ({ at, on }: Dates): SQL => sql`coalesce(${at}, ${endOfDay(on)})`
+
+/** When a task starts, likewise; an all-day date is the first millisecond of its day. */
+export const startOrder = ({ at, on }: Dates): SQL => sql`coalesce(${at}, ${startOfDay(on)})`
+
+export const startOfDay = (day: SQL): SQL => sql`${day}::timestamp at time zone 'UTC'`
+export const endOfDay = (day: SQL): SQL => sql`(${day} + time '23:59:59.999') at time zone 'UTC'`

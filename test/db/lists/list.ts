@@ -10,7 +10,12 @@ import { rowsRead } from '../../fixture/plan.ts'
 
 const count = maxSorted + 1
 const userId = '00000000-0000-7000-8000-000000000000'
-const principal: Principal = { userId, role: 'member', credential: { kind: 'session', sessionId: userId } }
+const principal: Principal = {
+  userId,
+  role: 'member',
+  timeZone: 'UTC',
+  credential: { kind: 'session', sessionId: userId },
+}
 
 const { options } = await createTestDatabase(t)
 const db = openDatabase(options)
@@ -55,7 +60,7 @@ const read = async (query: TaskListQuery, includeTotal = false) => {
       return db.run(text, values, mode)
     },
   }
-  const list = taskList(query, { now: new Date(), userId })
+  const list = taskList(query, { now: new Date(), ...principal })
   if (list === null) throw new Error('The list sorts by a field twice')
   const page = { limit: 50, offset: 0, position: null, includeTotal }
   const { items, total } = await selectTasks(recording, principal, list, page)

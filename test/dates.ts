@@ -1,0 +1,629 @@
+import t from 'tap'
+import type { components } from '../generated/openapi.ts'
+import { type Account, type Call, startService } from './fixture/service.ts'
+import { pointersOf, type Task, taskActions, withoutRequest } from './fixture/tasks.ts'
+
+type TaskPage = components['schemas']['TaskList']
+
+/** The time that `now` and `overdue` mean. */
+let now = new Date()
+
+const service = await startService(t, { clock: () => now })
+const { createTask, readTask } = taskActions(service)
+const admin = await service.register('admin')
+
+const moveTo = async ({ id, token }: Account, time_zone: string): Promise<void> => {
+  const { body } = await service.expect('updateUser', 200, {
+    token,
+    params: { user_id: id },
+    body: { time_zone },
+  })
+  if (body.time_zone !== time_zone) throw new Error(`The time zone is ${body.time_zone}`)
+}
+
+const registerIn = async (name: string, time_zone: string): Promise<Account> => {
+  const account = await service.register(name)
+  await moveTo(account, time_zone)
+  return account
+}
+
+const listTasks = async ({ token }: Account, query: NonNullable<Call['query']>): Promise<readonly Task[]> =>
+  (await service.expect('listTasks', 200, { token, query })).body.items
+
+const titlesOf = (tasks: readonly Task[]): string[] => tasks.map(({ title }) => title).toSorted()
+
+const change = async ({ token }: Account, { id }: Pick<Task, 'id'>, body: object): Promise<Task> =>
+  (await service.expect('updateTask', 200, { token, params: { task_id: id }, body })).body
+
+const titled = (dates: object) => ({ title: 'Titled', ...dates })
+
+const datesOf = ({ start_at, start_on, due_at, due_on }: Task) => ({ start_at, start_on, due_at, due_on })
+const noDates = { start_at: null, start_on: null, due_at: null, due_on: null }
+
+const shift = (instant: string, milliseconds: number): string =>
+  new Date(Date.parse(instant) + milliseconds).toISOString()
+const dayBefore = (day: string): string => shift(`${day}T00:00:00.000Z`, -86_400_000).slice(0, 10)
+
+t.test('time_zone of a user', async (t) => {
+  t.equal(admin.user.time_zone, 'UTC', 'the default')
+
+  t.test('in any case, and an alias stays one', async (t) => {
+    const spellings = {
+      'europe/berlin': 'Europe/Berlin',
+      'AMERICA/ARGENTINA/BUENOS_AIRES': 'America/Argentina/Buenos_Aires',
+      'Asia/Calcutta': 'Asia/Calcutta',
+      'Asia/Kolkata': 'Asia/Kolkata',
+      'us/pacific': 'US/Pacific',
+      'Etc/GMT+5': 'Etc/GMT+5',
+      utc: 'UTC',
+    }
+    for (const [index, [time_zone, canonical]] of Object.entries(spellings).entries()) {
+      const account = {
+        username: `zone-${index}`,
+        email: `zone-${index}@example.com`,
+        password: 'password of zone',
+      }
+      const { body } = await service.expect('register', 201, { body: { ...account, time_zone } })
+      t.equal(body.user.time_zone, canonical)
+    }
+  })
+
+  t.test('created, replaced and changed', async (t) => {
+    const { token } = admin
+    const fields = { username: 'traveller', email: 'traveller@example.com' }
+    const created = await service.expect('createUser', 201, {
+      token,
+      body: { ...fields, password: 'password of traveller', time_zone: 'Pacific/Kiritimati' },
+    })
+    t.equal(created.body.time_zone, 'Pacific/Kiritimati')
+    const params = { user_id: created.body.id }
+    const replacement = { ...fields, display_name: 'Traveller', role: 'member' }
+    const kept = await service.expect('replaceUser', 200, { token, params, body: replacement })
+    t.equal(kept.body.time_zone, 'Pacific/Kiritimati', 'kept if omitted')
+    const body = { ...replacement, time_zone: 'Asia/Tokyo' }
+    t.match((await service.expect('replaceUser', 200, { token, params, body })).body, {
+      time_zone: 'Asia/Tokyo',
+      version: kept.body.version + 1,
+    })
+    const same = await service.expect('updateUser', 200, { token, params, body: { time_zone: 'asia/tokyo' } })
+    t.equal(same.body.version, kept.body.version + 1, 'the same zone changes nothing')
+  })
+
+  t.test('400', async (t) => {
+    const unknown = [
+      '',
+      'Mars/Olympus',
+      'Berlin',
+      '+01:00',
+      'GMT+1',
+      'CEST',
+      'Factory',
+      'localtime',
+      'Europe/',
+    ]
+    const hostile = [
+      "UTC'; --",
+      'Europe/Berlin\n',
+      '../../etc/passwd',
+      'Europe/Berlin[u-ca=hebrew]',
+      'x'.repeat(65),
+    ]
+    for (const time_zone of [...unknown, ...hostile, null, 1]) {
+      const { body } = await service.expect('updateUser', 400, {
+        token: admin.token,
+        params: { user_id: admin.id },
+        body: { time_zone },
+      })
+      t.strictSame(pointersOf(body), ['/time_zone'], String(time_zone))
+    }
+  })
+
+  t.test('400: a zone that the database does not know', async (t) => {
+    const { db } = service.deps
+    const [before] = await db.run(`select pg_get_functiondef('check_time_zone'::regproc) as text`, [])
+    const refusing = String(before?.text).replace('NEW.time_zone', `'Moon/Tranquility'`)
+    await db.run(refusing, [])
+    const call = { token: admin.token, params: { user_id: admin.id }, body: { time_zone: 'Asia/Tokyo' } }
+    const { body } = await service.expect('updateUser', 400, call)
+    t.strictSame(pointersOf(body), ['/time_zone'])
+    await db.run(String(before?.text), [])
+    await service.expect('updateUser', 200, call)
+    await moveTo(admin, 'UTC')
+  })
+})
+
+t.test('all-day dates of a task', async (t) => {
+  const owner = await registerIn('all-day', 'Europe/Berlin')
+  const { token } = owner
+  const instant = '2026-03-29T10:00:00.000Z'
+
+  t.test('are kept as they are', async (t) => {
+    for (const day of ['0001-01-01', '2024-02-29', '2026-03-29', '9999-12-31']) {
+      const task = await createTask(owner, { start_on: day, due_on: day })
+      const dates = { ...noDates, start_on: day, due_on: day }
+      t.strictSame(datesOf(task), dates)
+      t.strictSame(datesOf((await readTask(owner, task.id)).task), dates)
+    }
+  })
+
+  t.test('one of another kind replaces it', async (t) => {
+    const task = await createTask(owner, { start_on: '2026-03-01', due_on: '2026-03-29' })
+    const patches: readonly (readonly [object, Partial<Task>])[] = [
+      [{ due_at: instant }, { ...noDates, start_on: '2026-03-01', due_at: instant }],
+      [
+        { due_at: null, due_on: '2026-03-30' },
+        { ...noDates, start_on: '2026-03-01', due_on: '2026-03-30' },
+      ],
+      [{ due_at: null }, { ...noDates, start_on: '2026-03-01', due_on: '2026-03-30' }],
+      [{ start_at: instant }, { ...noDates, start_at: instant, due_on: '2026-03-30' }],
+      [{ start_on: null }, { ...noDates, start_at: instant, due_on: '2026-03-30' }],
+      [
+        { start_on: '2026-03-02', due_on: null },
+        { ...noDates, start_on: '2026-03-02' },
+      ],
+    ]
+    for (const [patch, dates] of patches) t.strictSame(datesOf(await change(owner, task, patch)), dates)
+    const replaced = await service.expect('replaceTask', 200, {
+      token,
+      params: { task_id: task.id },
+      body: { title: 'Replaced', due_at: instant },
+    })
+    t.strictSame(datesOf(replaced.body), { ...noDates, due_at: instant })
+  })
+
+  t.test('400', async (t) => {
+    const task = await createTask(owner, { due_on: '2026-03-29' })
+    const bad: readonly (readonly [object, readonly string[]])[] = [
+      [{ due_on: '2026-03-29', due_at: instant }, ['/due_on']],
+      [{ start_on: '2026-03-29', start_at: instant }, ['/start_on']],
+      [
+        { start_on: '2026-03-01', start_at: instant, due_on: '2026-03-29', due_at: instant },
+        ['/start_on', '/due_on'],
+      ],
+      [{ start_on: '2026-03-29', due_on: '2026-03-28' }, ['/due_on']],
+      ...[
+        '2026-02-29',
+        '2026-13-01',
+        '2026-00-10',
+        '0000-01-01',
+        '2026-3-29',
+        '20260329',
+        '2026-03-29T00:00:00Z',
+        '',
+      ].map((day) => [{ due_on: day }, ['/due_on']] as const),
+      [{ start_on: 20_260_329 }, ['/start_on']],
+    ]
+    for (const [dates, pointers] of bad) {
+      const params = { task_id: task.id }
+      for (const { body } of [
+        await service.expect('createTask', 400, { token, body: { title: 'Bad', ...dates } }),
+        await service.expect('replaceTask', 400, { token, params, body: { title: 'Bad', ...dates } }),
+        await service.expect('updateTask', 400, { token, params, body: dates }),
+      ])
+        t.strictSame(pointersOf(body), pointers, JSON.stringify(dates))
+    }
+    t.match((await readTask(owner, task.id)).task, task)
+  })
+
+  t.test('a time and a day are compared by days in the time zone of the owner', async (t) => {
+    // In Berlin this day ends at 22:00 UTC, and the day before ended at 23:00 UTC.
+    const [due_on, last, next] = ['2026-03-29', '2026-03-29T21:59:59.999Z', '2026-03-29T22:00:00.000Z']
+    const good: readonly object[] = [
+      { start_at: last, due_on },
+      { start_on: '2026-03-30', due_at: next },
+      { start_on: due_on, due_at: '2026-03-28T23:00:00Z' },
+    ]
+    const bad: readonly (readonly [Readonly<Record<string, string>>, string])[] = [
+      [{ start_at: next, due_on }, '/due_on'],
+      [{ start_on: '2026-03-30', due_at: last }, '/due_at'],
+      [{ start_on: due_on, due_at: '2026-03-28T22:59:59.999Z' }, '/due_at'],
+    ]
+    for (const dates of good) await createTask(owner, dates)
+    for (const [dates, pointer] of bad) {
+      const title = 'Backwards'
+      const { body } = await service.expect('createTask', 400, { token, body: { title, ...dates } })
+      t.strictSame(pointersOf(body), [pointer], JSON.stringify(dates))
+      const task = await createTask(owner)
+      const call = { token: admin.token, params: { task_id: task.id } }
+      const [[first, value] = [], ...others] = Object.entries(dates)
+      await service.expect('updateTask', 200, { ...call, body: { [String(first)]: value } })
+      const refused = await service.expect('updateTask', 400, { ...call, body: Object.fromEntries(others) })
+      t.strictSame(pointersOf(refused.body), [pointer], 'whoever changes it')
+      await service.expect('replaceTask', 400, { ...call, body: { title, ...dates } })
+    }
+    const { body } = await service.expect('batchTasks', 200, {
+      token,
+      body: {
+        create: [...good, ...bad.map(([dates]) => dates)].map(titled),
+      },
+    })
+    t.strictSame(
+      body.create.map(({ status }) => status),
+      [201, 201, 201, 400, 400, 400],
+    )
+  })
+
+  t.test('a change of the time zone refuses no other change', async (t) => {
+    const mover = await registerIn('mover', 'Pacific/Pago_Pago')
+    const task = await createTask(mover, { start_at: '2026-03-30T10:00:00.000Z', due_on: '2026-03-29' })
+    await moveTo(mover, 'Pacific/Kiritimati')
+    t.equal((await change(mover, task, { title: 'Moved' })).title, 'Moved')
+    const { title, description, status, priority } = task
+    const body = { title, description, status, priority, ...datesOf(task) }
+    await service.expect('replaceTask', 200, { token: mover.token, params: { task_id: task.id }, body })
+    const refused = await service.expect('updateTask', 400, {
+      token: mover.token,
+      params: { task_id: task.id },
+      body: { start_at: '2026-03-30T10:00:00.001Z' },
+    })
+    t.strictSame(pointersOf(refused.body), ['/due_on'])
+  })
+
+  t.test('in a batch, the change feed, the trash and a restored task', async (t) => {
+    const dates = { ...noDates, start_on: '2026-03-28', due_on: '2026-03-29' }
+    const { body } = await service.expect('batchTasks', 200, {
+      token,
+      body: { create: [{ title: 'Batched', start_on: '2026-03-28', due_on: '2026-03-29' }] },
+    })
+    const task_id = body.create[0]?.task_id ?? ''
+    const feed = await service.expect('listTaskChanges', 200, { token, query: { limit: 200 } })
+    const changed = feed.body.changed.find(({ id }) => id === task_id)
+    t.strictSame(changed && datesOf(changed), dates)
+    const expanded = await service.expect('getTask', 200, {
+      token,
+      params: { task_id },
+      query: { expand: 'owner' },
+    })
+    t.strictSame(datesOf(expanded.body), dates)
+    t.equal(expanded.body.owner?.time_zone, 'Europe/Berlin')
+    await service.expect('deleteTask', 204, { token, params: { task_id } })
+    const trashed = await service.expect('getTrashedTask', 200, { token, params: { task_id } })
+    t.strictSame(datesOf(trashed.body), dates)
+    t.strictSame(
+      datesOf((await service.expect('restoreTask', 200, { token, params: { task_id } })).body),
+      dates,
+    )
+    const patched = async (patch: object) => {
+      const update = [{ task_id, patch }]
+      return (await service.expect('batchTasks', 200, { token, body: { update } })).body.update[0]
+    }
+    const refused = await patched({ due_at: instant, due_on: '2026-03-29' })
+    t.strictSame(refused?.problem && pointersOf(refused.problem), ['/update/0/patch/due_on'])
+    t.equal((await patched({ due_at: instant }))?.status, 200)
+    const several = [
+      { due_on: '2026-03-30' },
+      { due_at: instant, start_on: null },
+      { start_on: '2026-03-28' },
+    ]
+    const { body: updated } = await service.expect('batchTasks', 200, {
+      token,
+      body: { update: several.map((patch) => ({ task_id, patch })) },
+    })
+    t.strictSame(
+      updated.update.map(({ status }) => status),
+      [200, 200, 200],
+      'several items for one task',
+    )
+    t.strictSame(datesOf((await readTask(owner, task_id)).task), {
+      ...noDates,
+      start_on: '2026-03-28',
+      due_at: instant,
+    })
+  })
+})
+
+/** When days begin. */
+const starts = [
+  // The clocks are put forward on the first of the two days, and back.
+  ['Europe/Berlin', '2026-03-29', '2026-03-28T23:00:00.000Z'],
+  ['Europe/Berlin', '2026-03-30', '2026-03-29T22:00:00.000Z'],
+  ['Europe/Berlin', '2026-10-25', '2026-10-24T22:00:00.000Z'],
+  ['Europe/Berlin', '2026-10-26', '2026-10-25T23:00:00.000Z'],
+  ['America/New_York', '2026-03-08', '2026-03-08T05:00:00.000Z'],
+  ['America/New_York', '2026-03-09', '2026-03-09T04:00:00.000Z'],
+  ['America/New_York', '2026-11-01', '2026-11-01T04:00:00.000Z'],
+  ['America/New_York', '2026-11-02', '2026-11-02T05:00:00.000Z'],
+  // By half an hour.
+  ['Australia/Lord_Howe', '2026-04-05', '2026-04-04T13:00:00.000Z'],
+  ['Australia/Lord_Howe', '2026-04-06', '2026-04-05T13:30:00.000Z'],
+  ['Australia/Lord_Howe', '2026-10-05', '2026-10-04T13:00:00.000Z'],
+  // Both sides of the date line.
+  ['Pacific/Kiritimati', '2026-06-01', '2026-05-31T10:00:00.000Z'],
+  ['Pacific/Pago_Pago', '2026-06-01', '2026-06-01T11:00:00.000Z'],
+  // The day begins at 01:00; midnight comes twice; the day before does not exist.
+  ['Africa/Cairo', '2026-04-24', '2026-04-23T22:00:00.000Z'],
+  ['America/Havana', '2026-11-01', '2026-11-01T04:00:00.000Z'],
+  ['Pacific/Apia', '2011-12-31', '2011-12-30T10:00:00.000Z'],
+  ['Asia/Tokyo', '2028-02-29', '2028-02-28T15:00:00.000Z'],
+  ['Asia/Tokyo', '2028-03-01', '2028-02-29T15:00:00.000Z'],
+] as const
+
+t.test('overdue: when the day has ended where the caller is', async (t) => {
+  const traveller = await service.register('overdue')
+  for (const [zone, day, start] of starts) {
+    await moveTo(traveller, zone)
+    const task = await createTask(traveller, { title: zone, due_on: dayBefore(day) })
+    const next = await createTask(traveller, { title: `${zone} next`, due_on: day })
+    const done = await createTask(traveller, {
+      title: `${zone} done`,
+      due_on: dayBefore(day),
+      status: 'done',
+    })
+    const isOverdue = async (at: string, one: Task): Promise<boolean> => {
+      now = new Date(at)
+      const query = { overdue: true, limit: 200 }
+      const overdue = await listTasks(traveller, query)
+      const others = await listTasks(traveller, { ...query, overdue: false })
+      const found = overdue.some(({ id }) => id === one.id)
+      if (found === others.some(({ id }) => id === one.id)) throw new Error('A task is overdue or not')
+      return found
+    }
+    t.equal(await isOverdue(shift(start, -1), task), false, `${zone} before ${day}`)
+    t.equal(await isOverdue(start, task), true, `${zone} on ${day}`)
+    t.equal(await isOverdue(start, next), false)
+    t.equal(await isOverdue(start, done), false)
+  }
+
+  t.test('two callers see the same task differently at the same time', async (t) => {
+    const west = await registerIn('west', 'Pacific/Pago_Pago')
+    const east = await registerIn('east', 'Pacific/Kiritimati')
+    await createTask(west, { title: 'Shared', due_on: '2026-06-01', assignee_id: east.id })
+    const overdueFor = async (account: Account) => titlesOf(await listTasks(account, { overdue: true }))
+    now = new Date('2026-06-01T10:00:00.000Z')
+    t.strictSame([await overdueFor(east), await overdueFor(west)], [['Shared'], []])
+    now = new Date('2026-06-02T10:59:59.999Z')
+    t.strictSame(await overdueFor(west), [])
+    now = new Date('2026-06-02T11:00:00.000Z')
+    t.strictSame(await overdueFor(west), ['Shared'])
+  })
+
+  t.test('a time is overdue for everybody at once', async (t) => {
+    const one = await registerIn('one', 'Pacific/Kiritimati')
+    await createTask(one, { title: 'Timed', due_at: '2026-06-01T12:00:00.000Z' })
+    for (const [at, titles] of [
+      ['2026-06-01T12:00:00.000Z', []],
+      ['2026-06-01T12:00:00.001Z', ['Timed']],
+    ] as const) {
+      now = new Date(at)
+      t.strictSame(titlesOf(await listTasks(one, { overdue: true })), titles)
+    }
+  })
+})
+
+t.test('filters, held against a naive reading', async (t) => {
+  const owner = await service.register('filters')
+  const days = [...new Set(starts.flatMap(([, day]) => [dayBefore(day), day])), '0001-01-01', '9999-12-31']
+  const instants = [
+    ...new Set(starts.flatMap(([, , start]) => [-1, 0, 1].map((offset) => shift(start, offset)))),
+    '0001-01-01T00:00:00.000Z',
+    '9999-12-31T23:59:59.999Z',
+  ]
+  const create = [
+    ...days.map((day) => ({ title: `all day ${day}`, start_on: day, due_on: day })),
+    ...instants.map((at) => ({ title: `at ${at}`, start_at: at, due_at: at })),
+    { title: 'no date' },
+  ]
+  await service.expect('batchTasks', 200, { token: owner.token, body: { create } })
+  const all = await listTasks(owner, { limit: 200 })
+  t.equal(all.length, create.length)
+
+  type Operator = '<' | '<=' | '>' | '>=' | '=' | '!='
+  const operators: readonly Operator[] = ['<', '<=', '>', '>=', '=', '!=']
+  const holds = (order: number | null, operator: Operator): boolean => {
+    if (order === null) return false
+    return {
+      '<': order < 0,
+      '<=': order <= 0,
+      '>': order > 0,
+      '>=': order >= 0,
+      '=': order === 0,
+      '!=': order !== 0,
+    }[operator]
+  }
+  const matching = async (filter: string) => titlesOf(await listTasks(owner, { filter, limit: 200 }))
+  const expected = (orderOf: (task: Task) => number | null, operator: Operator) =>
+    titlesOf(all.filter((task) => holds(orderOf(task), operator)))
+  const order = (one: string, other: string): number => (one < other ? -1 : Number(one > other))
+
+  for (const [zone, day, start] of starts) {
+    await moveTo(owner, zone)
+    const last = shift(start, -1)
+    for (const value of [day, last, start]) {
+      const at = value === day ? start : value
+      /** An all-day date is a point in time: the end of the day before is `last`, and that of `day` is later. */
+      const dueOf = ({ due_at, due_on }: Task): number | null => {
+        if (due_at !== null) return order(due_at, at)
+        if (due_on === null) return null
+        if (due_on === dayBefore(day)) return order(last, at)
+        return order(due_on, day) < 0 ? -1 : 1
+      }
+      const startOf = ({ start_at, start_on }: Task): number | null => {
+        if (start_at !== null) return order(start_at, at)
+        if (start_on === null) return null
+        if (start_on === day) return order(start, at)
+        return order(start_on, day)
+      }
+      for (const operator of operators) {
+        const label = `${zone} ${operator} ${value}`
+        if (zone !== 'Pacific/Apia') {
+          t.strictSame(await matching(`due ${operator} ${value}`), expected(dueOf, operator), `due ${label}`)
+          t.strictSame(
+            await matching(`start ${operator} ${value}`),
+            expected(startOf, operator),
+            `start ${label}`,
+          )
+        }
+        const timed = ({ due_at }: Task) => (due_at === null ? null : order(due_at, at))
+        t.strictSame(
+          await matching(`due_at ${operator} ${value}`),
+          expected(timed, operator),
+          `due_at ${label}`,
+        )
+        if (value !== day) continue
+        const allDay = ({ due_on }: Task) => (due_on === null ? null : order(due_on, day))
+        t.strictSame(
+          await matching(`due_on ${operator} ${day}`),
+          expected(allDay, operator),
+          `due_on ${label}`,
+        )
+        const starting = ({ start_on }: Task) => (start_on === null ? null : order(start_on, day))
+        t.strictSame(await matching(`start_on ${operator} ${day}`), expected(starting, operator))
+      }
+      const { token } = owner
+      for (const [name, operator] of [
+        ['due_before', '<'],
+        ['due_after', '>'],
+      ] as const) {
+        const { body } = await service.expect('listTasks', 200, {
+          token,
+          query: { [name]: value, limit: 200 },
+        })
+        t.strictSame(titlesOf(body.items), await matching(`due ${operator} ${value}`), `${name}=${value}`)
+      }
+    }
+    now = new Date(start)
+    t.strictSame(await matching('due < now'), await matching(`due < ${start}`))
+    t.strictSame(await matching('due_on < now'), await matching(`due_on < ${day}`), 'now is today')
+    t.strictSame(
+      await matching('due_on = now-1s'),
+      await matching(`due_on = ${zone === 'Pacific/Apia' ? '2011-12-29' : dayBefore(day)}`),
+    )
+  }
+
+  t.test('at the bounds of the calendar', async (t) => {
+    for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
+      await moveTo(owner, zone)
+      await listTasks(owner, {
+        due_before: '0001-01-01',
+        created_after: '0001-01-01',
+        due_after: '9999-12-31',
+      })
+      const dated = titlesOf(all.filter(({ title }) => title !== 'no date'))
+      t.strictSame(await matching('due <= 9999-12-31T23:59:59.999Z OR due > 9999-12-31T23:59:59.999Z'), dated)
+      t.strictSame(await matching('due >= 0001-01-01T00:00:00Z OR due < 0001-01-01T00:00:00Z'), dated)
+      t.strictSame(await matching('due:*'), dated)
+      t.strictSame(await matching('NOT start:*'), ['no date'])
+    }
+  })
+
+  t.test('400', async (t) => {
+    for (const filter of [
+      'due_on < 2026-03-29T10:00:00Z',
+      'due_on = 2026-02-30',
+      'due_on = tomorrow',
+      'due_on < now+999999999w',
+      'due = 0000-01-01',
+      'start_on = "2026*"',
+    ]) {
+      const { body } = await service.expect('listTasks', 400, { token: owner.token, query: { filter } })
+      t.strictSame(pointersOf(body), ['/filter'], filter)
+    }
+  })
+})
+
+t.test('times and dates in query parameters', async (t) => {
+  const owner = await registerIn('parameters', 'Europe/Berlin')
+  await createTask(owner, { title: 'Noon', due_at: '2026-03-29T10:00:00.000Z' })
+  await createTask(owner, { title: 'Later', due_at: '2026-03-29T10:00:00.001Z' })
+  const spellings = [
+    '2026-03-29T10:00:00.001Z',
+    '2026-03-29t10:00:00.001z',
+    '2026-03-29T12:00:00.001%2B02:00',
+    '2026-03-29T12:00:00.001%2B0200',
+    '2026-03-29T12:00:00.001+02:00',
+    '2026-03-29T12:00:00.001+0200',
+    '2026-03-29T10:00:00.001%2B0000',
+    '2026-03-29T05:00:00.001-0500',
+  ]
+  for (const spelling of spellings)
+    t.strictSame(titlesOf(await listTasks(owner, `due_before=${spelling}`)), ['Noon'], spelling)
+
+  const today = new Date().toISOString().slice(0, 10)
+  await moveTo(owner, 'UTC')
+  for (const name of ['created', 'updated']) {
+    const found = async (query: string) => (await listTasks(owner, query)).length
+    t.equal(await found(`${name}_after=${today}`), 2, 'from the start of the day on')
+    t.equal(await found(`${name}_before=${today}`), 0)
+  }
+  for (const name of ['created_before', 'created_after', 'updated_after', 'completed_before', 'due_after']) {
+    for (const value of [
+      '2026-02-30',
+      '2026-3-1',
+      '2026-03',
+      '2026-03-29T10:00',
+      '2026-03-29 10:00:00Z',
+      'today',
+      '',
+      '2026-03-29T10:00:00+2500',
+    ]) {
+      const { body } = await service.expect('listTasks', 400, {
+        token: owner.token,
+        query: { [name]: value },
+      })
+      t.strictSame(pointersOf(body), [`/${name}`], `${name}=${value}`)
+    }
+  }
+
+  t.test('of the audit trail', async (t) => {
+    const { token } = admin
+    const count = async (query: string) =>
+      (await service.expect('listAuditEvents', 200, { token, query })).body.items.length
+    t.ok((await count(`created_after=${today}`)) > 0)
+    t.equal(await count(`created_before=${dayBefore(today)}`), 0)
+    t.ok((await count(`created_after=${today}T00:00:00+0000`)) > 0)
+  })
+})
+
+t.test('sort=due: the same order for everybody, whatever happens to the time zone', async (t) => {
+  const owner = await service.register('sorter')
+  const inOrder = [
+    { title: '0', due_at: '2026-03-28T23:59:59.998Z' },
+    { title: '1', due_on: '2026-03-28' },
+    { title: '2', due_at: '2026-03-29T00:00:00.000Z' },
+    { title: '3', due_at: '2026-03-29T23:59:59.998Z' },
+    { title: '4', due_on: '2026-03-29' },
+    { title: '5', due_at: '2026-03-30T00:00:00.000Z' },
+    { title: '6' },
+  ]
+  await service.expect('batchTasks', 200, { token: owner.token, body: { create: inOrder.toReversed() } })
+  const { token } = owner
+  const zones = ['Pacific/Kiritimati', 'Pacific/Pago_Pago', 'Europe/Berlin']
+
+  const walk = async (sort: string): Promise<string[]> => {
+    const titles: string[] = []
+    for (let cursor: string | null = ''; cursor !== null;) {
+      await moveTo(owner, zones[titles.length % zones.length] ?? 'UTC')
+      const query = { sort, limit: 1, due_before: '2030-01-01', ...(cursor !== '' && { cursor }) }
+      const page: TaskPage = (await service.expect('listTasks', 200, { token, query })).body
+      titles.push(...titlesOf(page.items))
+      cursor = page.next_cursor
+    }
+    return titles
+  }
+  for (const name of ['due', 'due_at', 'due,title', 'due_at,-title']) {
+    t.strictSame(await walk(name), ['0', '1', '2', '3', '4', '5'], name)
+    t.strictSame(await walk(`-${name}`), ['5', '4', '3', '2', '1', '0'], `-${name}`)
+  }
+  const titles = async (sort: string) => (await listTasks(owner, { sort })).map(({ title }) => title)
+  t.strictSame(await titles('due'), ['0', '1', '2', '3', '4', '5', '6'], 'without a due date last')
+  t.strictSame(await titles('-due'), ['5', '4', '3', '2', '1', '0', '6'])
+  const { body } = await service.expect('listTasks', 400, { token, query: { sort: 'due,-due_at' } })
+  t.strictSame(pointersOf(body), ['/sort'], 'two names of one field')
+
+  await createTask(owner, { title: 'all day', start_on: '2026-03-29' })
+  await createTask(owner, { title: 'before', start_at: '2026-03-28T23:59:59.999Z' })
+  await createTask(owner, { title: 'after', start_at: '2026-03-29T00:00:00.001Z' })
+  for (const name of ['start', 'start_at'])
+    t.strictSame(
+      (await titles(name)).slice(0, 3),
+      ['before', 'all day', 'after'],
+      'a start is that of the day',
+    )
+})
+
+t.test('a problem with a date says what would be right', async (t) => {
+  const { token } = admin
+  const body = { title: 'x', due_on: '2026-02-29' }
+  const problem = (await service.expect('createTask', 400, { token, body })).body
+  t.match(withoutRequest(problem), { detail: 'due_on must be a date, such as 2026-11-02.' })
+})
