@@ -125,9 +125,12 @@ if (models.length === 0) throw new Error('read-models.ts has no read models')
 
 const readSchemas = new Map<string, ts.TypeLiteralNode>()
 walk(parse(contractPath), (node) => {
-  if (!ts.isPropertySignature(node) || node.type === undefined || !ts.isTypeLiteralNode(node.type)) return
+  if (!ts.isPropertySignature(node) || node.type === undefined) return
+  // A schema with `allOf` is an intersection of types.
+  const types: readonly ts.TypeNode[] = ts.isIntersectionTypeNode(node.type) ? node.type.types : [node.type]
+  const type = types.find(ts.isTypeLiteralNode)
   const name = node.name.getText()
-  if (models.some(({ schema }) => schema === name)) readSchemas.set(name, node.type)
+  if (type !== undefined && models.some(({ schema }) => schema === name)) readSchemas.set(name, type)
 })
 
 for (const { schema, fields } of models) {
