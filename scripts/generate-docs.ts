@@ -1,5 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { type Setting, settings } from '../src/config/settings.ts'
+import { loadContract } from '../src/contract/contract.ts'
+import { retryRules } from '../src/contract/retries.ts'
 import { problemCodes, problemTypes } from '../src/problems/catalogue.ts'
 
 /** Writes the tables of docs/ that are made from code, each between `<!-- name -->` and `<!-- /name -->`. */
@@ -12,6 +14,18 @@ const problemTable = (): string => {
   return ['| status | code | title | cause | what to do |', '| --- | --- | --- | --- | --- |', ...rows].join(
     '\n',
   )
+}
+
+const retryTable = (): string => {
+  const rows = retryRules(loadContract()).map(
+    ({ operation: { method, path }, on409, on429, on503, onUnknown }) =>
+      `| \`${method} ${path}\` | ${[on409, on429, on503, onUnknown].map((text) => text ?? '–').join(' | ')} |`,
+  )
+  return [
+    '| operation | 409 | 429 | 503 | 500, 504, lost connection |',
+    '| --- | --- | --- | --- | --- |',
+    ...rows,
+  ].join('\n')
 }
 
 const settingsTable = (): string => {
@@ -35,4 +49,5 @@ const replaceSection = (path: string, name: string, content: string): void => {
 }
 
 replaceSection('docs/guides/errors.md', 'problems', problemTable())
+replaceSection('docs/guides/concurrency-and-idempotency.md', 'retries', retryTable())
 replaceSection('docs/operations/configuration.md', 'settings', settingsTable())

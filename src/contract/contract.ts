@@ -10,6 +10,13 @@ export type OperationId = keyof operations
 /** Rate limit policies. Each has its own counter. */
 export type RateLimitPolicy = 'anonymous' | 'sign_in' | 'refresh' | 'link' | 'api' | 'upload' | 'resume'
 
+/**
+ * What a repeat does if the response to a request was lost. `same`: nothing more. `again`: it is done once more, which does no
+ * harm. `key`: it returns the first response, if both have the same Idempotency-Key. A status: it is refused with this status
+ * if the first request was done.
+ */
+export type Repeat = 'same' | 'again' | 'key' | number
+
 /** The metadata of an operation in the contract, without its schemas, which openapi-glue compiles. */
 export interface ContractOperation {
   readonly id: string
@@ -31,6 +38,9 @@ export interface ContractOperation {
   /** Whether the operation belongs to the tus protocol, which requires Tus-Resumable. */
   readonly takesTusVersion: boolean
   readonly takesIdempotencyKey: boolean
+  readonly repeat: Repeat
+  /** The documented statuses. */
+  readonly statuses: readonly number[]
   /** Null if the operation is not deprecated. */
   readonly deprecation: Deprecation | null
   /** Deprecated query parameters. */
@@ -62,7 +72,7 @@ export const loadContract = (): Contract =>
   (loaded ??= parseContract(readFileSync(new URL('../../openapi.yaml', import.meta.url))))
 
 /**
- * @throws Error if `x-scope`, `x-permission`, `x-rate-limit` or `security` of an operation is missing or inconsistent, or
+ * @throws Error if `x-scope`, `x-permission`, `x-rate-limit`, `x-repeat` or `security` of an operation is missing or inconsistent, or
  * if something deprecated has no dates
  */
 export const parseContract = (yaml: Buffer): Contract => {
@@ -109,6 +119,8 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     takesIfMatch: parameters.has('If-Match'),
     takesTusVersion: parameters.has('Tus-Resumable'),
     takesIdempotencyKey: parameters.has('Idempotency-Key'),
+    repeat: readRepeat(id, method, parameters.has('Idempotency-Key'), operation['x-repeat']),
+    statuses: Object.keys(asObject(operation.responses)).map(Number),
     deprecation: readDeprecation(id, operation),
     deprecatedParameters: new Map(
       [...parameters].flatMap(([name, parameter]) => {
@@ -138,6 +150,13 @@ const limitsFor = (scope: RequiredScope): readonly ContractOperation['rateLimit'
 const readRateLimit = (scope: RequiredScope, value: unknown): ContractOperation['rateLimit'] | null => {
   const known = limitsFor(scope)
   return known.find((policy) => policy === (value ?? known[0])) ?? null
+}
+
+const readRepeat = (id: string, method: string, takesIdempotencyKey: boolean, value: unknown): Repeat => {
+  if (takesIdempotencyKey && value === undefined) return 'key'
+  if (value === 'same' || value === 'again' || typeof value === 'number') return value
+  if (value !== undefined || method === 'post') throw new Error(`${id} has no known x-repeat in openapi.yaml`)
+  return method === 'delete' ? 404 : 'same'
 }
 
 const constantHeaders = (document: Json, response: Json): Readonly<Record<string, string>> => {

@@ -1,5 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { createHash } from 'node:crypto'
+import { loadContract } from '../contract/contract.ts'
+import { retryRules } from '../contract/retries.ts'
 import { isProblemCode, type ProblemCode, problemCodes, problemTypes } from '../problems/catalogue.ts'
 import { problems } from '../problems/problems.ts'
 import { addVary } from './cors.ts'
@@ -79,6 +81,8 @@ const pageStyle = `
   code { font-size: 0.95em; }
   li { margin: 0.5rem 0; }
   dd { margin: 0.25rem 0 1rem 1rem; }
+  table { display: block; overflow-x: auto; }
+  th, td { padding: 0.2rem 1rem 0.2rem 0; text-align: left; vertical-align: top; }
 `
 
 /** A policy allows an inline style by the hash of its text. */
@@ -135,9 +139,25 @@ const problemsPage = (base: string): string =>
 <dl>
 ${problemCodes.map((code) => problemEntry(base, code)).join('\n')}
 </dl>
+<h2 id="retries">Retries</h2>
+<p>A 4xx, 503 or 507 means that nothing was done. After 500, 504 or a lost connection, that is unknown.</p>
+${retryTable()}
 <p><a href="${escapeHtml(base)}/">Taskwright</a></p>
 </main>`,
   )
+
+const retryTable = (): string => {
+  const rows = retryRules(loadContract()).map(({ operation: { method, path }, ...rule }) => {
+    const cells = [rule.on409, rule.on429, rule.on503, rule.onUnknown].map(
+      (text) => `<td>${text ?? '–'}</td>`,
+    )
+    return `<tr><th scope="row"><code>${method} ${escapeHtml(path)}</code></th>${cells.join('')}</tr>`
+  })
+  return `<table>
+<tr><th>Operation</th><th>409</th><th>429</th><th>503</th><th>500, 504, lost connection</th></tr>
+${rows.join('\n')}
+</table>`
+}
 
 const problemEntry = (base: string, code: ProblemCode): string => {
   const { status, title, cause, remedy } = problemTypes[code]

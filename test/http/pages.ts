@@ -1,6 +1,7 @@
 import { lookUp } from '../fixture/contract-check.ts'
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
+import { loadContract } from '../../src/contract/contract.ts'
 import { problemTypes } from '../../src/problems/catalogue.ts'
 import { escapeHtml } from '../../src/http/pages.ts'
 import { startService } from '../fixture/service.ts'
@@ -155,6 +156,16 @@ t.test('/problems lists all of them, as the contract does', async (t) => {
     t.match(forPeople.text, `<code>${code}</code></a>, status ${status}`)
     t.match(forPeople.text, title)
   }
+})
+
+t.test('/problems says which operations may be retried', async (t) => {
+  const { text } = await follow(service.url, '/problems', { headers: { accept: 'text/html' } })
+  const rowOf = (operation: string) =>
+    text.split('\n').find((line) => line.includes(`<code>${operation}</code>`))
+  for (const { method, path } of loadContract().operations.values()) t.ok(rowOf(`${method} ${path}`))
+  t.match(rowOf('POST /tasks'), 'with the same Idempotency-Key')
+  t.match(rowOf('POST /auth/register'), '409 if it was done')
+  t.match(rowOf('GET /tasks'), '<td>yes, after Retry-After</td><td>yes</td>')
 })
 
 t.test('/problems/<code>', async (t) => {

@@ -1,0 +1,35 @@
+import type { Contract, ContractOperation } from './contract.ts'
+
+/** What a client may do after a response, or without one, in words. Null if the operation never answers so. */
+export interface RetryRule {
+  readonly operation: ContractOperation
+  readonly on409: string | null
+  readonly on429: string | null
+  readonly on503: string | null
+  /** After 500, 504 or a lost connection, when it is unknown whether the request was done. */
+  readonly onUnknown: string
+}
+
+/** Whether each operation may be retried, as the contract says. */
+export const retryRules = ({ operations }: Contract): readonly RetryRule[] =>
+  [...operations.values()].map((operation) => {
+    const on = (status: number, rule: string): string | null =>
+      operation.statuses.includes(status) ? rule : null
+    return {
+      operation,
+      on409: on(409, 'not unchanged'),
+      on429: on(429, 'yes, after Retry-After'),
+      on503: on(503, 'yes, after Retry-After'),
+      onUnknown: ruleOfRepeat(operation),
+    }
+  })
+
+const ruleOfRepeat = ({ repeat, method, takesIfMatch, takesTusVersion }: ContractOperation): string => {
+  const changes = method === 'PUT' || method === 'PATCH'
+  // A part of the chunk may be stored.
+  if (takesTusVersion && changes) return 'ask with HEAD, and continue at its Upload-Offset'
+  if (repeat === 'again') return 'yes; it is done once more'
+  if (repeat === 'key') return 'yes, with the same Idempotency-Key; without a key, read first'
+  if (repeat !== 'same') return `yes; ${repeat} if it was done`
+  return takesIfMatch && changes ? 'yes; with If-Match, 412 if it was done or changed since' : 'yes'
+}
