@@ -17,8 +17,9 @@ import { runToEnd, type Teardown } from './run-to-end.ts'
 /**
  * The pages in a real browser, on a desktop and on a phone. Swagger UI as a newcomer uses it: sign in, create a task, find
  * it in the unedited list, upload a file, download it, see a problem, reload, open a second tab, sign out. The reference.
- * An image on a page of another origin. A forgotten password, from the link to the new one, by keyboard alone. Nothing may
- * be refused, missing, thrown, requested from another host or blocked by the page's policy.
+ * Files by link, on a page of another origin and in the browser itself. A forgotten password, from the link to the new
+ * one, by keyboard alone. Nothing may be refused, missing, thrown, requested from another host or blocked by the page's
+ * policy.
  * Screenshots go to .cache/screenshots.
  */
 
@@ -361,25 +362,31 @@ const download = async (stage: Stage, attachmentId: string, content: Buffer): Pr
   assert.ok(content.equals(await readFile(await file.path())), 'The download is not what was uploaded')
 }
 
-/** A page of another origin displays an image by link. */
-const embed = async (
+/** A millisecond of silence. */
+const wav = Buffer.from('UklGRiwAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQgAAACAgICAgICAgA==', 'base64')
+
+/** A page of another origin displays an image by link, and the browser plays a sound by link. */
+const openLinks = async (
   context: BrowserContext,
   { url, reachable }: Served,
   { token }: Account,
   taskId: string,
 ): Promise<void> => {
   const client = createClient(reachable, () => undefined)
-  const image = fileForm(blackPng({ width: 8, height: 8 }), 'black.png', 'image/png')
-  const upload = { token, params: { task_id: taskId }, body: image }
-  const { body: attachment } = await client.expect('addTaskAttachment', 201, upload)
-  const creation = { token, params: { attach_id: attachment.id }, body: { disposition: 'inline' } }
-  const { body: link } = await client.expect('createAttachmentLink', 201, creation)
+  const linkTo = async (content: Buffer, type: string): Promise<string> => {
+    const upload = { token, params: { task_id: taskId }, body: fileForm(content, 'file', type) }
+    const { body: attachment } = await client.expect('addTaskAttachment', 201, upload)
+    const creation = { token, params: { attach_id: attachment.id }, body: { disposition: 'inline' } }
+    return new URL((await client.expect('createAttachmentLink', 201, creation)).body.url, url).href
+  }
   const page = await context.newPage()
-  await page.setContent(`<img src="${new URL(link.url, url).href}">`)
+  await page.setContent(`<img src="${await linkTo(blackPng({ width: 8, height: 8 }), 'image/png')}">`)
   const width = await page.evaluate(
     `(async () => { const image = document.querySelector('img'); await image.decode(); return image.naturalWidth })()`,
   )
   assert.equal(width, 8)
+  await page.goto(await linkTo(wav, 'audio/wav'))
+  await page.waitForFunction(`document.querySelector('video')?.readyState > 0`)
   await page.close()
 }
 
@@ -476,7 +483,7 @@ const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> 
   const content = Buffer.from(`${randomUUID()}\0\r\n\u00ff${'x'.repeat(100_000)}`)
   const attachmentId = await upload(stage, taskId, content)
   await download(stage, attachmentId, content)
-  await embed(context, served, account, taskId)
+  await openLinks(context, served, account, taskId)
   clean.check()
   clean.expectRefusal(`${url}/tasks`)
   await seeAProblem(stage)

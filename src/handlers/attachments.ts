@@ -103,16 +103,27 @@ const fileAnswer = (
 const isCurrent = (ifRange: unknown, validators: ReturnType<typeof fileHeaders>): boolean =>
   ifRange === undefined || ifRange === validators.etag || ifRange === validators['last-modified']
 
-/** Headers that name the file, and keep a browser from running content that another user chose. */
-const fileHeaders = (file: AttachmentFile, disposition: Disposition = 'attachment') => ({
-  etag: quoteETag(file.sha256),
-  'last-modified': new Date(file.created_at).toUTCString(),
-  'content-disposition': createDisposition(file.file_name, {
-    type: allowedDisposition(file, disposition),
-  }),
-  'repr-digest': `sha-256=:${Buffer.from(file.sha256, 'hex').toString('base64')}:`,
-  'content-security-policy': "sandbox; default-src 'none'; frame-ancestors 'none'",
-})
+/** Keeps a browser from running content that another user chose. */
+const savePolicy = "sandbox; default-src 'none'; frame-ancestors 'none'"
+
+/**
+ * The same for files that a browser displays. Its own player for audio and video is a page that loads the file by CORS, so
+ * the sandbox must keep the origin; scripts stay forbidden.
+ */
+const displayPolicy =
+  "sandbox allow-same-origin; default-src 'none'; media-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+/** Headers that name the file, and say what a browser may do with it. */
+const fileHeaders = (file: AttachmentFile, requested: Disposition = 'attachment') => {
+  const disposition = allowedDisposition(file, requested)
+  return {
+    etag: quoteETag(file.sha256),
+    'last-modified': new Date(file.created_at).toUTCString(),
+    'content-disposition': createDisposition(file.file_name, { type: disposition }),
+    'repr-digest': `sha-256=:${Buffer.from(file.sha256, 'hex').toString('base64')}:`,
+    'content-security-policy': disposition === 'inline' ? displayPolicy : savePolicy,
+  }
+}
 
 /** Files that browsers might execute are never displayed. */
 const allowedDisposition = (file: AttachmentFile, disposition: Disposition): Disposition =>

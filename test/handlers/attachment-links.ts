@@ -176,7 +176,9 @@ t.test('downloadLinkedAttachment', async (t) => {
     t.equal(headers.get('cache-control'), 'private, max-age=60')
     t.equal(headers.get('referrer-policy'), 'no-referrer')
     t.equal(headers.get('x-content-type-options'), 'nosniff')
-    t.match(headers.get('content-security-policy'), /^sandbox;/)
+    const policy = headers.get('content-security-policy')
+    t.match(policy, /^sandbox allow-same-origin; default-src 'none';/)
+    t.notMatch(policy, 'script')
     t.equal(
       headers.get('cross-origin-resource-policy'),
       'cross-origin',
