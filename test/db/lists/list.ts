@@ -82,6 +82,22 @@ t.test(
       const rows = await countRows()
       t.ok(rows < 400, `${rows} rows`)
     }
+    // One task a minute is due, from 00:01 on.
+    const first = Array.from({ length: 50 }, (_, index) => index + 1)
+    const dueQueries: readonly (readonly [TaskListQuery, readonly number[]])[] = [
+      [{ sort: 'due', overdue: true }, first],
+      [{ sort: 'due', due_before: '2026-01-02' }, first],
+      [{ sort: '-due', due_before: '2026-01-02' }, countDown(1_439, 1_390)],
+      [{ sort: 'due', due_after: '2026-01-02' }, first.map((minute) => 1_440 + minute)],
+      [{ sort: '-due', due_before: '2026-01-01T00:00:30Z' }, []],
+      [{ sort: 'due', filter: 'due_at > 2026-01-01T00:00:30Z AND due_at < 2026-01-02' }, first],
+    ]
+    for (const [query, expected] of dueQueries) {
+      const { titles, countRows } = await read(query)
+      t.strictSame(titles, expected)
+      const rows = await countRows()
+      t.ok(rows < 400, `${rows} rows for ${JSON.stringify(query)}`)
+    }
   },
 )
 
