@@ -659,7 +659,7 @@ export interface paths {
         get: operations["getTask"];
         /**
          * Replace a task
-         * @description Replaces every writable field. An omitted optional field is reset to its default, except `owner_id` and `tag_ids`, which keep their values.
+         * @description Replaces every writable field. An omitted optional field is reset to its default, except `owner_id` and `tag_ids`, which keep their values. Accepts what `getTask` returned: read-only fields are ignored, and `version` must be current, like the ETag in `If-Match`.
          */
         put: operations["replaceTask"];
         post?: never;
@@ -1254,7 +1254,7 @@ export interface components {
             /** @description Defaults to `UTC`. */
             time_zone?: components["schemas"]["TimeZone"];
         };
-        /** @description All writable fields of a user. */
+        /** @description All writable fields of a user. Read-only fields are accepted as `getUser` returns them, and ignored. */
         UserReplace: {
             username: components["schemas"]["Username"];
             email: components["schemas"]["EmailAddress"];
@@ -1264,6 +1264,14 @@ export interface components {
             time_zone?: components["schemas"]["TimeZone"];
             /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
             current_password?: components["schemas"]["Password"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         };
         /** @description The fields of a user to change. */
         UserPatch: {
@@ -1467,7 +1475,7 @@ export interface components {
             /** @description Names of your own tags to add to the task. They are compared as in `createTag`, and missing tags are created. */
             tag_names?: string[];
         };
-        /** @description All writable fields of a task. */
+        /** @description All writable fields of a task. Read-only fields are accepted as `getTask` returns them, with or without `expand`, and ignored. */
         TaskReplace: {
             title: components["schemas"]["TaskTitle"];
             /** @default  */
@@ -1498,6 +1506,22 @@ export interface components {
             assignee_id?: components["schemas"]["NullableUserRef"];
             /** @description All tags of the task. Its tags stay if omitted. */
             tag_ids?: string[];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: date-time */
+            readonly completed_at?: string | null;
+            /** @description Use `tag_ids` to replace the tags. */
+            readonly tags?: components["schemas"]["Tag"][];
+            readonly attachment_count?: number;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
+            readonly owner?: components["schemas"]["User"];
+            readonly assignee?: components["schemas"]["User"];
+            readonly attachments?: components["schemas"]["Attachment"][];
         };
         /** @description The fields of a task to change. */
         TaskPatch: {

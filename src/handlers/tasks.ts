@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { components } from '../../generated/openapi.ts'
 import { auditReadByAdmin } from '../db/audit.ts'
+import { withVersion } from '../db/engine/context.ts'
 import { defaultLimit } from '../db/lists/list.ts'
 import { selectTaskChanges } from '../db/task-changes.ts'
 import { selectTasks } from '../db/task-list.ts'
@@ -73,8 +74,9 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
     },
 
     async replaceTask(ctx, { params, body }) {
-      const replacement = { ...noDates, assignee_id: null, ...body }
-      return taskAnswer(await tasks.update(ctx, params.task_id, replacement))
+      const { version, ...fields } = body
+      const replacement = { ...noDates, assignee_id: null, ...fields }
+      return taskAnswer(await tasks.update(withVersion(ctx, version), params.task_id, replacement))
     },
 
     async updateTask(ctx, { params, body }) {

@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, type Input, quoteETag } from '../contract/operation.ts'
-import type { OpContext } from '../db/engine/context.ts'
+import { type OpContext, withVersion } from '../db/engine/context.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { selectUser, selectUsers, type UserRow } from '../db/users.ts'
 import { variantTag } from '../domain/entity-tags.ts'
@@ -47,7 +47,9 @@ export const userHandlers = ({ paging, users }: Deps) => {
       return userAnswer(expectDone(await selectUser(ctx, params.user_id)))
     },
 
-    replaceUser: changeUser,
+    async replaceUser(ctx, { body: { version, ...body }, ...input }) {
+      return changeUser(withVersion(ctx, version), { ...input, body })
+    },
 
     updateUser: changeUser,
 

@@ -100,6 +100,7 @@ const parameters = compilers(false)
 
 interface PropertySchema {
   readonly type?: string
+  readonly readOnly?: boolean
   readonly 'x-name'?: string
   /** Separates the items of a list that is sent as one string. */
   readonly 'x-separator'?: string
@@ -169,6 +170,9 @@ const compilePart = (
   const { first, all } = part === 'body' ? bodies : parameters
   const read = part === 'querystring' || part === 'headers' ? textReader(schema) : (value: unknown) => value
   const toCompile = withLowerCaseIds(schema) as ObjectSchema
+  const readOnly = Object.entries(schema.properties ?? {}).flatMap(([name, property]) =>
+    property.readOnly === true ? [name] : [],
+  )
   let findFirst: ValidateFunction | undefined
   let findAll: ValidateFunction | undefined
   return (input, callerId) => {
@@ -179,7 +183,7 @@ const compilePart = (
     const value = read(input ?? null)
     const textErrors = part === 'querystring' ? validateTexts(value) : []
     if (textErrors.length > 0) return { value, errors: textErrors }
-    if (findFirst.call(context, value)) return { value, errors: null }
+    if (findFirst.call(context, value)) return { value: withoutFields(value, readOnly), errors: null }
     let { errors } = findFirst
     if (isSmall(value)) {
       findAll ??= all.compile(toCompile)
@@ -187,6 +191,12 @@ const compilePart = (
     }
     return { value, errors: describeAll(part, schema, errors ?? []) }
   }
+}
+
+/** PUT accepts what GET returned; its handler sees only the fields that have an effect. */
+const withoutFields = (value: unknown, names: readonly string[]): unknown => {
+  if (names.length === 0 || typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name)))
 }
 
 /** UUIDs are case-insensitive (RFC 9562, section 4); the service stores and compares them in lower case. */
@@ -338,7 +348,7 @@ const formatNames: Readonly<Record<string, string>> = {
 }
 
 const expectedNames = ({ properties = {} }: ObjectSchema = {}): string => {
-  const names = Object.keys(properties)
+  const names = Object.keys(properties).filter((name) => properties[name]?.readOnly !== true)
   return names.length === 0 ? 'None is expected' : `Expected one of: ${names.join(', ')}`
 }
 

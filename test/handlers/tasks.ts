@@ -79,13 +79,6 @@ const badFields: readonly (readonly [object, string])[] = [
   [{ owner_id: 'Me' }, '/owner_id'],
   [{ assignee_id: 'Me' }, '/assignee_id'],
   [{ assignee_id: `{${unknownId}}` }, '/assignee_id'],
-  [{ id: unknownId }, '/id'],
-  [{ version: 7 }, '/version'],
-  [{ created_at: '2026-11-02T09:00:00.000Z' }, '/created_at'],
-  [{ updated_at: '2026-11-02T09:00:00.000Z' }, '/updated_at'],
-  [{ completed_at: '2026-11-02T09:00:00.000Z' }, '/completed_at'],
-  [{ attachment_count: 0 }, '/attachment_count'],
-  [{ tags: [] }, '/tags'],
   [{ constructor: 1 }, '/constructor'],
   [{ toString: 1 }, '/toString'],
   [{ 'a/b~c': 1 }, '/a~1b~0c'],
@@ -93,6 +86,17 @@ const badFields: readonly (readonly [object, string])[] = [
     [{ start_at: instant }, '/start_at'] as const,
     [{ due_at: instant }, '/due_at'] as const,
   ]),
+]
+
+/** Fields that only PUT takes: as GET returned them. */
+const readOnlyFields: typeof badFields = [
+  [{ id: unknownId }, '/id'],
+  [{ version: 7 }, '/version'],
+  [{ created_at: '2026-11-02T09:00:00.000Z' }, '/created_at'],
+  [{ updated_at: '2026-11-02T09:00:00.000Z' }, '/updated_at'],
+  [{ completed_at: '2026-11-02T09:00:00.000Z' }, '/completed_at'],
+  [{ attachment_count: 0 }, '/attachment_count'],
+  [{ tags: [] }, '/tags'],
 ]
 
 /** Bodies that no operation on tasks takes, as they go over the wire. */
@@ -265,6 +269,7 @@ t.test('createTask', async (t) => {
     const before = await countTasks(owner)
     const cases = [
       ...badFields,
+      ...readOnlyFields,
       [{ tag_ids: null }, '/tag_ids'],
       [{ tag_ids: 'x' }, '/tag_ids'],
       [{ tag_ids: [unknownId, 'x'] }, '/tag_ids/1'],
@@ -689,6 +694,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       const task = await createTask(owner, { assignee_id: assignee.id })
       const cases = [
         ...badFields,
+        ...(operation === 'replaceTask' ? [] : readOnlyFields),
         [{ tag_names: [] }, '/tag_names'],
         [{ start_at: '2026-11-02T09:00:00Z', due_at: '2026-11-02T08:59:59.999Z' }, '/due_at'],
       ] as const
@@ -846,6 +852,76 @@ t.test('replaceTask, on its own', async (t) => {
       attachment_count: 1,
       version: 3,
     })
+  })
+
+  t.test('200: what GET returned, expanded or not, changes nothing', async (t) => {
+    const { id } = await createTask(owner, {
+      description: 'x',
+      status: 'done',
+      due_at: '2026-11-03T09:00:00.000Z',
+      assignee_id: assignee.id,
+      tag_names: ['stays'],
+    })
+    await attachFile(owner, id)
+    const params = { task_id: id }
+    const { task } = await readTask(owner, id)
+    for (const expand of ['owner', 'owner,assignee,attachments']) {
+      const query = { expand }
+      const { body: expanded } = await service.expect('getTask', 200, { token, params, query })
+      for (const body of [task, expanded]) {
+        t.strictSame((await service.expect('replaceTask', 200, { token, params, body })).body, task)
+      }
+    }
+    const { version: _, ...unversioned } = task
+    const edited = { ...unversioned, title: 'Edited', tags: [], attachment_count: 7, id: unknownId }
+    const { body: after } = await service.expect('replaceTask', 200, { token, params, body: edited })
+    t.strictSame(after, { ...task, title: 'Edited', version: task.version + 1, updated_at: after.updated_at })
+  })
+
+  t.test('400: read-only fields that are not as documented', async (t) => {
+    const task = await createTask(owner)
+    for (const [name, value] of [
+      ['id', 'x'],
+      ['version', '1'],
+      ['version', null],
+      ['tags', {}],
+      ['tags', [{}]],
+      ['created_at', 'yesterday'],
+      ['owner', null],
+    ] as const) {
+      const request = { token, params: { task_id: task.id }, body: { title: 'x', [name]: value } }
+      const { body } = await service.expect('replaceTask', 400, request)
+      t.match(pointersOf(body)[0], new RegExp(`^/${name}`))
+    }
+    const request = { token, params: { task_id: task.id }, body: { title: 'x', colour: 'red' } }
+    const { body } = await service.expect('replaceTask', 400, request)
+    t.notMatch(body.detail, /created_at/, 'the names that are expected are those that have an effect')
+    t.strictSame((await readTask(owner, task.id)).task, task)
+  })
+
+  t.test('412: another version than the current one, with or without If-Match', async (t) => {
+    const task = await createTask(owner)
+    const put = (version: number, ifMatch?: string) =>
+      service.call('replaceTask', {
+        token,
+        params: { task_id: task.id },
+        body: { ...task, title: `Not ${version}`, version },
+        headers: ifMatch === undefined ? {} : { 'if-match': ifMatch },
+      })
+    for (const reply of [
+      await put(2),
+      await put(2, '*'),
+      await put(2, '"1"'),
+      await put(1, '"2"'),
+      await put(2, '"2"'),
+    ])
+      t.match(reply, { status: 412, body: { code: 'precondition_failed' } })
+    t.strictSame((await readTask(owner, task.id)).task, task)
+    t.equal((await put(1, '"2", "1"')).status, 200)
+    t.equal((await put(2, '*')).status, 200)
+    t.equal((await put(3)).status, 200)
+    const replies = await Promise.all(Array.from({ length: 8 }, () => put(4)))
+    t.strictSame(countStatuses(replies), { 200: 1, 412: 7 }, 'racing ones')
   })
 
   t.test('400: the title is required', async (t) => {

@@ -568,9 +568,10 @@ t.test('replaceUser', async (t) => {
         [name, 7],
       ]),
       ['password', password],
-      ['id', ada.id],
-      ['version', 1],
-      ['created_at', ada.user.created_at],
+      ['id', 'x'],
+      ['version', 0],
+      ['created_at', 'yesterday'],
+      ['tags', []],
     ] as [string, unknown][]) {
       t.match(
         await put(ada.token, ada, { ...valid, [name]: value }),
@@ -601,6 +602,26 @@ t.test('replaceUser', async (t) => {
       body: { code: 'email_taken' },
     })
     t.strictSame(await readUser(ada), ada.user)
+  })
+
+  t.test('200 for what GET returned, and 412 for another version than the current one', async (t) => {
+    const account = await service.register('put-back')
+    const { user } = account
+    t.strictSame((await put(account.token, account, user)).body, user)
+    const edited = { ...user, display_name: 'Edited' }
+    t.match(await put(account.token, account, edited), {
+      status: 200,
+      body: { display_name: 'Edited', version: 2 },
+    })
+    t.match(await put(account.token, account, user), { status: 412, body: { code: 'precondition_failed' } })
+    const conditional = {
+      token: account.token,
+      params: of(account),
+      headers: { 'if-match': '"2"' },
+      body: user,
+    }
+    t.match(await service.call('replaceUser', conditional), { status: 412 })
+    t.match(await readUser(account), { display_name: 'Edited', version: 2 })
   })
 
   t.test('404 creates nobody', async (t) => {

@@ -25,7 +25,9 @@ const userIds = /^(user|owner|assignee|actor)_id$/
 const fieldsOf = (schema: Located, path: string): [string, Located][] => {
   const properties = Object.keys(schema.node.properties ?? {}).flatMap((name) => {
     const property = member(schema, 'properties', name)
-    return property === undefined ? [] : [[`${path}.${name}`, property] as [string, Located]]
+    // A read-only field is ignored, whatever it names.
+    if (property === undefined || property.node.readOnly === true) return []
+    return [[`${path}.${name}`, property] as [string, Located]]
   })
   const items = member(schema, 'items')
   const parts = Object.keys(schema.node.allOf ?? {}).map((index) => member(schema, 'allOf', index))

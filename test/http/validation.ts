@@ -1,6 +1,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import t, { type Test } from 'tap'
 import { newId } from '../../src/db/engine/ids.ts'
+import { lookUp } from '../fixture/contract-check.ts'
 import { head, sendRaw } from '../fixture/raw.ts'
 import { operations, prepareOperations } from '../fixture/operations.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
@@ -447,4 +448,24 @@ t.test('invisible characters are refused where they could hide', async (t) => {
     t.same(pointersOf(title), ['/title'], code)
   }
   await service.expect('register', 201, { body: { ...account, display_name: '👩\u200d🚀' } })
+})
+
+t.test('PUT takes every field of what GET returns', async (t) => {
+  const puts = operations.filter(({ method, path }) => method === 'PUT' && lookUp(['paths', path, 'get']))
+  t.ok(puts.length >= 2)
+  for (const { path, id } of puts) {
+    const propertiesOf = (...pointer: string[]): string[] =>
+      Object.keys(
+        lookUp(['paths', path, ...pointer, 'content', 'application/json', 'schema', 'properties'])?.node ??
+          {},
+      )
+    const taken = new Set(propertiesOf('put', 'requestBody'))
+    const returned = propertiesOf('get', 'responses', '200')
+    t.ok(returned.length > 5)
+    t.strictSame(
+      returned.filter((name) => !taken.has(name)),
+      [],
+      id,
+    )
+  }
 })

@@ -39,6 +39,13 @@ export const withoutKey = <P extends Principal | null>(ctx: OpContext<P>): OpCon
   idempotency: null,
 })
 
+/** The same context, which also requires the version that the body of a replacement has. */
+export const withVersion = <C extends OpContext>(ctx: C, version: number | undefined): C => {
+  if (version === undefined) return ctx
+  const tag = String(version)
+  return { ...ctx, ifMatch: ctx.ifMatch === null || ctx.ifMatch.includes(tag) ? [tag] : [] }
+}
+
 /** Whether the request may be a retry, which gets the stored response to the first one. */
 export const mayBeRepeat = ({ idempotency }: OpContext): boolean => idempotency !== null
 
