@@ -1,29 +1,31 @@
 import { delimiter, join } from 'node:path'
-import type { Language } from '../language.ts'
+import type { Generator } from '../generator.ts'
 
 /** What a Java process that lives for seconds is fastest with. */
 const shortLived = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC']
 
 /** openapi-generator as a Maven plugin, pinned in pom.xml; what Maven downloads stays in its own repository. */
-export const language: Language = {
+export const generator: Generator = {
   name: 'java',
   tools: ['mvn', 'javac', 'java'],
-  steps: ({ contract, program, output }) => [
-    {
-      title: 'generate and compile',
-      command: 'mvn',
-      args: [
-        '--batch-mode',
-        '--quiet',
-        '--file',
-        join(program, 'pom.xml'),
-        `-Dcontract=${contract}`,
-        `-Doutput=${output}`,
-        'compile',
-      ],
-      env: { MAVEN_OPTS: [process.env['MAVEN_OPTS'], ...shortLived].join(' ') },
-    },
-    {
+  plan: ({ contract, source, output }) => ({
+    steps: [
+      {
+        title: 'generate and compile',
+        command: 'mvn',
+        args: [
+          '--batch-mode',
+          '--quiet',
+          '--file',
+          join(source, 'pom.xml'),
+          `-Dcontract=${contract}`,
+          `-Doutput=${output}`,
+          'compile',
+        ],
+        env: { MAVEN_OPTS: [process.env['MAVEN_OPTS'], ...shortLived].join(' ') },
+      },
+    ],
+    program: {
       title: 'run',
       command: 'java',
       // Before Java 18 the generated client reads answers in the encoding of the system.
@@ -35,5 +37,5 @@ export const language: Language = {
         'Main',
       ],
     },
-  ],
+  }),
 }
