@@ -143,9 +143,18 @@ t.test('examples print what is shown', { skip }, async (t) => {
 
 const programs = {
   typescript: 'main.ts',
+  'openapi-fetch': 'main.ts',
+  orval: 'main.ts',
   python: 'main.py',
+  'python-openapi-generator': 'main.py',
   go: 'main.go',
+  ogen: 'main.go',
   java: 'Main.java',
+  kotlin: 'Main.kt',
+  php: 'main.php',
+  ruby: 'main.rb',
+  rust: 'src/main.rs',
+  progenitor: 'src/main.rs',
 }
 
 /** Lines without their indentation, which differs between a program and a document. */
@@ -167,14 +176,24 @@ t.test('the guide to clients shows lines of the programs that are run', async (t
 
 t.test('the guide to clients installs the versions that are run', async (t) => {
   const commands = fencedBlocks(await read('docs/guides/generating-a-client.md'), 'sh').join('')
-  const { devDependencies } = JSON.parse(await read('scripts/sdk/typescript/package.json')) as {
-    devDependencies: Readonly<Record<string, string>>
-  }
+  const packages = await Promise.all(
+    ['typescript', 'openapi-fetch', 'orval'].map(async (name) => {
+      const { dependencies, devDependencies } = JSON.parse(
+        await read(`scripts/sdk/${name}/package.json`),
+      ) as {
+        readonly dependencies?: Readonly<Record<string, string>>
+        readonly devDependencies: Readonly<Record<string, string>>
+      }
+      return Object.entries({ ...dependencies, ...devDependencies }).map(
+        ([name, version]) => `${name}@${version}`,
+      )
+    }),
+  )
   const pinned = new Set([
-    ...Object.entries(devDependencies).map(([name, version]) => `${name}@${version}`),
+    ...packages.flat(),
     ...(await read('scripts/sdk/python/requirements.txt')).split('\n'),
   ])
   const installed = matchesOf(commands, /\s((?:@[\w-]+\/)?[\w-]+(?:@|==)\d[\w.]*)/g)
-  t.equal(installed.length, 3)
+  t.equal(installed.length, 8)
   for (const requirement of installed) t.ok(pinned.has(requirement), requirement)
 })

@@ -11,7 +11,16 @@ import type { Generator, Paths, Step } from './generator.ts'
 import { generator as go } from './go/sdk.ts'
 import { startGrowthProxy } from './growth-proxy.ts'
 import { generator as java } from './java/sdk.ts'
+import { generator as ogen } from './ogen/sdk.ts'
+import { generator as kotlin } from './kotlin/sdk.ts'
+import { generator as openapiFetch } from './openapi-fetch/sdk.ts'
+import { generator as orval } from './orval/sdk.ts'
+import { generator as php } from './php/sdk.ts'
+import { generator as pythonOpenapiGenerator } from './python-openapi-generator/sdk.ts'
+import { generator as progenitor } from './progenitor/sdk.ts'
 import { generator as python } from './python/sdk.ts'
+import { generator as ruby } from './ruby/sdk.ts'
+import { generator as rust } from './rust/sdk.ts'
 import { generator as typescript } from './typescript/sdk.ts'
 
 /**
@@ -21,7 +30,21 @@ import { generator as typescript } from './typescript/sdk.ts'
  *     node scripts/sdk/run.ts [--all | generator...]
  */
 
-const generators: readonly Generator[] = [typescript, python, go, java]
+const generators: readonly Generator[] = [
+  typescript,
+  openapiFetch,
+  orval,
+  python,
+  pythonOpenapiGenerator,
+  go,
+  ogen,
+  java,
+  kotlin,
+  php,
+  ruby,
+  rust,
+  progenitor,
+]
 
 /** What each program prints and nothing else: no step is left out, and no warning comes with them. */
 const scenario = `register create patch clear tag file page conflict validation refresh logout`

@@ -1,0 +1,185 @@
+// The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	ht "github.com/ogen-go/ogen/http"
+
+	"taskwright-sdk/taskwright"
+)
+
+// The access token of whoever is signed in.
+type session struct{ token string }
+
+func (s *session) BearerAuth(context.Context, taskwright.OperationName) (taskwright.BearerAuth, error) {
+	return taskwright.BearerAuth{Token: s.token}, nil
+}
+
+func main() {
+	ctx := context.Background()
+	url := os.Getenv("TASKWRIGHT_URL")
+	username := taskwright.Username("ogen-" + strings.ToLower(rand.Text()))
+	email := taskwright.EmailAddress(username + "@example.com")
+	password := taskwright.NewPassword(rand.Text())
+	// The client sends whole seconds.
+	tomorrow := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
+
+	// Documentation: begin
+	me := &session{}
+	client := must(taskwright.NewClient(url, me))
+	account := &taskwright.Registration{Username: username, Email: email, Password: password}
+	tokens := as[*taskwright.RegisteredHeaders](client.Register(ctx, account)).Response
+	me.token = tokens.AccessToken
+	task := as[*taskwright.TaskHeaders](client.CreateTask(ctx, &taskwright.TaskCreate{
+		Title:    "Write the release notes",
+		Priority: taskwright.NewOptTaskPriority(taskwright.TaskPriorityHigh),
+		DueAt:    taskwright.NewOptNilDateTime(tomorrow),
+	}, taskwright.CreateTaskParams{})).Response
+	// Documentation: end
+	equal("username", tokens.User.Username, string(username))
+	ok("register")
+
+	equal("title", task.Title, "Write the release notes")
+	equal("priority", task.Priority, taskwright.TaskPriorityHigh)
+	equal("due_at", task.DueAt.Value.UTC(), tomorrow)
+	ok("create")
+
+	change := func(etag taskwright.OptString, patch taskwright.TaskPatch) (taskwright.UpdateTaskRes, error) {
+		body := taskwright.UpdateTaskApplicationMergePatchJSON(patch)
+		return client.UpdateTask(ctx, &body, taskwright.UpdateTaskParams{TaskID: task.ID, IfMatch: etag})
+	}
+	anyVersion := taskwright.OptString{}
+	toProgress := taskwright.TaskPatch{Status: taskwright.NewOptTaskState(taskwright.TaskStateInProgress)}
+	patched := as[*taskwright.TaskReadHeaders](change(anyVersion, toProgress)).Response
+	equal("status", patched.Status, taskwright.TaskStateInProgress)
+	equal("due_at", patched.DueAt.Value.UTC(), tomorrow)
+	ok("patch")
+
+	noDate := taskwright.TaskPatch{}
+	noDate.DueAt.SetToNull()
+	cleared := as[*taskwright.TaskReadHeaders](change(anyVersion, noDate)).Response
+	equal("due_at is null", cleared.DueAt.Null, true)
+	equal("title", cleared.Title, task.Title)
+	ok("clear")
+
+	tag := as[*taskwright.TagHeaders](client.CreateTag(ctx, &taskwright.TagCreate{
+		Name: "release", Color: taskwright.NewOptNilString("#d92d20"),
+	}, taskwright.CreateTagParams{})).Response
+	as[*taskwright.AddTaskTagNoContent](client.AddTaskTag(ctx, taskwright.AddTaskTagParams{TaskID: task.ID, TagID: tag.ID}))
+	read := taskwright.GetTaskParams{TaskID: task.ID}
+	tagged := as[*taskwright.TaskReadHeaders](client.GetTask(ctx, read)).Response
+	equal("tags", len(tagged.Tags), 1)
+	equal("tag", tagged.Tags[0].ID, tag.ID)
+	equal("color", tagged.Tags[0].Color.Value, "#d92d20")
+	ok("tag")
+
+	sent := make([]byte, 1000)
+	must(rand.Read(sent))
+	sum := sha256.Sum256(sent)
+	sha256 := hex.EncodeToString(sum[:])
+	form := &taskwright.AttachmentUploadMultipart{
+		File:   ht.MultipartFile{Name: "random.bin", File: bytes.NewReader(sent)},
+		SHA256: taskwright.NewOptString(sha256),
+	}
+	attachment := as[*taskwright.AttachmentHeaders](client.AddTaskAttachment(ctx, form,
+		taskwright.AddTaskAttachmentParams{TaskID: task.ID})).Response
+	download := as[*taskwright.DownloadHeaders](client.DownloadAttachment(ctx,
+		taskwright.DownloadAttachmentParams{AttachID: attachment.ID}))
+	received := must(io.ReadAll(download.Response))
+	equal("file name", attachment.FileName, "random.bin")
+	equal("same bytes", bytes.Equal(received, sent), true)
+	equal("sha256", attachment.SHA256, sha256)
+	ok("file")
+
+	created := map[uuid.UUID]int{task.ID: 1}
+	for number := range 5 {
+		body := &taskwright.TaskCreate{Title: taskwright.TaskTitle(fmt.Sprintf("Task %d", number+1))}
+		added := as[*taskwright.TaskHeaders](client.CreateTask(ctx, body, taskwright.CreateTaskParams{}))
+		created[added.Response.ID] = 1
+	}
+	listed := map[uuid.UUID]int{}
+	for cursor := (taskwright.OptString{}); ; {
+		query := taskwright.ListTasksParams{Limit: taskwright.NewOptInt(2), Cursor: cursor}
+		page := as[*taskwright.TaskPageHeaders](client.ListTasks(ctx, query)).Response
+		equal("at most two", len(page.Items) <= 2, true)
+		for _, item := range page.Items {
+			listed[item.ID]++
+		}
+		if page.NextCursor.Null {
+			break
+		}
+		cursor = taskwright.NewOptString(page.NextCursor.Value)
+	}
+	equal("every task once", maps.Equal(listed, created), true)
+	ok("page")
+
+	etag := taskwright.NewOptString(as[*taskwright.TaskReadHeaders](client.GetTask(ctx, read)).ETag)
+	rename := taskwright.TaskPatch{Title: taskwright.NewOptTaskTitle("Publish the release notes")}
+	as[*taskwright.TaskReadHeaders](change(etag, rename))
+	conflict := as[*taskwright.PreconditionFailedHeaders](change(etag, rename)).Response
+	equal("code", string(conflict.Code), "precondition_failed")
+	ok("conflict")
+
+	tooLong := &taskwright.TaskCreate{Title: taskwright.TaskTitle(strings.Repeat("x", 501))}
+	invalid := as[*taskwright.BadRequestHeaders](client.CreateTask(ctx, tooLong, taskwright.CreateTaskParams{})).Response
+	equal("pointer", invalid.Errors[0].Pointer, "/title")
+	ok("validation")
+
+	before := tokens.AccessToken
+	refresh := &taskwright.RefreshRequest{RefreshToken: taskwright.OpaqueToken(tokens.RefreshToken)}
+	tokens = as[*taskwright.SignedInHeaders](client.RefreshToken(ctx, refresh)).Response
+	me.token = tokens.AccessToken
+	equal("a new token", tokens.AccessToken != before, true)
+	whoAmI := as[*taskwright.UserReadHeaders](client.GetCurrentUser(ctx, taskwright.GetCurrentUserParams{})).Response
+	equal("me", whoAmI.Username, string(username))
+	ok("refresh")
+
+	as[*taskwright.NoContent](client.Logout(ctx, taskwright.LogoutParams{}))
+	refused := as[*taskwright.UnauthorizedHeaders](client.GetCurrentUser(ctx, taskwright.GetCurrentUserParams{})).Response
+	equal("code", string(refused.Code), "unauthorized")
+	ok("logout")
+}
+
+// The answer, which must be the one that is expected: the client has a type for each status of an operation.
+func as[Want any](got any, err error) Want {
+	must(got, err)
+	answer, is := got.(Want)
+	if !is {
+		fail(fmt.Errorf("unexpected answer %T: %+v", got, got))
+	}
+	return answer
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		fail(err)
+	}
+	return value
+}
+
+func equal[T comparable](what string, got, want T) {
+	if got != want {
+		fail(fmt.Errorf("%s: got %v, want %v", what, got, want))
+	}
+}
+
+func ok(step string) {
+	fmt.Println("ok", step)
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "failed:", err)
+	os.Exit(1)
+}

@@ -1,0 +1,33 @@
+import { join } from 'node:path'
+import type { Generator } from '../generator.ts'
+
+/** ogen, pinned as a tool in go.mod; Go's own caches keep what it downloads and builds. */
+export const generator: Generator = {
+  name: 'ogen',
+  tools: ['go'],
+  plan: ({ contract, source, output }) => ({
+    steps: [
+      {
+        title: 'copy the module',
+        command: 'cp',
+        args: ['go.mod', 'go.sum', 'ogen.yml', 'main.go'].map((file) => join(source, file)).concat(output),
+      },
+      {
+        title: 'generate',
+        command: 'go',
+        args: [
+          'tool',
+          'ogen',
+          '--config=ogen.yml',
+          '--target=taskwright',
+          '--package=taskwright',
+          '--loglevel=error',
+          contract,
+        ],
+      },
+      { title: 'build', command: 'go', args: ['build', '-buildvcs=false', '-o', 'scenario', '.'] },
+      { title: 'vet', command: 'go', args: ['vet', '.'] },
+    ],
+    program: { title: 'run', command: join(output, 'scenario'), args: [] },
+  }),
+}

@@ -1,0 +1,17 @@
+<?php
+// What Composer's autoload.php does in an application: finds Guzzle and the classes of the client.
+declare(strict_types=1);
+
+require 'GuzzleHttp/autoload.php';
+
+spl_autoload_register(static function (string $class): void {
+    if (str_starts_with($class, 'Taskwright\\')) {
+        require __DIR__ . '/taskwright/lib/' . str_replace('\\', '/', substr($class, strlen('Taskwright\\'))) . '.php';
+    }
+});
+
+// Every warning and every deprecation ends the program.
+error_reporting(E_ALL);
+set_error_handler(static function (int $severity, string $message, string $file, int $line): never {
+    throw new ErrorException($message, 0, $severity, $file, $line);
+});

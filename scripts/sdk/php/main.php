@@ -1,0 +1,155 @@
+<?php
+// The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+declare(strict_types=1);
+
+require __DIR__ . '/autoload.php';
+
+use GuzzleHttp\Client;
+use Taskwright\Api\AttachmentsApi;
+use Taskwright\Api\AuthApi;
+use Taskwright\Api\TagsApi;
+use Taskwright\Api\TasksApi;
+use Taskwright\Api\TaskTagsApi;
+use Taskwright\ApiException;
+use Taskwright\Configuration;
+use Taskwright\Model\Problem;
+use Taskwright\Model\RefreshRequest;
+use Taskwright\Model\Registration;
+use Taskwright\Model\TagCreate;
+use Taskwright\Model\TaskCreate;
+use Taskwright\Model\TaskPatch;
+use Taskwright\Model\TaskPriority;
+use Taskwright\Model\TaskState;
+use Taskwright\ObjectSerializer;
+
+function equal(string $what, mixed $got, mixed $want): void
+{
+    if ($got !== $want) {
+        throw new Exception("$what: got " . json_encode($got) . ', want ' . json_encode($want));
+    }
+}
+
+function ok(string $step): void
+{
+    echo "ok $step\n";
+}
+
+// The problem that a call is refused with.
+function problem(int $status, callable $call): Problem
+{
+    try {
+        $call();
+    } catch (ApiException $refusal) {
+        equal('status', $refusal->getCode(), $status);
+        return ObjectSerializer::deserialize(json_decode($refusal->getResponseBody()), Problem::class);
+    }
+    throw new Exception("not refused with $status");
+}
+
+$url = getenv('TASKWRIGHT_URL');
+$username = 'php-' . bin2hex(random_bytes(8));
+$email = "$username@example.com";
+$password = bin2hex(random_bytes(12));
+
+// Documentation: begin
+// Otherwise the client sends whole seconds.
+ObjectSerializer::setDateTimeFormat(DateTimeInterface::RFC3339_EXTENDED);
+$tomorrow = DateTime::createFromFormat('U.v', sprintf('%.3F', microtime(true) + 24 * 60 * 60));
+$config = (new Configuration())->setHost($url);
+$http = new Client();
+$auth = new AuthApi($http, $config);
+$account = new Registration(['username' => $username, 'email' => $email, 'password' => $password]);
+$tokens = $auth->register($account);
+$config->setAccessToken($tokens->getAccessToken());
+$tasks = new TasksApi($http, $config);
+$task = $tasks->createTask(new TaskCreate([
+    'title' => 'Write the release notes', 'priority' => TaskPriority::HIGH, 'due_at' => $tomorrow,
+]));
+// Documentation: end
+equal('username', $tokens->getUser()->getUsername(), $username);
+ok('register');
+
+$inMilliseconds = static fn(?DateTime $time): ?string => $time?->format('U.v');
+equal('title', $task->getTitle(), 'Write the release notes');
+equal('priority', $task->getPriority(), TaskPriority::HIGH);
+equal('due_at', $inMilliseconds($task->getDueAt()), $inMilliseconds($tomorrow));
+ok('create');
+
+$patched = $tasks->updateTask($task->getId(), new TaskPatch(['status' => TaskState::IN_PROGRESS]));
+equal('status', $patched->getStatus(), TaskState::IN_PROGRESS);
+equal('due_at', $inMilliseconds($patched->getDueAt()), $inMilliseconds($tomorrow));
+ok('patch');
+
+$cleared = $tasks->updateTask($task->getId(), new TaskPatch(['due_at' => null]));
+equal('due_at', $cleared->getDueAt(), null);
+equal('title', $cleared->getTitle(), $task->getTitle());
+ok('clear');
+
+$tag = (new TagsApi($http, $config))->createTag(new TagCreate(['name' => 'release', 'color' => '#d92d20']));
+(new TaskTagsApi($http, $config))->addTaskTag($task->getId(), $tag->getId());
+$tagged = $tasks->getTask($task->getId());
+equal('tags', count($tagged->getTags()), 1);
+equal('tag', $tagged->getTags()[0]->getId(), $tag->getId());
+equal('color', $tagged->getTags()[0]->getColor(), '#d92d20');
+ok('tag');
+
+$attachments = new AttachmentsApi($http, $config);
+$sent = random_bytes(1000);
+$sha256 = hash('sha256', $sent);
+$path = tempnam(sys_get_temp_dir(), 'random-');
+file_put_contents($path, $sent);
+$attachment = $attachments->addTaskAttachment($task->getId(), new SplFileObject($path), null, null, $sha256);
+unlink($path);
+$file = $attachments->downloadAttachment($attachment->getId());
+$received = file_get_contents($file->getPathname());
+unlink($file->getPathname());
+equal('file name', $attachment->getFileName(), basename($path));
+equal('same bytes', $received === $sent, true);
+equal('sha256', $attachment->getSha256(), $sha256);
+ok('file');
+
+$created = [$task->getId()];
+for ($number = 1; $number <= 5; $number++) {
+    $created[] = $tasks->createTask(new TaskCreate(['title' => "Task $number"]))->getId();
+}
+$listed = [];
+$cursor = null;
+do {
+    $page = $tasks->listTasks(limit: 2, cursor: $cursor);
+    equal('at most two', count($page->getItems()) <= 2, true);
+    foreach ($page->getItems() as $item) {
+        $listed[] = $item->getId();
+    }
+    $cursor = $page->getNextCursor();
+} while ($cursor !== null);
+sort($created);
+sort($listed);
+equal('every task once', $listed, $created);
+ok('page');
+
+[, , $headers] = $tasks->getTaskWithHttpInfo($task->getId());
+[$etag] = array_change_key_case($headers)['etag'];
+$rename = new TaskPatch(['title' => 'Publish the release notes']);
+$tasks->updateTask($task->getId(), $rename, $etag);
+$conflict = problem(412, static fn() => $tasks->updateTask($task->getId(), $rename, $etag));
+equal('code', $conflict->getCode(), 'precondition_failed');
+ok('conflict');
+
+// The client itself refuses a title that is too long, but does not count combining marks.
+$unreadable = new TaskCreate();
+$unreadable->setTitle('x' . str_repeat("\u{301}", 31));
+$invalid = problem(400, static fn() => $tasks->createTask($unreadable));
+equal('pointer', $invalid->getErrors()[0]->getPointer(), '/title');
+ok('validation');
+
+$before = $tokens->getAccessToken();
+$tokens = $auth->refreshToken(new RefreshRequest(['refresh_token' => $tokens->getRefreshToken()]));
+$config->setAccessToken($tokens->getAccessToken());
+equal('a new token', $tokens->getAccessToken() !== $before, true);
+equal('me', $auth->getCurrentUser()->getUsername(), $username);
+ok('refresh');
+
+$auth->logout();
+$refused = problem(401, static fn() => $auth->getCurrentUser());
+equal('code', $refused->getCode(), 'unauthorized');
+ok('logout');

@@ -1,0 +1,171 @@
+//! The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+
+use std::error::Error;
+use std::fmt::Debug;
+
+use chrono::{Duration, SubsecRound, Utc};
+use futures_util::TryStreamExt;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::multipart::{Form, Part};
+use sha2::{Digest, Sha256};
+use taskwright::types::{
+    Attachment, Problem, RefreshRequest, Registration, TagCreate, TagCreateColor, TaskCreate, TaskPatch,
+    TaskPriority, TaskReplace, TaskState, TaskTitle,
+};
+use taskwright::{Client, ClientInfo, ResponseValue};
+
+mod taskwright {
+    progenitor::generate_api!(spec = "contract.json", interface = Builder);
+}
+
+type Refusal = taskwright::Error<Problem>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("TASKWRIGHT_URL")?;
+    let username = format!("progenitor-{}", &random_text()[..16]);
+    let email = format!("{username}@example.com");
+    let password = random_text();
+    let tomorrow = (Utc::now() + Duration::days(1)).trunc_subsecs(3);
+
+    // Documentation: begin
+    let anyone = Client::new(&url);
+    let account = Registration::builder().username(&*username).email(email).password(password);
+    let tokens = anyone.register().body(account).send().await?.into_inner();
+    let client = signed_in(&url, &tokens.access_token)?;
+    let new_task =
+        TaskCreate::builder().title("Write the release notes").priority(TaskPriority::High).due_at(tomorrow);
+    let task = client.create_task().body(new_task).send().await?.into_inner();
+    // Documentation: end
+    equal("username", tokens.user.username.as_str(), username.as_str());
+    ok("register");
+
+    equal("title", task.title.as_str(), "Write the release notes");
+    equal("priority", task.priority, TaskPriority::High);
+    equal("due_at", task.due_at, Some(tomorrow));
+    ok("create");
+
+    let to_progress = TaskPatch::builder().status(TaskState::InProgress);
+    let patched = client.update_task().task_id(task.id).body(to_progress).send().await?.into_inner();
+    equal("status", patched.status, TaskState::InProgress);
+    equal("due_at", patched.due_at, Some(tomorrow));
+    ok("patch");
+
+    // The client never sends null, so a patch cannot clear a field; a replacement clears what it leaves out.
+    let without_date =
+        TaskReplace::builder().title(patched.title.as_str()).status(patched.status).priority(patched.priority);
+    let cleared = client.replace_task().task_id(task.id).body(without_date).send().await?.into_inner();
+    equal("due_at", cleared.due_at, None);
+    equal("title", &cleared.title, &task.title);
+    ok("clear");
+
+    let new_tag = TagCreate::builder().name("release").color(TagCreateColor::try_from("#d92d20")?);
+    let tag = client.create_tag().body(new_tag).send().await?.into_inner();
+    client.add_task_tag().task_id(task.id).tag_id(tag.id).send().await?;
+    let tagged = client.get_task().task_id(task.id).send().await?.into_inner();
+    equal("tags", tagged.tags.len(), 1);
+    equal("tag", tagged.tags[0].id, tag.id);
+    equal("color", tagged.tags[0].color.as_deref().map(String::as_str), Some("#d92d20"));
+    ok("tag");
+
+    let sent: [u8; 1000] = std::array::from_fn(|_| rand::random());
+    let sha256 = hex(&Sha256::digest(sent));
+    // progenitor knows no forms, so the form goes through the HTTP client of the generated one.
+    let form = Form::new()
+        .text("sha256", sha256.clone())
+        .part("file", Part::bytes(sent.to_vec()).file_name("random.bin"));
+    let place = format!("{url}/tasks/{}/attachments", task.id);
+    let answer = client.client().post(place).multipart(form).send().await?.error_for_status()?;
+    let attachment: Attachment = answer.json().await?;
+    let download = client.download_attachment().attach_id(attachment.id).send().await?.into_inner();
+    let received = download.into_inner().try_fold(Vec::new(), |bytes, piece| async move { Ok([&bytes, &piece[..]].concat()) }).await?;
+    equal("file name", attachment.file_name.as_str(), "random.bin");
+    equal("same bytes", received == sent, true);
+    equal("sha256", attachment.sha256.as_str(), sha256.as_str());
+    ok("file");
+
+    let mut created = vec![task.id];
+    for number in 1..=5 {
+        let another = TaskCreate::builder().title(format!("Task {number}"));
+        created.push(client.create_task().body(another).send().await?.id);
+    }
+    let mut listed = Vec::new();
+    let mut page = client.list_tasks().limit(2).send().await?.into_inner();
+    loop {
+        equal("at most two", page.items.len() <= 2, true);
+        listed.extend(page.items.iter().map(|item| item.id));
+        let Some(cursor) = page.next_cursor else { break };
+        page = client.list_tasks().limit(2).cursor(cursor).send().await?.into_inner();
+    }
+    created.sort();
+    listed.sort();
+    equal("every task once", listed, created);
+    ok("page");
+
+    let read = client.get_task().task_id(task.id).send().await?;
+    let etag = read.headers()["etag"].to_str()?;
+    let title = TaskTitle::try_from("Publish the release notes")?;
+    let rename = || {
+        let patch = TaskPatch::builder().title(title.clone());
+        client.update_task().task_id(task.id).if_match(etag).body(patch).send()
+    };
+    rename().await?;
+    let conflict = problem(412, rename().await)?;
+    equal("code", conflict.code.to_string().as_str(), "precondition_failed");
+    ok("conflict");
+
+    // The client itself refuses a title that is too long, but does not count combining marks.
+    let unreadable = TaskCreate::builder().title(format!("x{}", "\u{301}".repeat(31)));
+    let invalid = problem(400, client.create_task().body(unreadable).send().await)?;
+    equal("pointer", invalid.errors[0].pointer.as_str(), "/title");
+    ok("validation");
+
+    let refresh = RefreshRequest::builder().refresh_token(&*tokens.refresh_token);
+    let fresh = anyone.refresh_token().body(refresh).send().await?.into_inner();
+    equal("a new token", fresh.access_token != tokens.access_token, true);
+    let client = signed_in(&url, &fresh.access_token)?;
+    equal("me", client.get_current_user().send().await?.username.as_str(), username.as_str());
+    ok("refresh");
+
+    client.logout().send().await?;
+    let refused = problem(401, client.get_current_user().send().await)?;
+    equal("code", refused.code.to_string().as_str(), "unauthorized");
+    ok("logout");
+    Ok(())
+}
+
+/// A client that sends an access token with each request.
+fn signed_in(url: &str, token: &str) -> Result<Client, Box<dyn Error>> {
+    let authorization = HeaderValue::from_str(&format!("Bearer {token}"))?;
+    let headers = HeaderMap::from_iter([(AUTHORIZATION, authorization)]);
+    let http = reqwest::Client::builder().default_headers(headers).build()?;
+    Ok(Client::new_with_client(url, http))
+}
+
+/// The problem that a call is refused with.
+fn problem<Answer>(status: u16, result: Result<ResponseValue<Answer>, Refusal>) -> Result<Problem, Box<dyn Error>> {
+    match result {
+        Err(Refusal::ErrorResponse(response)) => {
+            equal("status", response.status().as_u16(), status);
+            Ok(response.into_inner())
+        }
+        Err(other) => Err(other.into()),
+        Ok(_) => Err(format!("not refused with {status}").into()),
+    }
+}
+
+fn random_text() -> String {
+    hex(&rand::random::<[u8; 12]>())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn equal<Value: PartialEq + Debug>(what: &str, got: Value, want: Value) {
+    assert!(got == want, "{what}: got {got:?}, want {want:?}");
+}
+
+fn ok(step: &str) {
+    println!("ok {step}");
+}

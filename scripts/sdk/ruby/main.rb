@@ -1,0 +1,123 @@
+# The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+require 'digest'
+require 'securerandom'
+require 'tempfile'
+require 'time'
+require 'uri'
+require 'taskwright'
+
+def equal(what, got, want)
+  abort "failed: #{what}: got #{got.inspect}, want #{want.inspect}" unless got == want
+end
+
+def ok(step)
+  puts "ok #{step}"
+end
+
+# The problem that a call is refused with.
+def problem(status)
+  yield
+  abort "failed: not refused with #{status}"
+rescue Taskwright::ApiError => e
+  equal('status', e.code, status)
+  Taskwright::Problem.build_from_hash(JSON.parse(e.response_body, symbolize_names: true))
+end
+
+url = URI(ENV.fetch('TASKWRIGHT_URL'))
+username = "ruby-#{SecureRandom.hex(8)}"
+email = "#{username}@example.com"
+password = SecureRandom.hex(12)
+# The client sends a Time in a form that is not JSON's, so it gets a text.
+tomorrow = (Time.now + (24 * 60 * 60)).utc.floor(3).iso8601(3)
+
+# Documentation: begin
+config = Taskwright::Configuration.new
+config.scheme = url.scheme
+config.host = "#{url.host}:#{url.port}"
+config.server_index = nil
+client = Taskwright::ApiClient.new(config)
+auth = Taskwright::AuthApi.new(client)
+account = Taskwright::Registration.new(username: username, email: email, password: password)
+tokens = auth.register(account)
+config.access_token = tokens.access_token
+tasks = Taskwright::TasksApi.new(client)
+new_task = Taskwright::TaskCreate.new(
+  title: 'Write the release notes', priority: Taskwright::TaskPriority::HIGH, due_at: tomorrow
+)
+task = tasks.create_task(new_task)
+# Documentation: end
+equal('username', tokens.user.username, username)
+ok('register')
+
+equal('title', task.title, 'Write the release notes')
+equal('priority', task.priority, Taskwright::TaskPriority::HIGH)
+equal('due_at', task.due_at, Time.iso8601(tomorrow))
+ok('create')
+
+patched = tasks.update_task(task.id, Taskwright::TaskPatch.new(status: Taskwright::TaskState::IN_PROGRESS))
+equal('status', patched.status, Taskwright::TaskState::IN_PROGRESS)
+equal('due_at', patched.due_at, Time.iso8601(tomorrow))
+ok('patch')
+
+cleared = tasks.update_task(task.id, Taskwright::TaskPatch.new(due_at: nil))
+equal('due_at', cleared.due_at, nil)
+equal('title', cleared.title, task.title)
+ok('clear')
+
+tag = Taskwright::TagsApi.new(client).create_tag(Taskwright::TagCreate.new(name: 'release', color: '#d92d20'))
+Taskwright::TaskTagsApi.new(client).add_task_tag(task.id, tag.id)
+tagged = tasks.get_task(task.id)
+equal('tags', tagged.tags, [tag])
+equal('color', tagged.tags[0].color, '#d92d20')
+ok('tag')
+
+attachments = Taskwright::AttachmentsApi.new(client)
+sent = SecureRandom.bytes(1000)
+sha256 = Digest::SHA256.hexdigest(sent)
+file = Tempfile.new(['random-', '.bin'], binmode: true)
+file.write(sent)
+file.close
+attachment = File.open(file.path, 'rb') { |content| attachments.add_task_attachment(task.id, content, sha256: sha256) }
+config.logger.level = Logger::WARN
+received = File.binread(attachments.download_attachment(attachment.id).path)
+equal('file name', attachment.file_name, File.basename(file.path))
+equal('same bytes', received == sent, true)
+equal('sha256', attachment.sha256, sha256)
+ok('file')
+
+created = [task.id] + (1..5).map { |number| tasks.create_task(Taskwright::TaskCreate.new(title: "Task #{number}")).id }
+listed = []
+cursor = nil
+loop do
+  page = tasks.list_tasks(limit: 2, cursor: cursor)
+  equal('at most two', page.items.length <= 2, true)
+  listed.concat(page.items.map(&:id))
+  cursor = page.next_cursor
+  break if cursor.nil?
+end
+equal('every task once', listed.sort, created.sort)
+ok('page')
+
+_, _, headers = tasks.get_task_with_http_info(task.id)
+rename = Taskwright::TaskPatch.new(title: 'Publish the release notes')
+tasks.update_task(task.id, rename, if_match: headers['ETag'])
+conflict = problem(412) { tasks.update_task(task.id, rename, if_match: headers['ETag']) }
+equal('code', conflict.code, 'precondition_failed')
+ok('conflict')
+
+# The client itself refuses a title that is too long, but does not count combining marks.
+invalid = problem(400) { tasks.create_task(Taskwright::TaskCreate.new(title: "x#{"\u0301" * 31}")) }
+equal('pointer', invalid.errors[0].pointer, '/title')
+ok('validation')
+
+before = tokens.access_token
+tokens = auth.refresh_token(Taskwright::RefreshRequest.new(refresh_token: tokens.refresh_token))
+config.access_token = tokens.access_token
+equal('a new token', tokens.access_token != before, true)
+equal('me', auth.get_current_user.username, username)
+ok('refresh')
+
+auth.logout
+refused = problem(401) { auth.get_current_user }
+equal('code', refused.code, 'unauthorized')
+ok('logout')

@@ -1,0 +1,169 @@
+//! The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+
+use std::error::Error;
+use std::fmt::Debug;
+
+use chrono::{Duration, SubsecRound, Utc};
+use sha2::{Digest, Sha256};
+use taskwright::apis::configuration::Configuration;
+use taskwright::apis::{self, attachments_api, auth_api, tags_api, task_tags_api, tasks_api};
+use taskwright::models::{
+    Problem, RefreshRequest, Registration, TagCreate, TaskCreate, TaskPatch, TaskPriority, TaskState,
+};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("TASKWRIGHT_URL")?;
+    let username = format!("rust-{}", random_text());
+    let email = format!("{username}@example.com");
+    let password = random_text();
+    let tomorrow = (Utc::now() + Duration::days(1)).trunc_subsecs(3).fixed_offset();
+
+    // Documentation: begin
+    let mut client = Configuration { base_path: url, ..Configuration::default() };
+    let account = Registration::new(username.clone(), email, password);
+    let mut tokens = auth_api::register(&client, account).await?;
+    client.bearer_access_token = Some(tokens.access_token.clone());
+    let new_task = TaskCreate {
+        priority: Some(TaskPriority::High),
+        due_at: Some(Some(tomorrow)),
+        ..TaskCreate::new("Write the release notes".to_owned())
+    };
+    let task = tasks_api::create_task(&client, new_task, None).await?;
+    // Documentation: end
+    equal("username", &tokens.user.username, &username);
+    ok("register");
+
+    equal("title", task.title.as_str(), "Write the release notes");
+    equal("priority", task.priority, TaskPriority::High);
+    equal("due_at", task.due_at, Some(tomorrow));
+    ok("create");
+
+    let id = task.id.to_string();
+    let to_progress = TaskPatch { status: Some(TaskState::InProgress), ..TaskPatch::new() };
+    let patched = tasks_api::update_task(&client, &id, to_progress, None).await?;
+    equal("status", patched.status, TaskState::InProgress);
+    equal("due_at", patched.due_at, Some(tomorrow));
+    ok("patch");
+
+    let no_date = TaskPatch { due_at: Some(None), ..TaskPatch::new() };
+    let cleared = tasks_api::update_task(&client, &id, no_date, None).await?;
+    equal("due_at", cleared.due_at, None);
+    equal("title", &cleared.title, &task.title);
+    ok("clear");
+
+    let new_tag = TagCreate { color: Some(Some("#d92d20".to_owned())), ..TagCreate::new("release".to_owned()) };
+    let tag = tags_api::create_tag(&client, new_tag, None).await?;
+    task_tags_api::add_task_tag(&client, &id, &tag.id.to_string()).await?;
+    let tagged = tasks_api::get_task(&client, &id, None, None, None).await?;
+    equal("color", tag.color.as_deref(), Some("#d92d20"));
+    equal("tags", tagged.tags, vec![tag]);
+    ok("tag");
+
+    let sent: [u8; 1000] = std::array::from_fn(|_| rand::random());
+    let sha256 = hex(&Sha256::digest(sent));
+    let path = std::env::temp_dir().join(format!("{}.bin", random_text()));
+    std::fs::write(&path, sent)?;
+    let uploaded =
+        attachments_api::add_task_attachment(&client, &id, path.clone(), None, None, Some(&sha256)).await;
+    std::fs::remove_file(&path)?;
+    let attachment = uploaded?;
+    let file = attachment.id.to_string();
+    let download =
+        attachments_api::download_attachment(&client, &file, None, None, None, None, None, None, None).await?;
+    let received = download.bytes().await?;
+    equal("file name", path.file_name().and_then(|name| name.to_str()), Some(attachment.file_name.as_str()));
+    equal("same bytes", received[..] == sent, true);
+    equal("sha256", &attachment.sha256, &sha256);
+    ok("file");
+
+    let mut created = vec![task.id];
+    for number in 1..=5 {
+        let another = TaskCreate::new(format!("Task {number}"));
+        created.push(tasks_api::create_task(&client, another, None).await?.id);
+    }
+    let mut listed = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = list_page(&client, cursor.as_deref()).await?;
+        equal("at most two", page.items.len() <= 2, true);
+        listed.extend(page.items.iter().map(|item| item.id));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    created.sort();
+    listed.sort();
+    equal("every task once", listed, created);
+    ok("page");
+
+    // The client does not show the headers of an answer, but the version of a task works like its ETag.
+    let version = format!("\"{}\"", tasks_api::get_task(&client, &id, None, None, None).await?.version);
+    let rename = TaskPatch { title: Some("Publish the release notes".to_owned()), ..TaskPatch::new() };
+    tasks_api::update_task(&client, &id, rename.clone(), Some(&version)).await?;
+    let conflict = problem(412, tasks_api::update_task(&client, &id, rename, Some(&version)).await)?;
+    equal("code", conflict.code.to_string().as_str(), "precondition_failed");
+    ok("conflict");
+
+    let too_long = TaskCreate::new("x".repeat(501));
+    let invalid = problem(400, tasks_api::create_task(&client, too_long, None).await)?;
+    let errors = invalid.errors.unwrap_or_default();
+    equal("pointer", errors[0].pointer.as_str(), "/title");
+    ok("validation");
+
+    let before = tokens.access_token;
+    tokens = auth_api::refresh_token(&client, RefreshRequest::new(tokens.refresh_token)).await?;
+    client.bearer_access_token = Some(tokens.access_token.clone());
+    equal("a new token", tokens.access_token != before, true);
+    equal("me", auth_api::get_current_user(&client, None, None).await?.username, username);
+    ok("refresh");
+
+    auth_api::logout(&client, None).await?;
+    let refused = problem(401, auth_api::get_current_user(&client, None, None).await)?;
+    equal("code", refused.code.to_string().as_str(), "unauthorized");
+    ok("logout");
+    Ok(())
+}
+
+/// A page of two tasks; the generated function has a parameter for everything that the contract offers.
+async fn list_page(
+    client: &Configuration,
+    cursor: Option<&str>,
+) -> Result<taskwright::models::TaskList, apis::Error<tasks_api::ListTasksError>> {
+    tasks_api::list_tasks(
+        client, Some(2), None, cursor, None, None, None, None, None, None, None, None, None, None, None, None,
+        None, None, None, None, None, None, None, None, None, None, None,
+    )
+    .await
+}
+
+/// The problem that a call is refused with.
+fn problem<Answer, Refusal>(
+    status: u16,
+    result: Result<Answer, apis::Error<Refusal>>,
+) -> Result<Problem, Box<dyn Error>> {
+    match result {
+        Err(apis::Error::ResponseError(response)) => {
+            equal("status", response.status.as_u16(), status);
+            Ok(serde_json::from_str(&response.content)?)
+        }
+        _ => Err(format!("not refused with {status}").into()),
+    }
+}
+
+fn random_text() -> String {
+    hex(&rand::random::<[u8; 12]>())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn equal<Value: PartialEq + Debug>(what: &str, got: Value, want: Value) {
+    assert!(got == want, "{what}: got {got:?}, want {want:?}");
+}
+
+fn ok(step: &str) {
+    println!("ok {step}");
+}
