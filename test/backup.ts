@@ -18,6 +18,7 @@ const { expect, register } = createClient(first.url)
 const ada = await register('ada')
 const bob = await register('bob')
 const token = ada.token
+await expect('updateUser', 200, { token, params: { user_id: ada.id }, body: { time_zone: 'Asia/Tokyo' } })
 const { body: tag } = await expect('createTag', 201, {
   token,
   body: { name: 'Keep “this”', color: '#a0b1c2' },
@@ -25,7 +26,13 @@ const { body: tag } = await expect('createTag', 201, {
 for (const title of ['First', 'Second, with \\ and "quotes"', 'Third 🗄'])
   await expect('createTask', 201, {
     token,
-    body: { title, description: title.repeat(500), assignee_id: bob.id, tag_ids: [tag.id] },
+    body: {
+      title,
+      description: title.repeat(500),
+      due_on: '2027-05-14',
+      assignee_id: bob.id,
+      tag_ids: [tag.id],
+    },
   })
 const { body: tasks } = await expect('listTasks', 200, { token })
 for (const { id } of tasks.items)
