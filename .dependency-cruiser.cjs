@@ -19,6 +19,7 @@ const mayImport = {
   http: ['domain', 'concurrency', 'auth', 'contract', 'db/engine', 'db/lists', 'problems', 'storage'],
   observe: ['domain', 'auth', 'db/engine', 'http', 'storage'],
   jobs: ['domain', 'auth', 'db', 'db/engine', 'storage'],
+  mcp: ['domain', 'contract'],
   services: [
     'domain',
     'concurrency',
@@ -44,6 +45,7 @@ const mayImport = {
     'images',
     'jobs',
     'mail',
+    'mcp',
     'problems',
     'services',
     'storage',

@@ -24,6 +24,7 @@ import { apiTokenHandlers } from './handlers/api-tokens.ts'
 import { attachmentHandlers } from './handlers/attachments.ts'
 import { auditHandlers } from './handlers/audit.ts'
 import { authHandlers } from './handlers/auth.ts'
+import { assistantHandlers } from './handlers/assistants.ts'
 import { passwordHandlers } from './handlers/passwords.ts'
 import { secondFactorHandlers } from './handlers/second-factor.ts'
 import { sessionHandlers } from './handlers/sessions.ts'
@@ -52,6 +53,7 @@ import {
 import { delayContinue } from './http/body.ts'
 import { maxUnread, shareAmongCallers } from './http/caller-shares.ts'
 import { corsHeaders, openToOrigins } from './http/cors.ts'
+import { createDispatcher } from './http/dispatch.ts'
 import { overrideMethod } from './http/method-override.ts'
 import { registerDocumentationPages } from './http/documentation-pages.ts'
 import { registerPages } from './http/pages.ts'
@@ -83,6 +85,7 @@ export interface AppDeps {
   readonly config: Pick<
     Config,
     | 'registration'
+    | 'mcp'
     | 'publicUrl'
     | 'trustProxy'
     | 'corsOrigins'
@@ -311,6 +314,7 @@ export const buildApp = async ({
     }),
     ...tagHandlers({ paging, jobs }),
     ...taskTagHandlers({ paging }),
+    ...assistantHandlers({ contract, isOn: config.mcp === 'on', corsOrigins: config.corsOrigins, publicUrl }),
     ...systemHandlers({
       contract,
       checkReadiness: createCheckReadiness({ db, storage, readinessTime: timeLimits.readiness }),
@@ -323,6 +327,7 @@ export const buildApp = async ({
     shares,
     authenticate: createAuthenticate(accessTokens, credentials),
     authenticateLink: createAuthenticateLink(linkKeys, credentials),
+    dispatch: createDispatcher(app, base),
     fingerprintKeys: deriveKeys(secrets, 'idempotency'),
     publicUrl,
     attachmentMaxBytes,

@@ -92,6 +92,13 @@ export const settings = {
     example: 'closed',
     doc: '`closed`: only administrators create accounts. The very first account can still register.',
   }),
+  mcp: setting({
+    name: 'MCP',
+    parse: oneOf(['on', 'off']),
+    default: 'on',
+    example: 'off',
+    doc: '`off`: assistants cannot connect with the Model Context Protocol; `POST /mcp` is answered 404. See [Assistants](../guides/assistants.md).',
+  }),
   dataDir: setting({
     name: 'DATA_DIR',
     parse: parsePath,

@@ -45,6 +45,10 @@ export interface ContractOperation {
   readonly deprecation: Deprecation | null
   /** Deprecated query parameters. */
   readonly deprecatedParameters: ReadonlyMap<string, Deprecation>
+  /** Whether the adapter limits the time of the handler. */
+  readonly hasDeadline: boolean
+  /** Whether assistants get the operation as a tool of the Model Context Protocol. */
+  readonly isTool: boolean
   /** Required response headers with a fixed value (`x-constant`), by status. */
   readonly constantHeaders: Readonly<Record<string, Readonly<Record<string, string>>>>
 }
@@ -57,7 +61,8 @@ export interface Contract {
   readonly operations: ReadonlyMap<string, ContractOperation>
 }
 
-type Json = Readonly<Record<string, unknown>>
+/** An object of the contract. */
+export type Json = Readonly<Record<string, unknown>>
 
 const methods = new Set(['options', 'head', 'get', 'put', 'post', 'patch', 'delete'])
 
@@ -128,6 +133,8 @@ const readOperation = (document: Json, path: string, method: string, operation: 
         return deprecation === null ? [] : [[name, deprecation]]
       }),
     ),
+    hasDeadline: operation['x-deadline'] !== 'none',
+    isTool: operation['x-mcp'] === true,
     constantHeaders: mapValues(asObject(operation.responses), (response) =>
       constantHeaders(document, resolve(document, response)),
     ),
@@ -169,7 +176,7 @@ const constantHeaders = (document: Json, response: Json): Readonly<Record<string
 }
 
 /** Follows a local `$ref`. */
-const resolve = (document: Json, node: unknown): Json => {
+export const resolve = (document: Json, node: unknown): Json => {
   const { $ref } = asObject(node)
   if (typeof $ref !== 'string') return asObject(node)
   return $ref
@@ -178,15 +185,15 @@ const resolve = (document: Json, node: unknown): Json => {
     .reduce<Json>((parent, name) => asObject(parent[name]), document)
 }
 
-const mapValues = <W>(record: Json, map: (value: unknown) => W): Record<string, W> =>
+export const mapValues = <W>(record: Json, map: (value: unknown) => W): Record<string, W> =>
   Object.fromEntries(Object.entries(record).map(([key, value]) => [key, map(value)]))
 
-const asObject = (value: unknown): Json => {
+export const asObject = (value: unknown): Json => {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Json
   throw new TypeError('openapi.yaml does not have an object where one is expected')
 }
 
-const asArray = (value: unknown): readonly unknown[] => {
+export const asArray = (value: unknown): readonly unknown[] => {
   if (Array.isArray(value)) return value as readonly unknown[]
   throw new TypeError('openapi.yaml does not have a list where one is expected')
 }

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { operations } from '../../generated/openapi.ts'
 import type { OperationId } from './contract.ts'
+import type { Dispatch } from './dispatch.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import type { Created } from '../db/engine/creation.ts'
 import { type JsonText, jsonText } from './json-text.ts'
@@ -60,6 +61,15 @@ type PrincipalOf<Id extends OperationId> = Id extends (typeof openOperations)[nu
       : BearerPrincipal
 
 type SuccessStatus = 200 | 201 | 202 | 204 | 206
+
+/** Statuses with which a handler answers. Those with other errors than problems are errors of a protocol inside of HTTP. */
+type AnswerStatus<Responses> = {
+  [Status in keyof Responses]: Status extends SuccessStatus
+    ? Status
+    : Responses[Status] extends { content: { 'application/json': unknown } }
+      ? Status
+      : never
+}[keyof Responses]
 
 type Member<T, K extends PropertyKey> = K extends keyof T ? NonNullable<T[K]> : unknown
 type PathOf<Op> = Member<Member<Op, 'parameters'>, 'path'>
@@ -131,15 +141,13 @@ interface AnswerOptions {
   readonly taskVersion?: number
 }
 
-/** A successful response in the contract: status, required headers and body. */
+/** A response of a handler in the contract: status, required headers and body. */
 export type Answer<Op> = Op extends { responses: infer Responses }
   ? {
-      [Status in keyof Responses & SuccessStatus]: { readonly status: Status } & HeadersPart<
-        Responses[Status]
-      > &
+      [Status in AnswerStatus<Responses>]: { readonly status: Status } & HeadersPart<Responses[Status]> &
         BodyPart<Responses[Status]> &
         AnswerOptions
-    }[keyof Responses & SuccessStatus]
+    }[AnswerStatus<Responses>]
   : never
 
 /** The context of an operation. The principal of an open operation is null. */
@@ -154,6 +162,7 @@ export interface Input<Id extends OperationId> {
   readonly path: string
   /** For headers that only this operation reads. */
   readonly headers: FastifyRequest['headers']
+  readonly dispatch: Dispatch
 }
 
 export type Handlers = {

@@ -53,6 +53,7 @@ export const permissions = {
   'tag.delete': ['owner', 'admin'],
   'task_tag.see': ['sees_task'],
   'task_tag.change': ['changes_task'],
+  'mcp.use': ['signed_in'],
 } as const
 
 export type Permission = keyof typeof permissions
@@ -122,7 +123,7 @@ export const listReader = (principal: Principal, { all = false }: { readonly all
 /** Whether the credential lacks the scope of an operation. A session has every scope; a link is for one operation. */
 export const scopeRefuses = (scope: RequiredScope, credential: Credential): boolean => {
   if (credential.kind === 'link') return scope !== 'link'
-  if (scope === 'none' || credential.kind === 'session') return false
+  if (scope === 'none' || scope === 'any' || credential.kind === 'session') return false
   return (
     scope === 'session' ||
     scope === 'link' ||

@@ -4,10 +4,10 @@ import type { components } from '../../generated/openapi.ts'
 export type Scope = components['schemas']['Scope']
 
 /**
- * The `x-scope` of an operation: the scope that an API token needs, `session` if API tokens are not accepted, `link` if
- * the URL authenticates the request, or `none` if it is not authenticated.
+ * The `x-scope` of an operation: the scope that an API token needs, `any` if every token is accepted, `session` if API
+ * tokens are not, `link` if the URL authenticates the request, or `none` if it is not authenticated.
  */
-export type RequiredScope = Scope | 'session' | 'link' | 'none'
+export type RequiredScope = Scope | 'any' | 'session' | 'link' | 'none'
 
 const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   'tasks:read': true,
@@ -18,6 +18,7 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   'attachments:write': true,
   'users:read': true,
   'users:write': true,
+  any: true,
   session: true,
   link: true,
   none: true,
@@ -42,12 +43,15 @@ export const scopesOfNewTask = ({
   readonly tag_names?: readonly string[]
 }): readonly Scope[] => (tag_names.length === 0 ? [] : ['tags:write'])
 
+const isScope = (name: RequiredScope): name is Scope =>
+  name !== 'any' && name !== 'session' && name !== 'link' && name !== 'none'
+
 export const isRequiredScope = (name: unknown): name is RequiredScope =>
   typeof name === 'string' && Object.hasOwn(requiredScopes, name)
 
 /** Parses the stored form: scopes separated by spaces. */
 export const parseScopes = (text: string): readonly Scope[] =>
   text.split(' ').map((name) => {
-    if (isRequiredScope(name) && name !== 'session' && name !== 'link' && name !== 'none') return name
+    if (isRequiredScope(name) && isScope(name)) return name
     throw new TypeError(`There is no scope ${name}`)
   })

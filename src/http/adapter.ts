@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import { createHmac, type KeyObject } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { ContractOperation } from '../contract/contract.ts'
+import type { DispatchedRequest } from '../contract/dispatch.ts'
 import type { Database } from '../db/engine/client.ts'
 import type { Idempotency, OpContext } from '../db/engine/context.ts'
 import { type Client, maxUserAgentLength } from '../domain/audit.ts'
@@ -21,6 +22,7 @@ import { hasBody, pieceType } from './body.ts'
 import type { AuthenticateLink } from './authenticate.ts'
 import type { CallerShares } from './caller-shares.ts'
 import { announceDeprecation } from './deprecation.ts'
+import { type Dispatcher, outerRequestOf } from './dispatch.ts'
 import { callerOf, type Limit } from './rate-limit.ts'
 import { maxFormOverhead, readFileForm, readFilePiece } from './upload.ts'
 
@@ -51,7 +53,9 @@ export interface AdapterDeps {
   /** Prefix of Location and Content-Location; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
   readonly attachmentMaxBytes: number
-  /** Time limit of a handler in milliseconds. Handlers that receive a file have none. */
+  /** Sends a handler's requests to other operations. */
+  readonly dispatch: Dispatcher
+  /** Time limit of a handler in milliseconds. Handlers that receive a file have none, nor those with `x-deadline: none`. */
   readonly deadline: number
   /** Registers work that must finish before shutdown, even if its connection closes. */
   readonly finish: (work: Promise<unknown>) => void
@@ -127,15 +131,16 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
           return canonicalPath(operation, request)
         },
         headers: conditionsOf(request),
+        dispatch: (dispatched: DispatchedRequest) => deps.dispatch(request, dispatched),
       }
       const answering = runAs(work, () => handle(ctx as never, input as never)).catch((error: unknown) => {
         throw error instanceof DatabaseUnavailable ? unavailable(work, request, error) : error
       })
       // On failure, the handler still has to remove a partial file and release a lease.
       if (takesFile(operation)) deps.finish(answering)
-      const answer = await (takesFile(operation)
-        ? answering
-        : withTimeout(deps.deadline, answering, () => tooLate(work, request)))
+      const answer = await (operation.hasDeadline && !takesFile(operation)
+        ? withTimeout(deps.deadline, answering, () => tooLate(work, request))
+        : answering)
 
       if (operation.takesIfMatch) checkUnchanged(answer, ifMatch, request)
       const notModified = isNotModified(answer, request)
@@ -158,7 +163,8 @@ const anonymousWork = ({ ip }: FastifyRequest): Work => ({
 
 /** The work of a request's handler. It is abandoned when the deadline passes, or when the client of a read disconnects. */
 const workOf = (operation: ContractOperation, request: FastifyRequest, reply: FastifyReply): RequestWork => {
-  const { principal, raw } = request
+  const { principal } = request
+  const { socket } = (outerRequestOf(request) ?? request).raw
   const work: RequestWork = {
     principal: principal === null ? anonymousWork(request).principal : callerOf(request, principal),
     sent: [],
@@ -167,7 +173,7 @@ const workOf = (operation: ContractOperation, request: FastifyRequest, reply: Fa
     // that receives a file continues, to clean up.
     isAbandoned: () =>
       !takesFile(operation) &&
-      (work.isLate || (isRead(request) && raw.socket.destroyed && !reply.sent)) &&
+      (work.isLate || (isRead(request) && socket.destroyed && !reply.sent)) &&
       !mayHaveWritten(work),
   }
   return work

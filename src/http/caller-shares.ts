@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
+import { outerRequestOf } from './dispatch.ts'
 import { callerOf } from './rate-limit.ts'
 
 declare module 'fastify' {
@@ -23,7 +24,7 @@ interface CallerShare {
  */
 export interface CallerShares {
   /**
-   * Counts a request until its response is sent.
+   * Counts a request until its response is sent. A dispatched request belongs to the one that is counted already.
    *
    * @throws Problem 429
    */
@@ -53,6 +54,11 @@ export const shareAmongCallers = (
 
   return {
     admit(request, reply, principal) {
+      const outer = outerRequestOf(request)
+      if (outer !== undefined) {
+        request.share = outer.share
+        return
+      }
       const caller = callerOf(request, principal)
       const share = shares.get(caller) ?? { running: 0, unread: 0 }
       if (share.running > 2 * (limits.running - running)) throw problems.tooManyRunning()

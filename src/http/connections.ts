@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { watchOutage } from '../domain/outage.ts'
 import { problems } from '../problems/problems.ts'
+import { outerRequestOf } from './dispatch.ts'
 
 /** Refuses a request without Host (RFC 9112 §3.2). Node would too, but without a problem document. */
 export const requireHost = (app: FastifyInstance): void => {
@@ -68,7 +69,7 @@ const maxPerIteration = 2
 
 /**
  * Refuses requests beyond `limit` concurrent ones, before their bodies are read. Requests start in the order of their
- * arrival. Operations without a rate limit (health) are exempt.
+ * arrival. Operations without a rate limit (health) and dispatched requests are exempt.
  */
 export const shedLoad = (app: FastifyInstance, limit: number): void => {
   let running = 0
@@ -78,8 +79,9 @@ export const shedLoad = (app: FastifyInstance, limit: number): void => {
     began: () => app.log.warn({ limit }, 'Too many concurrent requests; rejecting more'),
     ended: (outage) => app.log.warn(outage, 'Accepting concurrent requests again'),
   })
-  app.addHook('onRequest', ({ routeOptions }, reply, done) => {
-    if (routeOptions.config.operation?.rateLimit === 'none') return done()
+  app.addHook('onRequest', (request, reply, done) => {
+    const { operation } = request.routeOptions.config
+    if (operation?.rateLimit === 'none' || outerRequestOf(request) !== undefined) return done()
     if (running >= limit) {
       const busy = problems.serviceUnavailable('The service is busy. Retry in a few seconds.')
       report(busy)
@@ -124,7 +126,8 @@ export const refuseWhileClosing = (app: FastifyInstance, drainTime: number): voi
     setTimeout(closeConnections, drainTime).unref()
     if (running === 0) closeConnections()
   })
-  app.addHook('onRequest', (_request, reply, done) => {
+  app.addHook('onRequest', (request, reply, done) => {
+    if (outerRequestOf(request) !== undefined) return done()
     if (isClosing) throw problems.serviceUnavailable('The service is stopping. Retry in a few seconds.')
     running += 1
     reply.raw.once('close', () => {

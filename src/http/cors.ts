@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
+import { isIP } from 'node:net'
 import type { MethodsOf } from './routes.ts'
 
 /** Origins whose pages may read responses; `*` means all. */
@@ -50,6 +51,9 @@ const allowedHeaders = [
   'If-None-Match',
   'If-Range',
   'If-Unmodified-Since',
+  'Mcp-Method',
+  'Mcp-Name',
+  'MCP-Protocol-Version',
   'Range',
   'Tus-Resumable',
   'Upload-Checksum',
@@ -75,6 +79,28 @@ const allowOrigin = (origin: string): Headers => ({
   'access-control-allow-origin': origin,
   'access-control-expose-headers': exposedHeaders,
 })
+
+interface OwnOrigin {
+  readonly corsOrigins: CorsOrigins
+  /** Empty when PUBLIC_URL is unset. */
+  readonly publicUrl: string
+}
+
+/**
+ * Whether a request comes from no web page, from a page of this service, or from an allowed one. A page elsewhere can make the
+ * name of its host resolve to this service (DNS rebinding): the host of such a request is that of its origin. An address and
+ * localhost cannot be rebound.
+ */
+export const isTrustedOrigin = (
+  { origin, host }: { readonly origin?: string | undefined; readonly host?: string | undefined },
+  { corsOrigins, publicUrl }: OwnOrigin,
+): boolean => {
+  if (origin === undefined || corsOrigins === '*' || corsOrigins.includes(origin)) return true
+  if (!URL.canParse(origin)) return false
+  if (publicUrl !== '' && new URL(publicUrl).origin === origin) return true
+  const { host: ownHost, hostname } = new URL(origin)
+  return ownHost === host && (hostname === 'localhost' || isIP(hostname.replaceAll(/[[\]]/g, '')) !== 0)
+}
 
 /** Adds CORS headers, and answers preflights before authentication. */
 export const openToOrigins = (app: FastifyInstance, allowed: CorsOrigins, methodsOf: MethodsOf): void => {

@@ -3,10 +3,12 @@ import type { ContractOperation, RateLimitPolicy } from '../contract/contract.ts
 import { networkOf } from '../domain/network.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
+import { outerRequestOf } from './dispatch.ts'
 import { type CountRequest, windowLength } from './request-counts.ts'
 
 /**
- * Counts a request against its user, or against the client's network if it is not authenticated. Sets the headers RateLimit
+ * Counts a request against its user, or against the client's network if it is not authenticated. A dispatched request has been
+ * counted already. Sets the headers RateLimit
  * and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers).
  *
  * @throws Problem 429
@@ -45,7 +47,7 @@ export const createLimit = async (
 
   return async (request, reply, rateLimit, principal) => {
     const policies = policiesOf(rateLimit)
-    if (policies.length === 0) return
+    if (policies.length === 0 || outerRequestOf(request) !== undefined) return
     const caller = callerOf(request, principal)
     const counts = await Promise.all(policies.map((policy) => count(policy, caller)))
     reply.headers({

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { problems } from '../problems/problems.ts'
 import { bringsFile, hasBody } from './body.ts'
+import { outerRequestOf } from './dispatch.ts'
 
 /** In milliseconds. */
 export interface TimeLimits {
@@ -34,7 +35,8 @@ export const timeLimits: TimeLimits = {
 export const limitBodyTime = (app: FastifyInstance, limit: number): void => {
   app.addHook('onRequest', (request, reply, done) => {
     const { raw } = request
-    if (!hasBody(request.headers) || bringsFile(request)) return done()
+    if (!hasBody(request.headers) || bringsFile(request) || outerRequestOf(request) !== undefined)
+      return done()
     const refuse = (): void => {
       if (raw.complete) return
       // The body's reader must not see the rest of it.

@@ -20,6 +20,7 @@ import {
 } from '@opentelemetry/resources'
 import { BatchSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { outerRequestOf } from '../http/dispatch.ts'
 import { routeOf } from '../http/request-log.ts'
 import { shownPathOf } from '../http/url.ts'
 import type { Instrument } from './instrument.ts'
@@ -29,7 +30,7 @@ import type { Instrument } from './instrument.ts'
  * tracing is enabled. The exporter reads its standard variables (OTEL_EXPORTER_OTLP_ENDPOINT, …) itself.
  */
 export interface Tracing {
-  /** Adds a span per request. It continues the trace of the traceparent header. */
+  /** Adds a span per request. It continues the trace of the traceparent header, or of the request that it was dispatched for. */
   readonly ofRequests: (app: FastifyInstance) => void
   readonly forStatements: Instrument
   readonly forStorage: Instrument
@@ -71,7 +72,10 @@ export const startTracing = (): Tracing => {
     ofRequests(app) {
       const spans = new WeakMap<FastifyRequest, Span>()
       app.addHook('onRequest', (request, _reply, done) => {
-        const parent = propagation.extract(ROOT_CONTEXT, request.headers)
+        const parent =
+          outerRequestOf(request) === undefined
+            ? propagation.extract(ROOT_CONTEXT, request.headers)
+            : context.active()
         const span = tracer.startSpan(`${request.method} ${routeOf(request)}`, attributesOf(request), parent)
         spans.set(request, span)
         // Later hooks and the handler run in this context.

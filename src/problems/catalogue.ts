@@ -49,6 +49,13 @@ export const problemTypes = {
     cause: 'You can see the resource but do not have permission to do this.',
     remedy: 'Ask its owner or an administrator.',
   },
+  origin_not_allowed: {
+    status: 403,
+    title: 'Origin not allowed',
+    cause:
+      'The request comes from a web page whose origin is neither that of this service nor one that the operator allows.',
+    remedy: 'Use a page of this service, or ask the operator to add the origin to CORS_ORIGINS.',
+  },
   reauthentication_required: {
     status: 403,
     title: 'Reauthentication required',

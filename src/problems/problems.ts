@@ -174,6 +174,11 @@ export const problems = {
       'The code is wrong or already used, or the challenge is unknown or expired. Send another code, or sign in again.',
       challenge(),
     ),
+  originNotAllowed: () =>
+    new Problem(
+      'origin_not_allowed',
+      'Pages of this origin may not use this endpoint. The operator can allow the origin with CORS_ORIGINS.',
+    ),
   insufficientScope: (scope: string) =>
     scope === 'session'
       ? new Problem(

@@ -22,6 +22,7 @@ t.test('an empty environment has the defaults', async (t) => {
     dataDir: resolve('data'),
     jwtSecrets: null,
     registration: 'open',
+    mcp: 'on',
     storageUrl: null,
     publicUrl: null,
     trustProxy: [],
@@ -82,6 +83,7 @@ const good: readonly (readonly [
     [secret, 'y'.repeat(32), `z${secret}`],
   ],
   ['REGISTRATION', 'closed', 'registration', 'closed'],
+  ['MCP', 'off', 'mcp', 'off'],
   [
     'STORAGE_URL',
     's3://bucket?region=eu-central-1',

@@ -157,12 +157,20 @@ t.test('a request continues the trace of its client, down to statements and file
     body: fileForm('traced'),
     headers: { traceparent: `00-${upload}-${parent}-01` },
   })
+  const message = '6bf92f3577b34da6a3ce929d0e0e4736'
+  const params = { name: 'get_task', arguments: { task_id: task.id } }
+  await expect('sendMcpMessage', 200, {
+    token: ada.token,
+    body: { jsonrpc: '2.0', id: 1, method: 'tools/call', params },
+    headers: { traceparent: `00-${message}-${parent}-01` },
+  })
   t.equal(await service.end('SIGTERM'), 0, 'what is left is sent at the end')
   const received = collector.received()
   const spansOf = (id: string): number =>
     received.toString('latin1').split(Buffer.from(id, 'hex').toString('latin1')).length - 1
   t.ok(spansOf(trace) >= 2, 'the request and its statements')
   t.ok(spansOf(upload) >= 3, 'the request, its statements and the file')
+  t.ok(spansOf(message) >= 3, 'the message, the operation that it runs, and its statement')
   t.ok(received.includes(Buffer.from(parent, 'hex')))
   for (const text of [
     'POST /tasks',

@@ -1,0 +1,18 @@
+/** A request to another operation, made by a handler for its own caller. */
+export interface DispatchedRequest {
+  readonly method: string
+  /** Includes the query. */
+  readonly path: string
+  /** In addition to the caller's Authorization and User-Agent. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string | undefined
+}
+
+export interface DispatchedResponse {
+  readonly status: number
+  /** Empty if the response has none. */
+  readonly body: string
+}
+
+/** Runs another operation as if its request had arrived from the caller. Rejections are responses too. */
+export type Dispatch = (request: DispatchedRequest) => Promise<DispatchedResponse>

@@ -1,0 +1,35 @@
+import { asArray, asObject, type Json, mapValues, resolve } from '../contract/contract.ts'
+
+/** Keywords of OpenAPI 3.0 that JSON Schema 2020-12 does not have. */
+const droppedKeywords: ReadonlySet<string> = new Set(['nullable', 'discriminator', 'xml', 'externalDocs'])
+
+/** Keywords by what their value is; the value of any other keyword is no schema. */
+const schemaKeywords: ReadonlySet<string> = new Set(['items', 'additionalProperties', 'not'])
+const listKeywords: ReadonlySet<string> = new Set(['anyOf', 'oneOf'])
+const mapKeywords: ReadonlySet<string> = new Set(['properties'])
+
+/**
+ * Converts a schema of the contract to JSON Schema 2020-12, which the Model Context Protocol expects: references are replaced
+ * by what they refer to, null becomes a type, and extensions are left out.
+ */
+export const toJsonSchema = (document: Json, schema: unknown): Json => {
+  const convert = (value: unknown): unknown =>
+    typeof value === 'boolean' ? value : toJsonSchema(document, value)
+  const convertKeyword = (keyword: string, value: unknown): unknown => {
+    if (schemaKeywords.has(keyword)) return convert(value)
+    if (listKeywords.has(keyword)) return asArray(value).map(convert)
+    return mapKeywords.has(keyword) ? mapValues(asObject(value), convert) : value
+  }
+  const { allOf = [], example, ...keywords } = resolve(document, schema)
+  const [base = {}, ...more] = asArray(allOf).map((part) => toJsonSchema(document, part))
+  const own = Object.entries(keywords)
+    .filter(([keyword]) => !droppedKeywords.has(keyword) && !keyword.startsWith('x-'))
+    .map(([keyword, value]) => [keyword, convertKeyword(keyword, value)] as const)
+  return {
+    // The contract adds a description or a default to a reference by an allOf of one schema.
+    ...(more.length === 0 ? base : { allOf: [base, ...more] }),
+    ...Object.fromEntries<unknown>(own),
+    ...(keywords.nullable === true && { type: [keywords.type, 'null'] }),
+    ...(example !== undefined && { examples: [example] }),
+  }
+}

@@ -1,0 +1,143 @@
+import {
+  type CallToolResult,
+  createMcpHandler,
+  isLegacyRequest,
+  ProtocolError,
+  ProtocolErrorCode,
+  Server,
+  SUPPORTED_PROTOCOL_VERSIONS,
+  WebStandardStreamableHTTPServerTransport,
+} from '@modelcontextprotocol/server'
+import { asObject } from '../contract/contract.ts'
+import type { Dispatch, DispatchedResponse } from '../contract/dispatch.ts'
+import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
+import type { Tool } from './tools.ts'
+
+/** What the server says about itself, and its tools by name. */
+export interface McpServerOptions {
+  readonly title: string
+  readonly version: string
+  readonly tools: ReadonlyMap<string, Tool>
+}
+
+/** A message of the Model Context Protocol, and its sender. */
+export interface McpRequest {
+  readonly message: unknown
+  /** The protocol's own header fields. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly principal: Principal
+  readonly dispatch: Dispatch
+}
+
+export interface McpResponse {
+  readonly status: number
+  /** JSON; empty if there is nothing to answer. */
+  readonly text: string
+}
+
+/** The first version without batches of messages, which would be several requests in one. */
+const oldestVersion = '2025-06-18'
+
+/** Milliseconds for which clients may keep the list of tools. */
+const listLifetime = 300_000
+
+/**
+ * Answers a message. Clients of 2025 open with a handshake and those of 2026-07-28 do not; neither have a session here. Every
+ * response is one JSON message rather than a stream: no tool reports progress, and there is nothing to subscribe to.
+ */
+export const answerMessage = async (options: McpServerOptions, request: McpRequest): Promise<McpResponse> => {
+  let failure: Error | undefined
+  const createServer = () =>
+    serverOf(options, request, (cause) => {
+      failure = new Error('A tool failed', { cause })
+    })
+  // Of the library itself; it reports what clients do wrong as well.
+  let reported: unknown
+  const onerror = (error: unknown): void => {
+    reported = error
+  }
+  const http = new Request('http://localhost/mcp', {
+    method: 'POST',
+    headers: {
+      ...request.headers,
+      'content-type': 'application/json',
+      // Otherwise the library refuses clients that accept JSON only.
+      accept: 'application/json, text/event-stream',
+    },
+  })
+  const parsed = { parsedBody: request.message }
+  const response = (await isLegacyRequest(http, request.message))
+    ? await answerLegacy(createServer(), http, parsed)
+    : await createMcpHandler(createServer, { legacy: 'reject', maxSubscriptions: 0, onerror }).fetch(
+        http,
+        parsed,
+      )
+  if (failure !== undefined) throw failure
+  const { status } = response
+  const text = await response.text()
+  if (status >= 500) throw new Error(`The MCP library answered ${status}: ${text}`, { cause: reported })
+  return { status, text }
+}
+
+const answerLegacy = async (
+  server: Server,
+  http: Request,
+  parsed: { readonly parsedBody: unknown },
+): Promise<Response> => {
+  const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true })
+  await server.connect(transport)
+  try {
+    return await transport.handleRequest(http, parsed)
+  } finally {
+    await server.close()
+  }
+}
+
+/** A server for one message. `onFailure` gets the errors of tools, which must not become messages to the client. */
+const serverOf = (
+  { title, version, tools }: McpServerOptions,
+  { principal, dispatch }: McpRequest,
+  onFailure: (error: unknown) => void,
+): Server => {
+  // Not McpServer, the library's preferred class: it takes tools with validators of its own, and compiles them for each message.
+  const server = new Server(
+    { name: title.toLowerCase(), title, version },
+    {
+      capabilities: { tools: {} },
+      supportedProtocolVersions: SUPPORTED_PROTOCOL_VERSIONS.filter((one) => one >= oldestVersion),
+      // The list depends on the scopes of the caller's token.
+      cacheHints: { 'tools/list': { ttlMs: listLifetime, cacheScope: 'private' } },
+    },
+  )
+  server.setRequestHandler('tools/list', () => ({
+    tools: [...tools.values()]
+      .filter(({ operation }) => isAllowed(operation, principal))
+      .map(({ definition }) => definition),
+  }))
+  server.setRequestHandler('tools/call', async ({ params: { name, arguments: args = {} } }) => {
+    const tool = tools.get(name)
+    if (tool === undefined)
+      throw new ProtocolError(ProtocolErrorCode.InvalidParams, `There is no tool ${name}`)
+    try {
+      return resultOf(tool, await dispatch(tool.requestOf(args)))
+    } catch (error) {
+      onFailure(error)
+      throw error
+    }
+  })
+  return server
+}
+
+/** Whether the caller's token and role allow the operation on some resource. */
+const isAllowed = ({ scope, permission }: Tool['operation'], { role, credential }: Principal): boolean =>
+  !scopeRefuses(scope, credential) && !roleRefuses(permission, role)
+
+/** The text repeats the content for clients that do not read structured content. */
+const resultOf = ({ definition }: Tool, { status, body }: DispatchedResponse): CallToolResult => {
+  if (body === '') return { content: [{ type: 'text', text: `${definition.title}: done.` }] }
+  return {
+    content: [{ type: 'text', text: body }],
+    structuredContent: { ...asObject(JSON.parse(body)) },
+    ...(status >= 400 && { isError: true }),
+  }
+}

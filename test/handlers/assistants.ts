@@ -1,0 +1,513 @@
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { promisify } from 'node:util'
+import t, { type Test } from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { asArray, asObject, type Json, loadContract, resolve } from '../../src/contract/contract.ts'
+import { currentWork } from '../../src/concurrency/work.ts'
+import { newId } from '../../src/db/engine/ids.ts'
+import { timeLimits } from '../../src/http/slow-clients.ts'
+import { accountActions } from '../fixture/accounts.ts'
+import { checkResponse } from '../fixture/contract-check.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { connectAssistant, type Negotiation } from '../fixture/mcp.ts'
+import { operations } from '../fixture/operations.ts'
+import { type Call, startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
+
+/** The Model Context Protocol, as the official client and as a client that makes mistakes see it. */
+
+type Schemas = components['schemas']
+
+const { db } = await openTestDatabase(t)
+const service = await startService(t, { db })
+const admin = await service.register('admin')
+const ada = await service.register('ada')
+const { createApiToken } = accountActions(service, admin)
+const { createTask, readTask } = taskActions(service)
+
+const tokenWith = async (...scopes: Schemas['Scope'][]): Promise<string> =>
+  (await createApiToken(ada, { scopes })).token
+
+const contract = loadContract()
+const toolOperations = operations.filter(({ isTool }) => isTool)
+const toolName = (id: string): string => id.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+
+const message = (method: string, params?: object) => ({
+  jsonrpc: '2.0',
+  id: 1,
+  method,
+  ...(params && { params }),
+})
+
+const send = (body: unknown, more: Omit<Call, 'body'> = {}) =>
+  service.call('sendMcpMessage', { token: ada.token, body, ...more })
+
+const problemIn = (content: unknown) => content as Schemas['Problem']
+
+for (const mode of ['legacy', 'auto'] satisfies Negotiation[]) {
+  t.test(`sendMcpMessage, ${mode}: an assistant finds, creates, completes and deletes a task`, async (t) => {
+    const token = await tokenWith('tasks:write', 'tags:write', 'users:read')
+    const { client, call } = await connectAssistant(t, service, token, mode)
+    t.match(client.getServerVersion(), { name: 'taskwright', title: 'Taskwright', version: /^\d/ })
+    t.equal(client.getNegotiatedProtocolVersion(), mode === 'legacy' ? '2025-11-25' : '2026-07-28')
+
+    const { tools } = await client.listTools()
+    t.ok(tools.some(({ name }) => name === 'create_task'))
+
+    const me = await call('get_current_user')
+    t.match(me, { isError: false, content: { id: ada.id, username: 'ada' } })
+    const tag = await call('create_tag', { name: `from ${mode}` })
+    const { id: tag_id } = tag.content as Schemas['Tag']
+    const created = await call('create_task', {
+      title: 'Book the venue',
+      assignee_id: ada.id,
+      tag_ids: [tag_id],
+    })
+    const task = created.content as Schemas['Task']
+    t.match(task, { title: 'Book the venue', owner_id: ada.id, assignee_id: ada.id, status: 'todo' })
+    t.strictSame(JSON.parse(created.text), task, 'the text repeats the content')
+
+    await call('create_task', { title: 'Something else' })
+    const found = await call('list_tasks', {
+      tag_id: [tag_id],
+      assignee_id: ['me'],
+      status: ['todo', 'in_progress'],
+      limit: 5,
+    })
+    t.match(found.content, { items: [{ id: task.id }] })
+    t.equal((found.content as Schemas['TaskList']).items.length, 1)
+
+    const done = await call('update_task', {
+      task_id: task.id,
+      status: 'done',
+      if_match: `"${task.version}"`,
+    })
+    t.match(done, { isError: false, content: { id: task.id, status: 'done', version: task.version + 1 } })
+    t.equal((await readTask(ada, task.id)).task.status, 'done', 'the task of the HTTP API is the same')
+
+    t.match(await call('remove_task_tag', { task_id: task.id, tag_id }), {
+      isError: false,
+      text: 'Remove a tag from a task: done.',
+      content: null,
+    })
+    t.match(await call('delete_task', { task_id: task.id }), {
+      isError: false,
+      text: 'Delete a task: done.',
+    })
+    t.match((await call('get_task', { task_id: task.id })).content, { status: 404, code: 'not_found' })
+    t.match(await call('restore_task', { task_id: task.id }), { isError: false, content: { id: task.id } })
+  })
+}
+
+t.test('sendMcpMessage: the tools are the operations that the contract marks', async (t) => {
+  const { client } = await connectAssistant(t, service, ada.token)
+  const { tools } = await client.listTools()
+  t.same(tools.map(({ name }) => name).toSorted(), toolOperations.map(({ id }) => toolName(id)).toSorted())
+  t.ok(tools.length > 10)
+
+  const unsafe = /^(auth|sessions|passwords|api-tokens|second-factor|audit|uploads|system|assistants)$/
+  for (const { id, path, method } of toolOperations) {
+    const node = asObject(asObject(asObject(contract.document.paths)[path])[method.toLowerCase()])
+    if (id !== 'getCurrentUser') t.notMatch(String(asArray(node.tags)[0]), unsafe, id)
+    const tool = tools.find(({ name }) => name === toolName(id))
+    t.equal(tool?.title, node.summary)
+    t.equal(tool?.description, `${String(node.summary)}. ${String(node.description)}`)
+    t.match(tool?.annotations, {
+      readOnlyHint: method === 'GET',
+      destructiveHint: method === 'DELETE' || method === 'PUT',
+      idempotentHint: method === 'GET' || method === 'DELETE' || method === 'PUT',
+      openWorldHint: false,
+    })
+  }
+})
+
+/** The examples that the contract gives for the path and for the bodies of an operation. */
+const examplesOf = ({ path, method }: (typeof toolOperations)[number]) => {
+  const item = asObject(asObject(contract.document.paths)[path])
+  const { requestBody = {} } = asObject(item[method.toLowerCase()])
+  const ids = asArray(item.parameters ?? []).map((parameter) => {
+    const { name, example } = resolve(contract.document, parameter)
+    return [String(name), example] as const
+  })
+  const content = asObject(asObject(requestBody).content ?? {})['application/json'] ?? {
+    examples: { none: {} },
+  }
+  const bodies = Object.values(asObject(asObject(content).examples)).map((example) =>
+    asObject(resolve(contract.document, example).value ?? {}),
+  )
+  return { ids: Object.fromEntries<unknown>(ids), bodies }
+}
+
+t.test('sendMcpMessage: schemas are JSON Schema, and accept the examples of the contract', async (t) => {
+  const { client } = await connectAssistant(t, service, ada.token)
+  const { tools } = await client.listTools()
+  const ajv = new Ajv2020({ strict: true, allowUnionTypes: true, strictRequired: false })
+  for (const format of ['uuid', 'date-time', 'date', 'email', 'int64', 'uri-reference'])
+    ajv.addFormat(format, true)
+  for (const operation of toolOperations) {
+    const tool = tools.find(({ name }) => name === toolName(operation.id))
+    const accepts = ajv.compile(asObject(tool?.inputSchema))
+    const { ids, bodies } = examplesOf(operation)
+    for (const body of bodies)
+      t.ok(accepts({ ...ids, ...body }), `${operation.id} ${JSON.stringify(body)}`, {
+        errors: accepts.errors,
+      })
+    t.notOk(accepts({ ...ids, ...bodies[0], nonsense: 1 }), 'and nothing unknown')
+    if (tool?.outputSchema !== undefined) ajv.compile(asObject(tool.outputSchema))
+    t.notMatch(JSON.stringify(tool), /\$ref|x-[a-z]+"|nullable/, operation.id)
+  }
+})
+
+t.test('sendMcpMessage: a token sees and uses the tools of its scopes', async (t) => {
+  const { client, call } = await connectAssistant(t, service, await tokenWith('tags:read'))
+  const { tools } = await client.listTools()
+  t.same(tools.map(({ name }) => name).toSorted(), ['list_tags', 'list_task_tags'])
+  t.match(await call('list_tags'), { isError: false })
+
+  const refused = await call('create_task', { title: 'Beyond the scopes' })
+  t.equal(refused.isError, true)
+  t.match(refused.content, {
+    status: 403,
+    code: 'insufficient_scope',
+    detail: 'This operation requires the scope tasks:write. Use a token with this scope.',
+    instance: '/tasks',
+  })
+  t.strictSame(JSON.parse(refused.text), refused.content)
+  checkResponse('createTask', 'POST', {
+    status: 403,
+    headers: new Headers({
+      'content-type': 'application/problem+json',
+      'x-request-id': problemIn(refused.content).request_id,
+      'cache-control': 'no-store',
+    }),
+    body: refused.content,
+  })
+})
+
+t.test('sendMcpMessage: a rejected call says what would be right', async (t) => {
+  const { call } = await connectAssistant(t, service, ada.token)
+  const { id: task_id } = await createTask(ada)
+
+  const invalid = await call('create_task', { title: '', colour: 'red', due_at: 'tomorrow' })
+  t.equal(invalid.isError, true)
+  t.match(problemIn(invalid.content).errors, [
+    { pointer: '/colour', detail: /^is not a known field\. Expected one of: title, / },
+    { pointer: '/title', detail: 'must have at least 1 character' },
+    { pointer: '/due_at', detail: /RFC 3339/ },
+  ])
+
+  for (const wrong of [
+    undefined,
+    '',
+    '.',
+    '..',
+    '../tags',
+    '../../tags',
+    7,
+    null,
+    {},
+    `${newId()}/tags`,
+    newId().slice(1),
+  ]) {
+    const { isError, content } = await call('get_task', wrong === undefined ? {} : { task_id: wrong })
+    t.equal(isError, true)
+    t.match(content, { status: 400, errors: [{ pointer: '/task_id', detail: 'must be a UUID' }] })
+  }
+  t.match((await call('list_tasks', { nonsense: 1, limit: 'many' })).content, {
+    errors: [
+      { pointer: '/nonsense', detail: /^is not a known parameter\. Expected one of: limit, / },
+      { pointer: '/limit' },
+    ],
+  })
+  t.match((await call('update_task', { task_id, title: 'Late', if_match: '"0"' })).content, {
+    status: 412,
+    code: 'precondition_failed',
+  })
+
+  const { isError } = await call('list_tasks', { q: null, cursor: null, limit: 1 })
+  t.equal(isError, false, 'null is an argument that was left out')
+  t.match(
+    (await call('update_task', { task_id, due_at: null })).content,
+    { due_at: null },
+    'unless a field may be null',
+  )
+  t.match(
+    (await call('list_tasks', { sort: '-due_at,title', expand: ['owner', 'assignee'], overdue: false }))
+      .content,
+    {
+      items: [{ owner: { id: ada.id } }],
+    },
+  )
+})
+
+t.test('sendMcpMessage: a repeated creation with its key creates nothing', async (t) => {
+  const { call } = await connectAssistant(t, service, ada.token)
+  const args = { title: 'Only once', idempotency_key: 'once' }
+  const [first, second] = [await call('create_task', args), await call('create_task', args)]
+  t.strictSame(second.content, first.content)
+})
+
+t.test('sendMcpMessage, 401: a token that is missing, wrong or revoked', async (t) => {
+  for (const token of [undefined, 'twp_nonsense']) {
+    const { headers } = await service.expect('sendMcpMessage', 401, { body: message('ping'), token })
+    t.match(headers.get('www-authenticate'), /^Bearer realm="taskwright"/)
+    await t.rejects(connectAssistant(t, service, token), { message: /401|Unauthorized/i })
+  }
+
+  const { id: token_id, token } = await createApiToken(ada)
+  const { call } = await connectAssistant(t, service, token)
+  t.match(await call('list_tasks'), { isError: false })
+  await service.expect('revokeApiToken', 204, { token: ada.token, params: { token_id } })
+  await t.rejects(call('list_tasks'), { message: /401|Unauthorized/i }, 'at once')
+})
+
+t.test('sendMcpMessage: messages that do not match the protocol', async (t) => {
+  t.match(await send('{"jsonrpc":', { headers: { 'content-type': 'application/json' } }), {
+    status: 400,
+    body: { code: 'invalid_request' },
+  })
+  t.match(await send([message('ping'), message('ping')]), {
+    status: 400,
+    body: { detail: 'The body must be a JSON object.' },
+  })
+  t.match(await send({ id: 1, method: 'ping' }), { status: 400, body: { errors: [{ pointer: '/jsonrpc' }] } })
+  t.match(await send({ jsonrpc: '2.0', id: {}, method: 'ping' }), {
+    status: 400,
+    body: { error: { code: -32600 } },
+  })
+  t.match(await send(message('tools/call', { name: 'drop_tables' })), {
+    status: 200,
+    body: { error: { code: -32602, message: 'There is no tool drop_tables' } },
+  })
+  t.match(await send(message('tools/call', { name: 'list_tasks', arguments: 'all' })), {
+    status: 200,
+    body: { error: { code: -32602 } },
+  })
+  t.match(await send(message('resources/list')), { status: 200, body: { error: { code: -32601 } } })
+  t.match(await send({ jsonrpc: '2.0', method: 'notifications/initialized' }), { status: 202, body: null })
+
+  for (const version of ['2025-03-26', '1.0']) {
+    const headers = { 'mcp-protocol-version': version }
+    t.match(await send(message('ping'), { headers }), {
+      status: 400,
+      body: { error: { message: /version/i } },
+    })
+  }
+  const envelope = {
+    _meta: {
+      'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+      'io.modelcontextprotocol/clientInfo': { name: 'a test', version: '1' },
+      'io.modelcontextprotocol/clientCapabilities': {},
+    },
+  }
+  const latest = (method: string) => ({ 'mcp-protocol-version': '2026-07-28', 'mcp-method': method })
+  t.match(await send(message('ping/pong', envelope), { headers: latest('ping/pong') }), {
+    status: 404,
+    body: { error: { code: -32601 } },
+  })
+  const subscription = message('subscriptions/listen', { ...envelope, notifications: {} })
+  t.match(await send(subscription, { headers: latest('subscriptions/listen') }), {
+    status: 200,
+    body: { error: { message: 'Subscription limit reached' } },
+  })
+})
+
+t.test('sendMcpMessage: what HTTP refuses', async (t) => {
+  const tooLarge = message('tools/call', { name: 'create_task', arguments: { title: 'x'.repeat(1_200_000) } })
+  t.match(await send(tooLarge), { status: 413 })
+  t.match(await send('{}', { headers: { 'content-type': 'text/plain' } }), { status: 415 })
+  for (const method of ['GET', 'DELETE']) {
+    const response = await fetch(`${service.url}/mcp`, {
+      method,
+      headers: { authorization: `Bearer ${ada.token}` },
+    })
+    t.equal(response.status, 405, method)
+    t.equal(response.headers.get('allow'), 'POST')
+  }
+})
+
+t.test('sendMcpMessage, 403: a page of another origin', async (t) => {
+  const { port } = new URL(service.url)
+  const allowed = 'https://app.example.com'
+  const open = await startService(t, {
+    db,
+    config: { corsOrigins: [allowed], publicUrl: 'https://tasks.example.com/api' },
+  })
+  const statusFrom = async (origin: string, { url }: { readonly url: string }) => {
+    const headers = { origin, authorization: `Bearer ${ada.token}`, 'content-type': 'application/json' }
+    const response = await fetch(`${url}/mcp`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(message('ping')),
+    })
+    const body: unknown = await response.json()
+    if (response.status !== 200) t.match(body, { code: 'origin_not_allowed' })
+    return response.status
+  }
+  t.equal(await statusFrom(`http://127.0.0.1:${port}`, service), 200, 'a page of the service itself')
+  for (const origin of [
+    'https://evil.example',
+    'null',
+    `http://127.0.0.1:${Number(port) + 1}`,
+    allowed,
+    'https://tasks.example.com',
+  ])
+    t.equal(await statusFrom(origin, service), 403, origin)
+  t.equal(await statusFrom(allowed, open), 200)
+  t.equal(await statusFrom('https://tasks.example.com', open), 200)
+  t.equal(await statusFrom('https://tasks.example.com.evil.example', open), 403)
+})
+
+t.test('sendMcpMessage, 404: the operator has switched it off', async (t) => {
+  const off = await startService(t, { db, config: { mcp: 'off' } })
+  const { body } = await off.expect('sendMcpMessage', 404, { token: ada.token, body: message('ping') })
+  t.match(body, { code: 'not_found' })
+})
+
+t.test('sendMcpMessage: a tool runs below the path of PUBLIC_URL', async (t) => {
+  const below = await startService(t, { db, config: { publicUrl: 'https://example.com/tasks' } })
+  const { call } = await connectAssistant(t, below, ada.token)
+  t.match(await call('get_current_user'), { isError: false, content: { id: ada.id } })
+  t.match(await call('list_tasks', { limit: 1 }), { isError: false })
+})
+
+t.test('sendMcpMessage: a call counts once', async (t) => {
+  const limit = 20
+  const limited = await startService(t, {
+    db,
+    config: { rateLimit: 'on', rateLimitApi: limit },
+    // A call that took a second place would be refused by itself.
+    requestLimit: 1,
+  })
+  const { id, token } = await service.register('counted')
+  const call = () =>
+    limited.call('sendMcpMessage', { token, body: message('tools/call', { name: 'get_current_user' }) })
+  for (let left = limit - 1; left >= 0; left -= 1) {
+    const { status, headers, body } = await call()
+    t.equal(status, 200)
+    t.match(headers.get('ratelimit'), `"api";r=${left};`)
+    t.match(body, { result: { structuredContent: { id } } })
+  }
+  const refused = await call()
+  t.match(refused, { status: 429, body: { code: 'too_many_requests' } })
+  t.ok(Number(refused.headers.get('retry-after')) > 0)
+})
+
+t.test('sendMcpMessage: the log has a line for the message and one for the operation', async (t) => {
+  const lines: Json[] = []
+  const logged = await startService(t, {
+    db,
+    config: { logLevel: 'info', trustProxy: ['127.0.0.1'] },
+    logStream: { write: (line) => void lines.push(asObject(JSON.parse(line))) },
+  })
+  const { id: task_id } = await createTask(ada)
+  await logged.expect('sendMcpMessage', 200, {
+    token: ada.token,
+    headers: {
+      'x-request-id': 'of-an-assistant',
+      'x-forwarded-for': '192.0.2.7',
+      'user-agent': 'An assistant',
+    },
+    body: message('tools/call', { name: 'get_task', arguments: { task_id } }),
+  })
+  const requests = () =>
+    lines.filter((line) => line.request_id === 'of-an-assistant' && line.msg === 'request')
+  await eventually('both are logged', async () => requests().length === 2)
+  const common = { status: 200, remote_address: '192.0.2.7', principal_id: ada.id }
+  t.match(requests(), [
+    { ...common, operation_id: 'getTask', route: '/tasks/{task_id}', method: 'GET' },
+    { ...common, operation_id: 'sendMcpMessage', route: '/mcp', method: 'POST' },
+  ])
+})
+
+/** A service on which the first statement that matches waits until `release`. */
+const startHeld = async (t: Test, pattern: RegExp, overrides: Parameters<typeof startService>[1] = {}) => {
+  const reached = Promise.withResolvers<void>()
+  const held = Promise.withResolvers<void>()
+  const service = await startService(t, {
+    db: {
+      ...db,
+      async run(...parameters) {
+        if (pattern.test(parameters[0])) {
+          reached.resolve()
+          await held.promise
+        }
+        return db.run(...parameters)
+      },
+    },
+    backgroundDb: db,
+    ...overrides,
+  })
+  return { service, reached: reached.promise, release: () => held.resolve() }
+}
+
+t.test('sendMcpMessage: a write that takes too long is a result, which says what is known', async (t) => {
+  const slow = await startService(t, {
+    db: {
+      ...db,
+      async run(...parameters) {
+        if (!/tasks\.insert/.test(parameters[0])) return db.run(...parameters)
+        currentWork().sent.push('insert into tasks')
+        return new Promise(() => {})
+      },
+    },
+    backgroundDb: db,
+    timeLimits: { ...timeLimits, answer: 200 },
+  })
+  const { call } = await connectAssistant(t, slow, ada.token)
+  t.match(await call('create_task', { title: 'Slow' }), {
+    isError: true,
+    content: { status: 504, code: 'outcome_unknown' },
+  })
+})
+
+t.test('sendMcpMessage: a call that has begun ends before the service stops', async (t) => {
+  const { token } = await createApiToken(ada, { scopes: ['tasks:write'] })
+  const { service: stopping, reached, release } = await startHeld(t, /api_tokens/)
+  const answer = stopping.expect('sendMcpMessage', 200, {
+    token,
+    body: message('tools/call', { name: 'create_task', arguments: { title: 'At the last moment' } }),
+  })
+  await reached
+  const closed = stopping.app.close()
+  await eventually('new requests are refused', async () => {
+    try {
+      return (await fetch(`${stopping.url}/tasks`)).status === 503
+    } catch {
+      return true
+    }
+  })
+  release()
+  t.match((await answer).body, { result: { structuredContent: { title: 'At the last moment' } } })
+  await closed
+})
+
+t.test('sendMcpMessage: a read is abandoned when the client disconnects', async (t) => {
+  const lines: Json[] = []
+  const {
+    service: watched,
+    reached,
+    release,
+  } = await startHeld(t, /tasks\.select/, {
+    config: { logLevel: 'info' },
+    logStream: { write: (line) => void lines.push(asObject(JSON.parse(line))) },
+  })
+  const { id: task_id } = await createTask(ada)
+  const aborting = new AbortController()
+  const lost = fetch(`${watched.url}/mcp`, {
+    method: 'POST',
+    signal: aborting.signal,
+    headers: { authorization: `Bearer ${ada.token}`, 'content-type': 'application/json' },
+    body: JSON.stringify(message('tools/call', { name: 'get_task', arguments: { task_id } })),
+  })
+  await reached
+  aborting.abort()
+  await t.rejects(lost)
+  const countConnections = promisify(watched.app.server.getConnections.bind(watched.app.server))
+  await eventually('the service notices', async () => (await countConnections()) === 0)
+  release()
+  const outcome = () => lines.find((line) => line.operation_id === 'getTask')
+  await eventually('the operation ends', async () => outcome() !== undefined)
+  t.match(outcome(), { status: 503 }, 'its statement is not sent')
+})
