@@ -1208,15 +1208,9 @@ export interface components {
         OpaqueToken: string;
         /** @description One line. */
         TaskTitle: string;
-        /**
-         * @description The id of a user. `me` is your own. Responses always have the id.
-         * @example me
-         */
+        /** @description The id of a user. `me` is your own. Responses always have the id. */
         UserRef: string;
-        /**
-         * @description The id of a user, or null for nobody. `me` is your own. Responses always have the id.
-         * @example me
-         */
+        /** @description The id of a user, or null for nobody. `me` is your own. Responses always have the id. */
         NullableUserRef: string | null;
         /**
          * @description The role of a user: `member`, or `admin` for administrators.
@@ -1232,7 +1226,6 @@ export interface components {
         /**
          * Format: time-or-date
          * @description An RFC 3339 time, or a date (`YYYY-MM-DD`), which stands for the start of that day in your time zone. The offset of a time may be written without the colon.
-         * @example 2026-11-02
          */
         TimeOrDate: string;
         /** @description A user account. */
