@@ -3,6 +3,9 @@ import { asArray, asObject, type Json, mapValues, resolve } from '../contract/co
 /** Keywords of OpenAPI 3.0 that JSON Schema 2020-12 does not have. */
 const droppedKeywords: ReadonlySet<string> = new Set(['nullable', 'discriminator', 'xml', 'externalDocs'])
 
+/** Formats of JSON Schema that the contract uses. Strict clients refuse a schema with another one. */
+const knownFormats: ReadonlySet<unknown> = new Set(['uuid', 'date-time', 'date', 'email', 'uri-reference'])
+
 /** Keywords by what their value is; the value of any other keyword is no schema. */
 const schemaKeywords: ReadonlySet<string> = new Set(['items', 'additionalProperties', 'not'])
 const listKeywords: ReadonlySet<string> = new Set(['anyOf', 'oneOf'])
@@ -24,6 +27,7 @@ export const toJsonSchema = (document: Json, schema: unknown): Json => {
   const [base = {}, ...more] = asArray(allOf).map((part) => toJsonSchema(document, part))
   const own = Object.entries(keywords)
     .filter(([keyword]) => !droppedKeywords.has(keyword) && !keyword.startsWith('x-'))
+    .filter(([keyword, value]) => keyword !== 'format' || knownFormats.has(value))
     .map(([keyword, value]) => [keyword, convertKeyword(keyword, value)] as const)
   return {
     // The contract adds a description or a default to a reference by an allOf of one schema.
