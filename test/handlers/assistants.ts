@@ -12,7 +12,7 @@ import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { connectAssistant, type Negotiation } from '../fixture/mcp.ts'
 import { operations } from '../fixture/operations.ts'
-import { type Call, startService } from '../fixture/service.ts'
+import { type Call, type Service, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
 /** The Model Context Protocol, as the official client and as a client that makes mistakes see it. */
@@ -333,16 +333,11 @@ t.test('sendMcpMessage, 403: a page of another origin', async (t) => {
     db,
     config: { corsOrigins: [allowed], publicUrl: 'https://tasks.example.com/api' },
   })
-  const statusFrom = async (origin: string, { url }: { readonly url: string }) => {
-    const headers = { origin, authorization: `Bearer ${ada.token}`, 'content-type': 'application/json' }
-    const response = await fetch(`${url}/mcp`, {
-      method: 'POST',
-      headers,
-      body: JSON.stringify(message('ping')),
-    })
-    const body: unknown = await response.json()
-    if (response.status !== 200) t.match(body, { code: 'origin_not_allowed' })
-    return response.status
+  const statusFrom = async (origin: string, { call }: Pick<Service, 'call'>) => {
+    const request = { token: ada.token, headers: { origin }, body: message('ping') }
+    const { status, body } = await call('sendMcpMessage', request)
+    if (status !== 200) t.match(body, { code: 'origin_not_allowed' })
+    return status
   }
   t.equal(await statusFrom(`http://127.0.0.1:${port}`, service), 200, 'a page of the service itself')
   for (const origin of [

@@ -30,7 +30,12 @@ for (const operation of posts) {
 }
 
 /** They create something, and a repeated request is harmless or refused for another reason. */
-const withoutKey: readonly OperationId[] = ['register', 'enrolSecondFactor', 'createUpload']
+const withoutKey: readonly OperationId[] = [
+  'register',
+  'enrolSecondFactor',
+  'createAttachmentLink',
+  'createUpload',
+]
 
 t.test('every other POST that creates something honours it', async (t) => {
   const refusing = posts.filter(
