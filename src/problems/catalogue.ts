@@ -160,7 +160,7 @@ export const problemTypes = {
     status: 412,
     title: 'Precondition failed',
     cause:
-      'If-Match does not match the current ETag, or the resource is newer than If-Unmodified-Since. Nothing was changed.',
+      'If-Match, or version in a body, does not match the current resource, or the resource is newer than If-Unmodified-Since. Nothing was changed.',
     remedy: 'Fetch the resource and retry with its ETag.',
   },
   tus_version_unsupported: {

@@ -285,7 +285,7 @@ export const problems = {
   preconditionFailed: () =>
     new Problem(
       'precondition_failed',
-      'If-Match does not match the current ETag. Fetch the resource and retry.',
+      'The resource has changed: If-Match, or version in the body, does not match it. Fetch the resource and retry.',
     ),
   modifiedSince: () =>
     new Problem('precondition_failed', 'The resource is newer than If-Unmodified-Since. Fetch it and retry.'),
