@@ -4,6 +4,7 @@ import { openDatabase } from '../../../src/db/engine/client.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from '../../../src/db/engine/errors.ts'
 import { timeLimits } from '../../../src/http/slow-clients.ts'
 import { createTestDatabase } from '../../fixture/database.ts'
+import { eventually } from '../../fixture/eventually.ts'
 import { startService } from '../../fixture/service.ts'
 
 const isEmbedded = process.env.DATABASE_URL === undefined
@@ -64,6 +65,9 @@ t.test('503 says that nothing was done', async (t) => {
     // So that both know the session.
     await hasty.call('getCurrentUser', { token })
     t.strictSame(await titles(), [])
+    // Behind their statements, those below would not hold the connections at once.
+    const isIdle = async () => (await db.run('select from leases', [])).length === 0
+    await eventually('the jobs of the start are done', isIdle)
     const connections = isEmbedded ? 1 : 10
     const held = Array.from({ length: connections }, () =>
       db.run(`select pg_sleep(${(answer * 3) / 1_000})`, []),
