@@ -391,21 +391,26 @@ t.test('overdue: when the day has ended where the caller is', async (t) => {
 })
 
 t.test('filters, held against a naive reading', async (t) => {
-  const owner = await service.register('filters')
-  const days = [...new Set(starts.flatMap(([, day]) => [dayBefore(day), day])), '0001-01-01', '9999-12-31']
-  const instants = [
-    ...new Set(starts.flatMap(([, , start]) => [-1, 0, 1].map((offset) => shift(start, offset)))),
-    '0001-01-01T00:00:00.000Z',
-    '9999-12-31T23:59:59.999Z',
-  ]
-  const create = [
-    ...days.map((day) => ({ title: `all day ${day}`, start_on: day, due_on: day })),
-    ...instants.map((at) => ({ title: `at ${at}`, start_at: at, due_at: at })),
-    { title: 'no date' },
-  ]
-  await service.expect('batchTasks', 200, { token: owner.token, body: { create } })
-  const all = await listTasks(owner, { limit: 200 })
-  t.equal(all.length, create.length)
+  let owner = await service.register('filters')
+  let all: readonly Task[] = []
+  /** Tasks of another user in this zone: around the start of the day, at the bounds of the calendar, and without a date. */
+  const moveOn = async (zone: string, day: string, start: string) => {
+    owner = await registerIn(`${zone.replace(/.*\//, '').toLowerCase()}-${day}`, zone)
+    const days = [dayBefore(day), day, '0001-01-01', '9999-12-31']
+    const instants = [
+      ...[-1, 0, 1].map((offset) => shift(start, offset)),
+      '0001-01-01T00:00:00.000Z',
+      '9999-12-31T23:59:59.999Z',
+    ]
+    const create = [
+      ...days.map((on) => ({ title: `all day ${on}`, start_on: on, due_on: on })),
+      ...instants.map((at) => ({ title: `at ${at}`, start_at: at, due_at: at })),
+      { title: 'no date' },
+    ]
+    await service.expect('batchTasks', 200, { token: owner.token, body: { create } })
+    all = await listTasks(owner, { limit: 200 })
+    t.equal(all.length, create.length)
+  }
 
   type Operator = '<' | '<=' | '>' | '>=' | '=' | '!='
   const operators: readonly Operator[] = ['<', '<=', '>', '>=', '=', '!=']
@@ -426,7 +431,7 @@ t.test('filters, held against a naive reading', async (t) => {
   const order = (one: string, other: string): number => (one < other ? -1 : Number(one > other))
 
   for (const [zone, day, start] of starts) {
-    await moveTo(owner, zone)
+    await moveOn(zone, day, start)
     const last = shift(start, -1)
     for (const value of [day, last, start]) {
       const at = value === day ? start : value
@@ -443,7 +448,8 @@ t.test('filters, held against a naive reading', async (t) => {
         if (start_on === day) return order(start, at)
         return order(start_on, day)
       }
-      for (const operator of operators) {
+      // `=` and `!=` are made of the others.
+      for (const operator of zone === 'Europe/Berlin' ? operators : operators.slice(0, 4)) {
         const label = `${zone} ${operator} ${value}`
         if (zone !== 'Pacific/Apia') {
           t.strictSame(await matching(`due ${operator} ${value}`), expected(dueOf, operator), `due ${label}`)
@@ -453,13 +459,13 @@ t.test('filters, held against a naive reading', async (t) => {
             `start ${label}`,
           )
         }
+        if (value !== day) continue
         const timed = ({ due_at }: Task) => (due_at === null ? null : order(due_at, at))
         t.strictSame(
           await matching(`due_at ${operator} ${value}`),
           expected(timed, operator),
           `due_at ${label}`,
         )
-        if (value !== day) continue
         const allDay = ({ due_on }: Task) => (due_on === null ? null : order(due_on, day))
         t.strictSame(
           await matching(`due_on ${operator} ${day}`),

@@ -14,6 +14,8 @@ export interface WorkerInput {
   readonly socketPath: string | null
   /** 0: the system chooses a free port. */
   readonly port: number
+  /** Whether commits are synced to the disk. */
+  readonly isDurable: boolean
 }
 
 /** Sent once, when the worker accepts connections. `port` is 0 for a Unix socket. */
@@ -25,10 +27,10 @@ export interface WorkerReady {
 export type WorkerMessage = WorkerReady | Error
 
 // WAL is synced with fsync because Emscripten's fdatasync is a no-op on every file system.
-const startParams = [
+const startParams = (isDurable: boolean): string[] => [
   ...PGlite.defaultStartParams.filter((parameter) => parameter !== '-F'),
   '-c',
-  'fsync=on',
+  `fsync=${isDurable ? 'on' : 'off'}`,
   '-c',
   'wal_sync_method=fsync',
   '-c',
@@ -45,17 +47,19 @@ await serve(input)
 
 function isWorkerInput(value: unknown): value is WorkerInput {
   if (typeof value !== 'object' || value === null) return false
-  if (!('directory' in value) || !('socketPath' in value) || !('port' in value)) return false
+  if (!('directory' in value) || !('socketPath' in value) || !('port' in value) || !('isDurable' in value))
+    return false
   return (
     typeof value.directory === 'string' &&
     (value.socketPath === null || typeof value.socketPath === 'string') &&
-    typeof value.port === 'number'
+    typeof value.port === 'number' &&
+    typeof value.isDurable === 'boolean'
   )
 }
 
-async function serve({ directory, socketPath, port }: WorkerInput): Promise<void> {
+async function serve({ directory, socketPath, port, isDurable }: WorkerInput): Promise<void> {
   if (!existsSync(join(directory, 'PG_VERSION'))) await createCluster(directory)
-  const database = await openCluster(directory)
+  const database = await openCluster(directory, isDurable)
   const server = new PGLiteSocketServer({
     db: database,
     ...(socketPath === null ? { host: '127.0.0.1', port } : { path: socketPath }),
@@ -83,15 +87,18 @@ async function createCluster(directory: string): Promise<void> {
   const unfinished = `${directory}.new`
   await rm(unfinished, { recursive: true, force: true })
   await mkdir(unfinished, { recursive: true, mode: 0o700 })
-  const database = await openCluster(unfinished)
+  const database = await openCluster(unfinished, true)
   await database.close()
   syncTree(unfinished)
   await rename(unfinished, directory)
   syncPath(dirname(directory), true)
 }
 
-async function openCluster(directory: string): Promise<PGlite> {
-  const database = await PGlite.create({ fs: durableFileSystem(directory), startParams })
+async function openCluster(directory: string, isDurable: boolean): Promise<PGlite> {
+  const database = await PGlite.create({
+    fs: durableFileSystem(directory),
+    startParams: startParams(isDurable),
+  })
   const execute = database.execProtocolRawStream.bind(database)
   // Once this rejects, the socket server stops responding.
   database.execProtocolRawStream = (message, options) => execute(message, options).catch(abandon)

@@ -16,6 +16,8 @@ export interface EmbeddedOptions {
   readonly log: { info(message: string): void; warn(message: string): void }
   /** Called at most once, when the database fails after startup and cannot be restarted. The process should exit. */
   readonly onFailure: (error: Error) => void
+  /** False for a database that nobody needs after a power failure: it is not synced to the disk. */
+  readonly isDurable?: boolean
 }
 
 export interface EmbeddedDatabase {
@@ -68,7 +70,12 @@ const maxSocketPathLength = 100
  * Starts PostgreSQL in a worker thread of this process. It accepts one connection at a time. Rejects if another process
  * uses dataDir (after waiting long enough for the lock of a killed process to expire), or if PostgreSQL does not start.
  */
-export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions): Promise<EmbeddedDatabase> {
+export async function startEmbedded({
+  dataDir,
+  log,
+  onFailure,
+  isDurable = true,
+}: EmbeddedOptions): Promise<EmbeddedDatabase> {
   const failure = failOnce(onFailure)
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
   const release = await lockFolder(dataDir, log, failure.report)
@@ -80,7 +87,7 @@ export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions
   const directory = join(dataDir, 'postgres')
   const socketPath = socket?.path ?? null
   try {
-    let thread = await startThread({ directory, socketPath, port: 0 }, log, failure.report)
+    let thread = await startThread({ directory, socketPath, port: 0, isDurable }, log, failure.report)
     const { port } = thread
     let restarting: Promise<void> = Promise.resolve()
     const closing = new AbortController()
@@ -89,7 +96,7 @@ export async function startEmbedded({ dataDir, log, onFailure }: EmbeddedOptions
       if (closing.signal.aborted) return
       try {
         if (socketPath !== null) await rm(socketPath, { force: true })
-        thread = await startThread({ directory, socketPath, port }, log, failure.report)
+        thread = await startThread({ directory, socketPath, port, isDurable }, log, failure.report)
         log.info('The embedded database has been restarted')
       } catch (error) {
         if (attempt === maxRestartAttempts) return failure.report(await explainStart(error, dataDir))
