@@ -1,4 +1,5 @@
 import t from 'tap'
+import { changesToBeKnown } from '../fixture/changes.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, type Tag, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
@@ -100,6 +101,7 @@ for (const [operation, change] of Object.entries(changes)) {
         ).body
       const { next_cursor } = await feed()
       await change(owner, task, { tag_ids: [y.id] })
+      await changesToBeKnown(service.deps.db)
       t.strictSame((await feed(next_cursor)).changed, [(await readTask(owner, task.id)).task])
       const counts = (await tagsOf(owner)).map(({ name, task_count }) => [name, task_count])
       t.strictSame(counts, [

@@ -4,7 +4,7 @@ import { createClient as createSqlClient } from '../../src/db/engine/connection.
 import { noteOrigin, removeOldTombstones } from '../../src/db/task-changes.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
-import { eventually } from '../fixture/eventually.ts'
+import { changesToBeKnown } from '../fixture/changes.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 
@@ -19,15 +19,6 @@ type TaskList = components['schemas']['TaskList']
 
 const ask = async ({ token }: Account, query: Call['query'] = {}): Promise<Changes> =>
   (await service.expect('listTaskChanges', 200, { token, query })).body
-
-/** Resolves when no transaction of before is left that could hold changes back, of other databases on the server either. */
-const changesToBeKnown = async (): Promise<void> => {
-  const [begun] = await db.run('select pg_snapshot_xmax(pg_current_snapshot())::text as xid', [])
-  await eventually('everything that began has ended', async () => {
-    const ended = 'select pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 as is_over'
-    return (await db.run(ended, [begun?.xid]))[0]?.is_over === true
-  })
-}
 
 const byId = (tasks: Iterable<Task>): Task[] => [...tasks].toSorted((a, b) => (a.id < b.id ? -1 : 1))
 
@@ -54,7 +45,7 @@ const newCopy = (account: Account, { limit = 200, all = false } = {}) => {
 
     /** Reads on to the end of what is known by now, and answers with what was told. */
     async update() {
-      await changesToBeKnown()
+      await changesToBeKnown(db)
       return this.read()
     },
 
@@ -305,7 +296,7 @@ t.test('410: deletions are remembered for so long', async (t) => {
   const between = await copyOf(owner)
   await service.expect('deleteTask', 204, ofTask(owner, late.id))
   const asked = { since: before.cursor() }
-  await changesToBeKnown()
+  await changesToBeKnown(db)
 
   await removeOldTombstones(db, 30, new AbortController().signal)
   t.strictSame((await ask(owner, asked)).deleted, [early.id, late.id])
