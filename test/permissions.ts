@@ -5,6 +5,7 @@ import { newId } from '../src/db/engine/ids.ts'
 import type { Permission } from '../src/domain/permissions.ts'
 import type { Scope } from '../src/domain/scopes.ts'
 import { accountActions } from './fixture/accounts.ts'
+import { changesToBeKnown } from './fixture/changes.ts'
 import { lookUp, member } from './fixture/contract-check.ts'
 import { eventually } from './fixture/eventually.ts'
 import { type Operation, operations, pathParameters, prepareOperations, rows } from './fixture/operations.ts'
@@ -538,6 +539,7 @@ const prepareCells = async (operation: Operation, scenario: Scenario): Promise<r
       item,
     })
   }
+  if (takesAll(operation)) await changesToBeKnown(service.deps.db)
   return cells
 }
 
