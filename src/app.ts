@@ -334,7 +334,7 @@ export const buildApp = async ({
     deadline: timeLimits.answer,
     finish: finishOnClose(app),
   })
-  await app.register(registerPages, { base, publicUrl })
+  await app.register(registerPages, { base, publicUrl, contract })
   await registerDocumentationPages(app, { base, contract })
   await registerPasswordResetPage(app, { base })
   await registerEmailChangeUndoPage(app, { base })

@@ -230,7 +230,7 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
 }
 
 /** The columns of the dates of either kind, and the order of the list by them. */
-const moments = {
+export const moments = {
   start: {
     at: item.start_at,
     on: item.start_on,

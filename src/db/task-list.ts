@@ -7,31 +7,16 @@ import { parameter } from './engine/parameters.ts'
 import type { SortField } from './lists/keyset.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { expandedTaskJson, taskJson } from './read-models.ts'
-import { compileCondition, relationIn } from './task-condition.ts'
-import {
-  dueOrder,
-  priorityRank,
-  startOrder,
-  statusRank,
-  titleOrder,
-  wordsOfTitle,
-} from './schema/task-order.ts'
+import { compileCondition, moments, relationIn } from './task-condition.ts'
+import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './schema/task-order.ts'
 
 const instant = (value: SQL) => ({ value, type: 'instant' }) as const
 
 const sortFields: Readonly<Record<TaskSortField, SortField>> = {
   created_at: createdAt,
   updated_at: { ...instant(sql`item.updated_at`), isNullable: false, isIndexed: true },
-  due: {
-    ...instant(dueOrder({ at: sql`item.due_at`, on: sql`item.due_on` })),
-    isNullable: true,
-    isIndexed: true,
-  },
-  start: {
-    ...instant(startOrder({ at: sql`item.start_at`, on: sql`item.start_on` })),
-    isNullable: true,
-    isIndexed: false,
-  },
+  due: { ...instant(moments.due.order), isNullable: true, isIndexed: true },
+  start: { ...instant(moments.start.order), isNullable: true, isIndexed: false },
   completed_at: { ...instant(sql`item.completed_at`), isNullable: true, isIndexed: false },
   priority: { value: priorityRank(sql`item.priority`), type: 'int', isNullable: false, isIndexed: false },
   status: { value: statusRank(sql`item.status`), type: 'int', isNullable: false, isIndexed: false },

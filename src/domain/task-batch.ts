@@ -24,14 +24,11 @@ interface NamedLink {
 export const batchKinds = ['create', 'update', 'tag', 'untag', 'delete'] as const
 export type BatchKind = (typeof batchKinds)[number]
 
-/** The position of an item in a batch. */
-export interface BatchPlace {
-  readonly kind: BatchKind
-  readonly index: number
-}
-
 /** The result of an item. */
-export interface BatchResult extends BatchPlace {
+export interface BatchResult {
+  readonly kind: BatchKind
+  /** The position of the item among those of its kind. */
+  readonly index: number
   /** Null on success. */
   readonly refusal: Refusal | null
   /** Set for a created task. */

@@ -1,18 +1,25 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { createHash } from 'node:crypto'
-import { loadContract } from '../contract/contract.ts'
+import type { Contract } from '../contract/contract.ts'
 import { retryRules } from '../contract/retries.ts'
 import { isProblemCode, type ProblemCode, problemCodes, problemTypes } from '../problems/catalogue.ts'
 import { problems } from '../problems/problems.ts'
 import { addVary } from './cors.ts'
 
+interface PageDeps {
+  /** The path of PUBLIC_URL. */
+  readonly base: string
+  readonly publicUrl: string
+  readonly contract: Contract
+}
+
 /**
- * Registers the start page, the catalogue of problems and the API catalogue. `base` is the path of PUBLIC_URL. A plugin of
- * its own, so that its hook applies to these routes only.
+ * Registers the start page, the catalogue of problems and the API catalogue. A plugin of its own, so that its hook applies to
+ * these routes only.
  */
 export const registerPages = async (
   app: FastifyInstance,
-  { base, publicUrl }: { readonly base: string; readonly publicUrl: string },
+  { base, publicUrl, contract }: PageDeps,
 ): Promise<void> => {
   app.addHook('onRequest', async (_request, reply) => {
     reply.header('cache-control', 'no-cache')
@@ -26,7 +33,7 @@ export const registerPages = async (
   app.get('/problems', (request, reply) => {
     addVary(reply, 'Accept')
     return wantsPage(request)
-      ? sendPage(reply, problemsPage(base))
+      ? sendPage(reply, problemsPage(base, contract))
       : reply.send({ items: problemCodes.map((code) => ({ code, ...problemTypes[code] })) })
   })
   app.get<{ Params: { code: string } }>('/problems/:code', (request, reply) => {
@@ -130,7 +137,7 @@ its own: use it from programs, or work with it in Swagger UI.</p>
   )
 
 /** All problems in full, so that people can search the page for an error message. */
-const problemsPage = (base: string): string =>
+const problemsPage = (base: string, contract: Contract): string =>
   page(
     'Problems',
     `<main>
@@ -141,13 +148,13 @@ ${problemCodes.map((code) => problemEntry(base, code)).join('\n')}
 </dl>
 <h2 id="retries">Retries</h2>
 <p>A 4xx, 503 or 507 means that nothing was done. After 500, 504 or a lost connection, that is unknown.</p>
-${retryTable()}
+${retryTable(contract)}
 <p><a href="${escapeHtml(base)}/">Taskwright</a></p>
 </main>`,
   )
 
-const retryTable = (): string => {
-  const rows = retryRules(loadContract()).map(({ operation: { method, path }, ...rule }) => {
+const retryTable = (contract: Contract): string => {
+  const rows = retryRules(contract).map(({ operation: { method, path }, ...rule }) => {
     const cells = [rule.on409, rule.on429, rule.on503, rule.onUnknown].map(
       (text) => `<td>${text ?? '–'}</td>`,
     )

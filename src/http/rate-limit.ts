@@ -8,8 +8,7 @@ import { type CountRequest, windowLength } from './request-counts.ts'
 
 /**
  * Counts a request against its user, or against the client's network if it is not authenticated. A dispatched request has been
- * counted already. Sets the headers RateLimit
- * and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers).
+ * counted already. Sets the headers RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers).
  *
  * @throws Problem 429
  */

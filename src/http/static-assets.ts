@@ -26,7 +26,6 @@ const types = {
   css: 'text/css; charset=utf-8',
   js: 'text/javascript; charset=utf-8',
   json: 'application/json; charset=utf-8',
-  svg: 'image/svg+xml',
 }
 
 type AssetName = `${string}.${keyof typeof types}`
@@ -72,9 +71,8 @@ export const serveAssets = (app: FastifyInstance, assets: readonly Asset[]): voi
   for (const { path, type, version, source } of assets) {
     const compressed = compressOnce(source)
     app.get(path, async (request, reply) => {
-      const encoding = encodings.find(
-        (one) => one === negotiate(request.headers['accept-encoding'] ?? '', encodings),
-      )
+      const accepted = negotiate(request.headers['accept-encoding'] ?? '', encodings)
+      const encoding = encodings.find((one) => one === accepted)
       const etag = `"${version}-${encoding ?? 'identity'}"`
       addVary(reply, 'Accept-Encoding').headers({
         'cache-control': 'public, max-age=31536000, immutable',

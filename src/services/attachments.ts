@@ -69,7 +69,7 @@ export const createAttachments = ({
   attachmentMaxBytes,
   attachmentQuotaBytes,
 }: Deps): Attachments => {
-  /** a background job removes what cannot be removed now. */
+  /** A background job removes what cannot be removed now. */
   const discard = async ({ key }: StoredFile): Promise<void> => {
     await Promise.allSettled([storage.remove(key)])
   }

@@ -115,7 +115,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
   }
 
   /**
-   * Removes what was written after the upload had been deleted, since its bytes may have been removed before. a background job
+   * Removes what was written after the upload had been deleted, since its bytes may have been removed before. A background job
    * removes what cannot be removed now.
    */
   const removeIfGone = async (ctx: OpContext, key: string): Promise<boolean> => {
