@@ -79,7 +79,11 @@ const seed = async (): Promise<void> => {
     'attachment_id, width, size, sha256, storage_key',
     `${id(4)}, 256, 0, '', 'thumbnail ' || n`,
   )
-  await fill('task_tombstones', 'task_id, user_id, changed_in', `${id(2)}, ${id(1)}, pg_current_xact_id()`)
+  await fill(
+    'task_tombstones',
+    'task_id, user_id, changed_in, task_created_at',
+    `${id(2)}, ${id(1)}, pg_current_xact_id(), now()`,
+  )
   await fill('second_factors', 'user_id, secret', `${id(1)}, ''`)
 }
 

@@ -1,4 +1,4 @@
--- Revision 3
+-- Revision 4
 --
 -- Functions and triggers, and the indexes that call these functions: everything that drizzle-kit cannot derive from
 -- schema/tables.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
@@ -80,6 +80,18 @@ CREATE OR REPLACE TRIGGER tasks_text_changed BEFORE UPDATE ON tasks FOR EACH ROW
 CREATE INDEX IF NOT EXISTS users_name_pairs ON users USING gin (pairs_of(fold_text(username || ' ' || display_name)));
 CREATE INDEX IF NOT EXISTS tags_name_pairs ON tags USING gin (pairs_of(fold_text(name)));
 
+CREATE OR REPLACE FUNCTION fold_name() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  NEW.name_folded := fold_text(NEW.name);
+  RETURN NEW;
+END $$;
+
+CREATE OR REPLACE TRIGGER projects_name_folded BEFORE INSERT OR UPDATE OF name ON projects
+  FOR EACH ROW EXECUTE FUNCTION fold_name();
+
+CREATE OR REPLACE TRIGGER teams_name_folded BEFORE INSERT OR UPDATE OF name ON teams
+  FOR EACH ROW EXECUTE FUNCTION fold_name();
+
 -- Versions ----------------------------------------------------------------------------------------------------------
 -- Every change increments the version, whichever statement makes it, so that an ETag never stands for two representations.
 
@@ -94,6 +106,25 @@ END $$;
 CREATE OR REPLACE TRIGGER users_touch BEFORE UPDATE ON users FOR EACH ROW
   WHEN ((OLD.username, OLD.email, OLD.display_name, OLD.role, OLD.time_zone)
     IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role, NEW.time_zone)) EXECUTE FUNCTION touch();
+
+CREATE OR REPLACE TRIGGER projects_touch BEFORE UPDATE ON projects FOR EACH ROW
+  WHEN ((OLD.name, OLD.description, OLD.color, OLD.archived_at, OLD.deleted_at)
+    IS DISTINCT FROM (NEW.name, NEW.description, NEW.color, NEW.archived_at, NEW.deleted_at)) EXECUTE FUNCTION touch();
+
+CREATE OR REPLACE TRIGGER teams_touch BEFORE UPDATE ON teams FOR EACH ROW
+  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
+
+CREATE OR REPLACE TRIGGER team_members_touch BEFORE UPDATE ON team_members FOR EACH ROW
+  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
+
+CREATE OR REPLACE TRIGGER project_members_touch BEFORE UPDATE ON project_members FOR EACH ROW
+  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
+
+CREATE OR REPLACE TRIGGER project_teams_touch BEFORE UPDATE ON project_teams FOR EACH ROW
+  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
+
+CREATE OR REPLACE TRIGGER sections_touch BEFORE UPDATE ON sections FOR EACH ROW
+  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
 
 -- Also records the transaction, which orders the change feed. A statement that sets changed_in itself changes nothing that a
 -- client sees; one that makes several changes sets the version itself. If the clock is set back, the times of a change are
@@ -208,6 +239,174 @@ CREATE OR REPLACE TRIGGER api_tokens_given AFTER INSERT ON api_tokens
 CREATE OR REPLACE TRIGGER tags_given AFTER INSERT ON tags
   FOR EACH ROW EXECUTE FUNCTION refuse_row_of_deleted_user('owner_id', 'tags_owner_id_users_id_fk');
 
+-- Membership --------------------------------------------------------------------------------------------------------
+-- `memberships` says who has access to a project. Whatever changes a member, a team or a project computes it anew under the
+-- lock of the project, so that concurrent changes see each other. Locks are taken in the order: teams, projects. A statement
+-- that inserts a row that references a project locks the project first, because its foreign key would share that lock.
+
+-- What each member, and each member of a team, was granted. Projects in the trash are included.
+CREATE OR REPLACE VIEW project_grants AS
+  SELECT project_id, user_id, role FROM project_members
+  UNION ALL SELECT project.project_id, member.user_id, project.role
+  FROM project_teams project JOIN team_members member ON member.team_id = project.team_id;
+
+-- A role includes those before it.
+CREATE OR REPLACE FUNCTION role_rank(role text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN array_position(ARRAY['viewer', 'commenter', 'editor', 'manager'], role);
+
+-- Computes the memberships of projects, of all users or of those in `whose`. Volatile, so that each statement sees what was
+-- committed while it waited for the locks.
+CREATE OR REPLACE FUNCTION compute_memberships(which uuid[], whose uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  -- Not only FOR NO KEY UPDATE: a task that is being added to the project is waited for, since whoever leaves may have seen it.
+  PERFORM FROM projects WHERE id = ANY (which) ORDER BY id FOR UPDATE;
+  WITH granted AS (
+    SELECT grants.project_id, grants.user_id, (array_agg(grants.role ORDER BY role_rank(grants.role) DESC))[1] AS role
+    FROM project_grants grants
+      JOIN projects project ON project.id = grants.project_id AND project.deleted_at IS NULL
+      JOIN users member ON member.id = grants.user_id AND member.deleted_at IS NULL
+    WHERE grants.project_id = ANY (which) AND (whose IS NULL OR grants.user_id = ANY (whose))
+    GROUP BY grants.project_id, grants.user_id
+  ), ended AS (
+    DELETE FROM memberships membership
+    WHERE project_id = ANY (which) AND (whose IS NULL OR user_id = ANY (whose))
+      AND NOT EXISTS (
+        SELECT FROM granted
+        WHERE granted.project_id = membership.project_id AND granted.user_id = membership.user_id)
+    RETURNING project_id, user_id
+  ), departed AS (
+    INSERT INTO departures (project_id, user_id, left_in, created_at)
+      SELECT project_id, user_id, pg_current_xact_id(), clock_timestamp() FROM ended
+      ON CONFLICT ON CONSTRAINT departures_once DO UPDATE SET left_in = EXCLUDED.left_in, created_at = EXCLUDED.created_at
+  )
+  INSERT INTO memberships AS membership (project_id, user_id, role)
+    SELECT project_id, user_id, role FROM granted ORDER BY project_id, user_id
+    ON CONFLICT (user_id, project_id) DO UPDATE SET role = EXCLUDED.role WHERE membership.role <> EXCLUDED.role;
+  IF EXISTS (
+    SELECT FROM projects project
+    WHERE id = ANY (which) AND deleted_at IS NULL
+      AND NOT EXISTS (SELECT FROM memberships WHERE project_id = project.id AND role = 'manager'))
+  THEN
+    RAISE check_violation USING CONSTRAINT = 'projects_have_manager', TABLE = 'projects';
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION compute_memberships_of_member() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM compute_memberships(ARRAY[coalesce(NEW.project_id, OLD.project_id)], ARRAY[coalesce(NEW.user_id, OLD.user_id)]);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER project_members_granted AFTER INSERT OR DELETE OR UPDATE OF role ON project_members
+  FOR EACH ROW EXECUTE FUNCTION compute_memberships_of_member();
+
+CREATE OR REPLACE FUNCTION compute_memberships_of_project_team() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM teams WHERE id = coalesce(NEW.team_id, OLD.team_id) FOR NO KEY UPDATE;
+  PERFORM compute_memberships(ARRAY[coalesce(NEW.project_id, OLD.project_id)], NULL);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER project_teams_granted AFTER INSERT OR DELETE OR UPDATE OF role ON project_teams
+  FOR EACH ROW EXECUTE FUNCTION compute_memberships_of_project_team();
+
+CREATE OR REPLACE FUNCTION compute_memberships_of_team_member() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM teams WHERE id = coalesce(NEW.team_id, OLD.team_id) FOR NO KEY UPDATE;
+  PERFORM compute_memberships(
+    ARRAY(SELECT project_id FROM project_teams WHERE team_id = coalesce(NEW.team_id, OLD.team_id)),
+    ARRAY[coalesce(NEW.user_id, OLD.user_id)]);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER team_members_granted AFTER INSERT OR DELETE ON team_members
+  FOR EACH ROW EXECUTE FUNCTION compute_memberships_of_team_member();
+
+-- The projects of a deleted user. One that nobody else has access to moves to the trash; one that others have access to and
+-- nobody else manages keeps the account from being deleted.
+CREATE OR REPLACE FUNCTION end_memberships_of_user() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  joined uuid[] := ARRAY(SELECT project_id FROM memberships WHERE user_id = NEW.id);
+BEGIN
+  PERFORM FROM projects WHERE id = ANY (joined) ORDER BY id FOR UPDATE;
+  UPDATE projects project SET deleted_at = now()
+  WHERE id = ANY (joined) AND deleted_at IS NULL
+    AND NOT EXISTS (SELECT FROM memberships WHERE project_id = project.id AND user_id <> NEW.id);
+  PERFORM compute_memberships(joined, ARRAY[NEW.id]);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER users_memberships_ended AFTER UPDATE OF deleted_at ON users FOR EACH ROW
+  WHEN (OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL) EXECUTE FUNCTION end_memberships_of_user();
+
+-- A project that is restored is delivered again to everybody by the change feed.
+CREATE OR REPLACE FUNCTION show_project() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  NEW.visible_in := pg_current_xact_id();
+  RETURN NEW;
+END $$;
+
+CREATE OR REPLACE TRIGGER projects_shown BEFORE UPDATE OF deleted_at ON projects FOR EACH ROW
+  WHEN (OLD.deleted_at IS NOT NULL AND NEW.deleted_at IS NULL) EXECUTE FUNCTION show_project();
+
+-- The tasks of a project stay as they are when it moves to the trash or is restored: members see them or not by their
+-- membership. The others who see some of them are assignees who are no members, and the administrators.
+CREATE OR REPLACE FUNCTION move_project() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NEW.deleted_at IS NOT NULL THEN
+    INSERT INTO task_tombstones (task_id, project_id, user_id, changed_in, task_created_at)
+      SELECT id, project_id, assignee_id, pg_current_xact_id(), created_at FROM tasks task
+      WHERE project_id = NEW.id AND deleted_at IS NULL AND assignee_id IS NOT NULL
+        AND NOT EXISTS (SELECT FROM memberships WHERE project_id = NEW.id AND user_id = task.assignee_id)
+      ON CONFLICT ON CONSTRAINT task_tombstones_once
+        DO UPDATE SET changed_in = EXCLUDED.changed_in, created_at = EXCLUDED.created_at;
+    INSERT INTO departures (project_id, user_id, left_in, created_at)
+      VALUES (NEW.id, NULL, pg_current_xact_id(), clock_timestamp())
+      ON CONFLICT ON CONSTRAINT departures_once DO UPDATE SET left_in = EXCLUDED.left_in, created_at = EXCLUDED.created_at;
+  END IF;
+  PERFORM compute_memberships(ARRAY[NEW.id], NULL);
+  IF NEW.deleted_at IS NULL THEN
+    -- Setting changed_in changes nothing that a client sees.
+    UPDATE tasks task SET changed_in = pg_current_xact_id()
+    WHERE project_id = NEW.id AND deleted_at IS NULL AND assignee_id IS NOT NULL
+      AND NOT EXISTS (SELECT FROM memberships WHERE project_id = NEW.id AND user_id = task.assignee_id);
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER projects_moved AFTER UPDATE OF deleted_at ON projects FOR EACH ROW
+  WHEN ((OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)) EXECUTE FUNCTION move_project();
+
+-- Open tasks -----------------------------------------------------------------------------------------------------------
+-- The number of a project's tasks that are neither closed nor in the trash.
+
+CREATE OR REPLACE FUNCTION is_open(task tasks) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN (task).deleted_at IS NULL AND (task).status IN ('todo', 'in_progress');
+
+CREATE OR REPLACE FUNCTION count_open_tasks() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO project_counts AS counts (project_id, open_tasks)
+    SELECT project_id, sum(change) FROM (
+      SELECT OLD.project_id, -1 AS change WHERE TG_OP <> 'INSERT' AND is_open(OLD)
+      UNION ALL SELECT NEW.project_id, 1 WHERE TG_OP <> 'DELETE' AND is_open(NEW)
+    ) changes
+    -- A project that is being deleted with its tasks has no row to count in.
+    WHERE EXISTS (SELECT FROM projects WHERE id = project_id)
+    GROUP BY project_id HAVING sum(change) <> 0 ORDER BY project_id
+    ON CONFLICT (project_id) DO UPDATE SET open_tasks = counts.open_tasks + EXCLUDED.open_tasks;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_open_added AFTER INSERT ON tasks FOR EACH ROW
+  WHEN (NEW.project_id IS NOT NULL) EXECUTE FUNCTION count_open_tasks();
+
+CREATE OR REPLACE TRIGGER tasks_open_changed AFTER UPDATE ON tasks FOR EACH ROW
+  WHEN ((OLD.project_id, OLD.status, OLD.deleted_at) IS DISTINCT FROM (NEW.project_id, NEW.status, NEW.deleted_at)
+    AND coalesce(OLD.project_id, NEW.project_id) IS NOT NULL) EXECUTE FUNCTION count_open_tasks();
+
+CREATE OR REPLACE TRIGGER tasks_open_removed AFTER DELETE ON tasks FOR EACH ROW
+  WHEN (OLD.project_id IS NOT NULL) EXECUTE FUNCTION count_open_tasks();
+
 -- Attachments and files ---------------------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION count_added_attachment() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -282,14 +481,16 @@ CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
 -- Writes a tombstone for each viewer who no longer sees the task, and removes it for each viewer who sees it again.
 CREATE OR REPLACE FUNCTION keep_tombstones() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO task_tombstones (task_id, user_id, changed_in)
-    SELECT OLD.id, viewer, pg_current_xact_id() FROM unnest(task_viewers(OLD)) viewer
-    EXCEPT SELECT OLD.id, viewer, pg_current_xact_id() FROM unnest(task_viewers(NEW)) viewer WHERE TG_OP = 'UPDATE'
+  INSERT INTO task_tombstones (task_id, project_id, user_id, changed_in, task_created_at)
+    SELECT OLD.id, project_id, user_id, pg_current_xact_id(), OLD.created_at FROM (
+      SELECT * FROM task_viewers(OLD) EXCEPT SELECT * FROM task_viewers(NEW) WHERE TG_OP = 'UPDATE'
+    ) viewer
     ON CONFLICT ON CONSTRAINT task_tombstones_once
       DO UPDATE SET changed_in = EXCLUDED.changed_in, created_at = EXCLUDED.created_at;
   IF TG_OP = 'UPDATE' THEN
-    DELETE FROM task_tombstones USING unnest(task_viewers(NEW)) viewer
-      WHERE task_id = NEW.id AND user_id IS NOT DISTINCT FROM viewer;
+    DELETE FROM task_tombstones tombstone USING task_viewers(NEW) viewer
+      WHERE tombstone.task_id = NEW.id
+        AND (tombstone.project_id, tombstone.user_id) IS NOT DISTINCT FROM (viewer.project_id, viewer.user_id);
   END IF;
   RETURN NULL;
 END $$;
@@ -303,11 +504,12 @@ CREATE OR REPLACE TRIGGER tasks_removed AFTER DELETE ON tasks FOR EACH ROW
 
 CREATE OR REPLACE FUNCTION count_tags_added() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO tag_counts AS counted (tag_id, user_id, tasks, created_at)
-    SELECT added.tag_id, viewer, count(*), tag.created_at
+  INSERT INTO tag_counts AS counted (tag_id, project_id, user_id, tasks, created_at)
+    SELECT added.tag_id, viewer.project_id, viewer.user_id, count(*), tag.created_at
     FROM added JOIN tasks task ON task.id = added.task_id JOIN tags tag ON tag.id = added.tag_id,
-      LATERAL (SELECT DISTINCT viewer FROM unnest(task_viewers(task)) viewer) viewers
-    GROUP BY added.tag_id, viewer, tag.created_at ORDER BY added.tag_id, viewer
+      LATERAL task_viewers(task) viewer
+    GROUP BY added.tag_id, viewer.project_id, viewer.user_id, tag.created_at
+    ORDER BY added.tag_id, viewer.project_id, viewer.user_id
     ON CONFLICT ON CONSTRAINT tag_counts_once DO UPDATE SET tasks = counted.tasks + EXCLUDED.tasks;
   RETURN NULL;
 END $$;
@@ -320,12 +522,13 @@ CREATE OR REPLACE FUNCTION count_tags_removed() RETURNS trigger LANGUAGE plpgsql
 BEGIN
   UPDATE tag_counts counted SET tasks = counted.tasks - gone.tasks
   FROM (
-    SELECT removed.tag_id, viewer, count(*) AS tasks
-    FROM removed JOIN tasks task ON task.id = removed.task_id,
-      LATERAL (SELECT DISTINCT viewer FROM unnest(task_viewers(task)) viewer) viewers
-    GROUP BY removed.tag_id, viewer ORDER BY removed.tag_id, viewer
+    SELECT removed.tag_id, viewer.project_id, viewer.user_id, count(*) AS tasks
+    FROM removed JOIN tasks task ON task.id = removed.task_id, LATERAL task_viewers(task) viewer
+    GROUP BY removed.tag_id, viewer.project_id, viewer.user_id
+    ORDER BY removed.tag_id, viewer.project_id, viewer.user_id
   ) gone
-  WHERE counted.tag_id = gone.tag_id AND counted.user_id IS NOT DISTINCT FROM gone.viewer;
+  WHERE counted.tag_id = gone.tag_id
+    AND (counted.project_id, counted.user_id) IS NOT DISTINCT FROM (gone.project_id, gone.user_id);
   DELETE FROM tag_counts WHERE tasks = 0 AND tag_id IN (SELECT tag_id FROM removed);
   RETURN NULL;
 END $$;
@@ -339,18 +542,16 @@ BEGIN
   IF NOT EXISTS (SELECT FROM task_tags WHERE task_id = OLD.id) THEN
     RETURN OLD;
   END IF;
-  UPDATE tag_counts SET tasks = tasks - 1
+  UPDATE tag_counts counted SET tasks = counted.tasks - 1
+  FROM (SELECT * FROM task_viewers(OLD) EXCEPT SELECT * FROM task_viewers(NEW) WHERE TG_OP = 'UPDATE') gone
   WHERE tag_id IN (SELECT tag_id FROM task_tags WHERE task_id = OLD.id)
-    AND coalesce(user_id::text, '') IN (
-      SELECT coalesce(viewer::text, '') FROM unnest(task_viewers(OLD)) viewer
-      EXCEPT SELECT coalesce(viewer::text, '') FROM unnest(task_viewers(NEW)) viewer WHERE TG_OP = 'UPDATE');
-  INSERT INTO tag_counts AS counted (tag_id, user_id, tasks, created_at)
-    SELECT tag_id, viewer, 1, tag.created_at
+    AND (counted.project_id, counted.user_id) IS NOT DISTINCT FROM (gone.project_id, gone.user_id);
+  INSERT INTO tag_counts AS counted (tag_id, project_id, user_id, tasks, created_at)
+    SELECT tag_id, added.project_id, added.user_id, 1, tag.created_at
     FROM task_tags JOIN tags tag ON tag.id = tag_id, (
-      SELECT viewer FROM unnest(task_viewers(NEW)) viewer WHERE TG_OP = 'UPDATE'
-      EXCEPT SELECT viewer FROM unnest(task_viewers(OLD)) viewer
+      SELECT * FROM task_viewers(NEW) WHERE TG_OP = 'UPDATE' EXCEPT SELECT * FROM task_viewers(OLD)
     ) added
-    WHERE task_id = OLD.id ORDER BY tag_id, viewer
+    WHERE task_id = OLD.id ORDER BY tag_id, added.project_id, added.user_id
     ON CONFLICT ON CONSTRAINT tag_counts_once DO UPDATE SET tasks = counted.tasks + 1;
   DELETE FROM tag_counts WHERE tasks = 0 AND tag_id IN (SELECT tag_id FROM task_tags WHERE task_id = OLD.id);
   RETURN OLD;
@@ -370,15 +571,21 @@ CREATE OR REPLACE TRIGGER tags_removed AFTER DELETE ON tags FOR EACH ROW EXECUTE
 
 -- Viewers -----------------------------------------------------------------------------------------------------------
 -- Generated from src/db/access/task-relations.ts by `npm run generate`.
--- Who sees a task: every user with a relation to it, and the administrators (null); nobody while it is in the trash.
-CREATE OR REPLACE FUNCTION task_viewers(task tasks) RETURNS uuid[] LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN task.deleted_at IS NULL THEN ARRAY[task.owner_id] || ARRAY[task.assignee_id] || ARRAY[NULL::uuid] ELSE '{}' END;
+-- Who sees a task, a row each: the members of its project (null as user), a user, and the administrators (null and null);
+-- nobody while it is in the trash.
+CREATE OR REPLACE FUNCTION task_viewers(task tasks) RETURNS TABLE (project_id uuid, user_id uuid) LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+  SELECT NULL::uuid, (task).owner_id::uuid WHERE (task).deleted_at IS NULL AND (task).project_id IS NULL
+  UNION SELECT (task).project_id::uuid, (task).assignee_id::uuid WHERE (task).deleted_at IS NULL AND (task).assignee_id IS NOT NULL
+  UNION SELECT (task).project_id::uuid, NULL::uuid WHERE (task).deleted_at IS NULL AND (task).project_id IS NOT NULL
+  UNION SELECT NULL::uuid, NULL::uuid WHERE (task).deleted_at IS NULL AND true;
+END;
 
 CREATE OR REPLACE TRIGGER tasks_viewers_changed AFTER UPDATE ON tasks FOR EACH ROW
-  WHEN ((OLD.owner_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id, NEW.deleted_at)) EXECUTE FUNCTION keep_tombstones();
+  WHEN ((OLD.owner_id, OLD.project_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.project_id, NEW.assignee_id, NEW.deleted_at)) EXECUTE FUNCTION keep_tombstones();
 
 CREATE OR REPLACE TRIGGER tasks_tags_viewers_changed AFTER UPDATE ON tasks FOR EACH ROW
-  WHEN ((OLD.owner_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id, NEW.deleted_at)) EXECUTE FUNCTION count_tags_of_task();
+  WHEN ((OLD.owner_id, OLD.project_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.project_id, NEW.assignee_id, NEW.deleted_at)) EXECUTE FUNCTION count_tags_of_task();
 -- End of the generated part.
 
 -- Access ------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 import { found, type Outcome } from '../domain/outcome.ts'
-import { listReader, type Principal, type Role } from '../domain/permissions.ts'
+import { listReader, type Principal } from '../domain/permissions.ts'
 import { foldSearch, foldText } from '../domain/text.ts'
-import { allowsTag, type CallerPlaceholders, isOfReader, tagBranches } from './access/permissions.ts'
+import { allowsTag, countTasks, tagBranches } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { type Created, creation, expectCreated } from './engine/creation.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -11,7 +11,7 @@ import { query } from './engine/statement.ts'
 import { countedTagJson, tagJson } from './read-models.ts'
 import { purgeBatch } from './purge.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { sql } from './schema/drizzle.ts'
 
 /** The fields of a new tag. */
 export interface NewTag {
@@ -119,11 +119,4 @@ export const selectTags = (
     reader,
     page,
   )
-}
-
-/** The number of tasks with the tag that the reader can see. */
-const countTasks = (row: SQL, role: Role, caller: CallerPlaceholders): SQL => {
-  const { tasks, user_id, tag_id } = columnsOf<'tag_counts'>(sql`counted`)
-  return sql`coalesce((
-    select ${tasks} from tag_counts counted where ${isOfReader(role, caller, user_id)} and ${tag_id} = ${row}.id), 0)`
 }

@@ -53,6 +53,7 @@ const kindsInOrder = batchKinds.filter((kind) => kind !== 'create')
 /** New tasks, with their positions. */
 const creationItems = (batch: SQL): SQL => sql`
   select (place - 1)::int as index, item, (item ->> 'id')::uuid as id, (item ->> 'owner_id')::uuid as owner_id,
+    (item ->> 'project_id')::uuid as project_id,
     array(select jsonb_array_elements_text(item -> 'tag_ids')::uuid) as tag_ids, item -> 'tag_names' as tag_names
   from jsonb_array_elements(${batch} -> 'create') with ordinality items (item, place)`
 

@@ -2,21 +2,26 @@ import type { ChangePosition } from '../domain/change-cursors.ts'
 import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import { untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
-import type { OpContext } from './engine/context.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { databaseId, type Identity, parseIdentity } from './identity.ts'
 import { taskJson } from './read-models.ts'
 import { renderedRows } from './engine/rendered-rows.ts'
 import { unionOfBranches } from './access/branches.ts'
-import { isOfReader, taskBranches } from './access/permissions.ts'
-import { compile, query, statement } from './engine/statement.ts'
+import { allowsTask, changeBranches } from './access/permissions.ts'
+import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import type { Placeholders } from './engine/parameters.ts'
+import { compile, query, statement, type StatementName } from './engine/statement.ts'
 
 /**
  * The change feed: changes to tasks, in transaction order. PostgreSQL does not expose the order of commits, only a horizon:
  * every transaction before the oldest running one has ended. The feed stops at the horizon, so that nothing that commits later
  * can sort before changes that a client has already read. Each task appears once, in its current state: at its last change, or
  * as a tombstone at the transaction that made it invisible to the caller.
+ *
+ * Whoever joins a project gets all of its tasks at the transaction of the joining, and whoever leaves it loses them at that of the
+ * departure; there they are ordered by their last changes. So the order of a project's tasks in the feed is always that of
+ * their changes, whenever its members have joined.
  */
 
 /** Changes that bring a client's copy up to date. `changed` and `deleted` are JSON arrays as text. */
@@ -30,6 +35,7 @@ export interface TaskChanges {
 }
 
 const task = sql.raw('task')
+const departure = columnsOf<'departures'>(sql.raw('departure'))
 const tombstone = columnsOf<'task_tombstones'>(sql.raw('tombstone'))
 const history = columnsOf<'change_history'>(sql.raw('history'))
 const horizon = sql.raw('pg_snapshot_xmin(pg_current_snapshot())')
@@ -37,6 +43,7 @@ const nil = '00000000-0000-0000-0000-000000000000'
 
 const parameters = {
   epoch: 'int?',
+  at: 'xid8',
   changed_in: 'xid8',
   id: 'uuid',
   tombstones_from: 'xid8?',
@@ -48,6 +55,7 @@ const columns = {
   changed: 'text',
   deleted: 'text',
   has_more: 'bool',
+  last_at: 'text?',
   last_changed_in: 'text?',
   last_id: 'text?',
   epoch: 'int',
@@ -55,39 +63,120 @@ const columns = {
   tombstones_from: 'text',
 } as const
 
+type P = Placeholders<typeof parameters> & ContextPlaceholders
+
+const never = sql.raw("'0'::xid8")
+const firstId = sql.raw(`'${nil}'::uuid`)
+
+/** Rows `(at, changed_in, id, is_seen, …)` of one source of the feed. */
+interface Source {
+  readonly from: SQL
+  readonly id: SQL
+  readonly changedIn: SQL
+  readonly condition: SQL
+  /** The transaction at which the rows stand in the feed if they were changed before; otherwise that of their change. */
+  readonly since?: SQL
+  /** What an index on them begins with, if not with the last change. */
+  readonly prefix?: SQL
+  readonly columns?: SQL
+}
+
+/** The first rows of a source after the position. */
+const rowsAfter = (
+  p: P,
+  { from, id, changedIn, condition, since = never, prefix = sql``, columns }: Source,
+): SQL => {
+  const ofSameChange = sql`case when ${p.changed_in} = ${p.at} then ${p.id} else ${firstId} end`
+  const changedAfter = sql`case when ${since} > ${p.at} then ${never} when ${since} = ${p.at} then ${p.changed_in} else ${p.at} end`
+  const idAfter = sql`case when ${since} > ${p.at} then ${firstId} when ${since} = ${p.at} then ${p.id} else ${ofSameChange} end`
+  return sql`
+    select greatest(${changedIn}, ${since}) as at, ${changedIn} as changed_in, ${id} as id ${columns ?? sql``}
+    from ${from}
+    where ${condition} and (${changedIn}, ${id}) > (${changedAfter}, ${idAfter}) and greatest(${changedIn}, ${since}) < ${horizon}
+    order by ${prefix} ${changedIn}, ${id} limit ${p.limit} + 1`
+}
+
 const selectFor = (role: Role) =>
   query(`task_changes.select_for_${role}`, parameters, columns, (p) => {
+    const caller = { ...p, is_admin: sql.raw(String(role === 'admin')) }
     const tombstonesFrom = sql`coalesce(${p.tombstones_from}, ${horizon})`
-    const inOrder = (id: SQL): SQL => sql`
-      (changed_in, ${id}) > (${p.changed_in}, ${p.id}) and changed_in < ${horizon}
-      order by changed_in, ${id} limit ${p.limit} + 1`
+    /** A membership that began before the client started over is no news to it. */
+    const ifNews = (transaction: SQL): SQL =>
+      sql`case when ${transaction} >= ${tombstonesFrom} then ${transaction} else ${never} end`
+    const isSeen = (id: SQL): SQL =>
+      sql`exists (select from tasks task where task.id = ${id} and ${allowsTask('task.see', caller, task)})`
+
     const seen = unionOfBranches(
-      taskBranches('task.see', role, p),
-      (isRepeated) => (condition) => sql`
-        select changed_in, id, true as is_seen, ${isRepeated} as is_repeated
-        from tasks item where ${condition} and ${inOrder(sql`id`)}`,
+      changeBranches(role, caller, tombstonesFrom),
+      (isRepeated, beganIn) => (condition) =>
+        rowsAfter(p, {
+          from: sql`tasks item`,
+          id: sql`item.id`,
+          changedIn: sql`item.changed_in`,
+          condition,
+          ...(beganIn !== null && { since: ifNews(beganIn), prefix: sql`item.deleted_at,` }),
+          columns: sql`, true as is_seen, ${isRepeated} as is_repeated`,
+        }),
     )
+    const tombstones = (viewer: SQL, { since }: { readonly since?: SQL } = {}): SQL =>
+      rowsAfter(p, {
+        from: sql`task_tombstones tombstone`,
+        id: tombstone.task_id,
+        changedIn: tombstone.changed_in,
+        condition: sql`${viewer} and ${tombstone.changed_in} >= ${tombstonesFrom} and not ${isSeen(tombstone.task_id)}`,
+        ...(since !== undefined && { since }),
+        columns: sql`, false as is_seen, false as is_repeated`,
+      })
+    const ofProject = (projectId: SQL): SQL =>
+      sql`${tombstone.project_id} = ${projectId} and ${tombstone.user_id} is null`
+    const lost =
+      role === 'admin'
+        ? tombstones(sql`${tombstone.project_id} is null and ${tombstone.user_id} is null`)
+        : sql`
+          (${tombstones(sql`${tombstone.user_id} = ${p.caller}`)})
+          union all select reached.* from memberships membership cross join lateral (
+            ${tombstones(sql`${ofProject(sql`membership.project_id`)} and ${tombstone.changed_in} >= membership.joined_in`)}
+          ) reached where membership.user_id = ${p.caller}`
+    // What whoever left may have seen: the tasks that are still in the project, and those that have left it.
+    const left = sql`
+      select reached.* from departures departure cross join lateral (
+        (${rowsAfter(p, {
+          from: sql`tasks item`,
+          id: sql`item.id`,
+          changedIn: sql`item.changed_in`,
+          condition: sql`item.project_id = ${departure.project_id} and item.deleted_at is null
+            and item.created_at <= ${departure.created_at} and not ${isSeen(sql`item.id`)}`,
+          since: departure.left_in,
+          prefix: sql`item.deleted_at,`,
+          columns: sql`, false as is_seen, false as is_repeated`,
+        })}) union all (${tombstones(
+          sql`${ofProject(departure.project_id)} and ${tombstone.task_created_at} <= ${departure.created_at}`,
+          { since: departure.left_in },
+        )})
+      ) reached
+      where ${role === 'admin' ? sql`${departure.user_id} is null` : sql`${departure.user_id} = ${p.caller}`}
+        and ${departure.left_in} >= greatest(${tombstonesFrom}, ${p.at}) and ${departure.left_in} < ${horizon}`
     const json = sql`(select ${taskJson(task)} from tasks task where id = numbered.id and is_seen)`
     return sql`
       with recursive picked as (
-        select changed_in, id, is_seen from (${seen}) seen union all (
-          select ${tombstone.changed_in}, ${tombstone.task_id}, false from task_tombstones tombstone
-          where ${isOfReader(role, p, tombstone.user_id)} and changed_in >= ${tombstonesFrom}
-            and ${inOrder(sql`task_id`)})
+        select distinct on (at, changed_in, id) at, changed_in, id, is_seen
+        from (select * from (${seen}) seen union all select * from (${lost}) lost union all ${left}) found
+        order by at, changed_in, id limit ${p.limit} + 1
       ), numbered as (
-        select picked.*, row_number() over (order by changed_in, id) as position from picked
+        select picked.*, row_number() over (order by at, changed_in, id) as ordinal from picked
       ), ${renderedRows(json, p.limit)}, page as (
-        select id, changed_in, is_seen, position, json from numbered join rendered using (position)
+        select id, at, changed_in, is_seen, ordinal, json from numbered join rendered using (ordinal)
       )
       select
         coalesce(${p.epoch} <> coalesce(epoch, 1) or ${p.tombstones_from} <= coalesce(pruned_through, '0')
-          or ${p.changed_in} > ${horizon}, false) as is_expired,
-        (select '[' || coalesce(string_agg(json, ',' order by position), '') || ']' from page where is_seen) as changed,
-        (select '[' || coalesce(string_agg(to_json(id)::text, ',' order by position), '') || ']'
+          or ${p.at} > ${horizon}, false) as is_expired,
+        (select '[' || coalesce(string_agg(json, ',' order by ordinal), '') || ']' from page where is_seen) as changed,
+        (select '[' || coalesce(string_agg(to_json(id)::text, ',' order by ordinal), '') || ']'
           from page where not is_seen) as deleted,
         (select count(*) from numbered) > (select count(*) from page) as has_more,
-        (select changed_in::text from page order by position desc limit 1) as last_changed_in,
-        (select id::text from page order by position desc limit 1) as last_id,
+        (select at::text from page order by ordinal desc limit 1) as last_at,
+        (select changed_in::text from page order by ordinal desc limit 1) as last_changed_in,
+        (select id::text from page order by ordinal desc limit 1) as last_id,
         coalesce(epoch, 1) as epoch, ${horizon}::text as horizon, ${tombstonesFrom}::text as tombstones_from
       from (values (true)) always left join change_history history on ${history.singleton}`
   })
@@ -106,6 +195,7 @@ export const selectTaskChanges = async (
   const { role } = listReader(ctx.principal, page)
   const values = {
     epoch: position?.epoch ?? null,
+    at: position?.at ?? '0',
     changed_in: position?.changedIn ?? '0',
     id: position?.id ?? nil,
     tombstones_from: position?.tombstonesFrom ?? null,
@@ -114,41 +204,53 @@ export const selectTaskChanges = async (
   const [row] = await select[role](ctx, values)
   if (row === undefined) throw new Error('A statement of changes answers with one row')
   if (row.is_expired) return null
-  const { changed, deleted, epoch, last_changed_in, last_id } = row
+  const { changed, deleted, epoch, last_at, last_changed_in, last_id } = row
   // On the last page the client is up to date with the horizon. The nil id sorts before every task's id.
   const next =
-    row.has_more && last_changed_in !== null && last_id !== null
-      ? { epoch, changedIn: last_changed_in, id: last_id, tombstonesFrom: row.tombstones_from }
-      : { epoch, changedIn: row.horizon, id: nil, tombstonesFrom: row.horizon }
+    row.has_more && last_at !== null && last_changed_in !== null && last_id !== null
+      ? { epoch, at: last_at, changedIn: last_changed_in, id: last_id, tombstonesFrom: row.tombstones_from }
+      : { epoch, at: row.horizon, changedIn: '0', id: nil, tombstonesFrom: row.horizon }
   return { changed, deleted, next, hasMore: row.has_more }
 }
 
 const batch = 2_000
 
-const pruneBatch = statement(
-  'task_tombstones.delete_old',
-  { days: 'int', limit: 'int' },
-  { pruned: 'int8' },
-  (p) => sql`
-    with pruned as (
-      delete from task_tombstones where ctid = any(array(
-        select ctid from task_tombstones tombstone
-        where ${tombstone.created_at} < now() - make_interval(days => ${p.days}) limit ${p.limit}))
-      returning changed_in
-    ), noted as (
-      insert into change_history as history (pruned_through)
-      select changed_in from pruned order by changed_in desc limit 1
-      on conflict (singleton) do update
-        set ${assignments<'change_history'>({
-          pruned_through: sql`greatest(${history.pruned_through}, excluded.pruned_through)`,
-        })}
-    )
-    select count(*) as pruned from pruned`,
-)
+/** A statement that removes old rows of a table, and notes the last of their transactions. */
+const pruning = (name: StatementName, table: 'task_tombstones' | 'departures', transaction: SQL) =>
+  statement(
+    name,
+    { days: 'int', limit: 'int' },
+    { pruned: 'int8' },
+    (p) => sql`
+      with pruned as (
+        delete from ${sql.raw(table)} where ctid = any(array(
+          select ctid from ${sql.raw(table)} old
+          where old.created_at < now() - make_interval(days => ${p.days}) limit ${p.limit}))
+        returning ${transaction} as ended_in
+      ), noted as (
+        insert into change_history as history (pruned_through)
+        select ended_in from pruned order by ended_in desc limit 1
+        on conflict (singleton) do update
+          set ${assignments<'change_history'>({
+            pruned_through: sql`greatest(${history.pruned_through}, excluded.pruned_through)`,
+          })}
+      )
+      select count(*) as pruned from pruned`,
+  )
 
-/** Removes tombstones older than `days`. A client that has not read the feed since then must start over. */
+const prunings = [
+  pruning(
+    'task_tombstones.delete_old',
+    'task_tombstones',
+    columnsOf<'task_tombstones'>(sql`task_tombstones`).changed_in,
+  ),
+  pruning('departures.delete_old', 'departures', columnsOf<'departures'>(sql`departures`).left_in),
+]
+
+/** Removes tombstones and departures older than `days`. A client that has not read the feed since then must start over. */
 export const removeOldTombstones = async (db: Database, days: number, stop: AbortSignal): Promise<void> => {
-  await untilNone(async () => (await pruneBatch(db, { days, limit: batch }))[0]?.pruned ?? 0, stop)
+  for (const prune of prunings)
+    await untilNone(async () => (await prune(db, { days, limit: batch }))[0]?.pruned ?? 0, stop)
 }
 
 /** Random rather than a counter: a dump can be restored twice, and each copy has its own history. */
@@ -163,6 +265,8 @@ const noteOriginOnce = statement(
       select from change_history where origin <> ${databaseId}
     ), forgotten as (
       delete from task_tombstones where exists (select from other)
+    ), forgotten_departures as (
+      delete from departures where exists (select from other)
     )
     insert into change_history as history (origin) values (${databaseId})
     on conflict (singleton) do update set ${assignments<'change_history'>({
@@ -186,10 +290,26 @@ const restampBatch = statement(
       on conflict (singleton) do update set epoch = excluded.epoch, pruned_through = '0'
     ), forgotten as (
       delete from task_tombstones where exists (select from ahead)
+    ), forgotten_departures as (
+      delete from departures where exists (select from ahead)
     ), restamped as (
       update tasks set ${assignments<'tasks'>({ changed_in: sql`'0'` })} from ahead where tasks.id = ahead.id returning tasks.id
     )
     select count(*) as restamped from restamped`,
+)
+
+/** Memberships and projects whose transactions are ahead: their members knew them from the beginning of the new history. */
+const restampProjects = statement(
+  'projects.restamp',
+  {},
+  {},
+  () => sql`
+    with restamped as (
+      update memberships set ${assignments<'memberships'>({ joined_in: sql`'0'` })}
+      where joined_in >= pg_snapshot_xmax(pg_current_snapshot())
+    )
+    update projects set ${assignments<'projects'>({ visible_in: sql`'0'` })}
+    where visible_in >= pg_snapshot_xmax(pg_current_snapshot())`,
 )
 
 /**
@@ -198,6 +318,7 @@ const restampBatch = statement(
  */
 export const noteOrigin = async (db: Database): Promise<Identity> => {
   const [origin] = await noteOriginOnce(db, {})
+  await restampProjects(db, {})
   for (let restamped = batch; restamped === batch;) {
     const [row] = await restampBatch(db, { limit: batch })
     restamped = row?.restamped ?? 0
@@ -209,7 +330,7 @@ export const noteOrigin = async (db: Database): Promise<Identity> => {
 export const beginHistoryAnew = compile(
   'change_history.begin_anew',
   sql`
-  with forgotten as (delete from task_tombstones)
+  with forgotten as (delete from task_tombstones), forgotten_departures as (delete from departures)
   insert into change_history (epoch, origin) values (${newEpoch}, ${databaseId})
   on conflict (singleton) do update set epoch = excluded.epoch, origin = excluded.origin, pruned_through = '0'`,
 ).text

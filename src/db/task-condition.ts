@@ -12,7 +12,7 @@ import { escapeLike, foldText } from '../domain/text.ts'
 import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { dueOrder, endOfDay, startOfDay, startOrder } from './schema/task-order.ts'
-import type { TaskRelationName } from './access/task-relations.ts'
+import type { PersonColumn } from './access/permissions.ts'
 import {
   type Bind,
   bindValues,
@@ -41,19 +41,15 @@ export const compileCondition = (condition: TaskCondition): readonly Condition[]
 const conjunctsOf = (condition: TaskCondition): readonly TaskCondition[] =>
   condition.kind === 'and' ? condition.operands.flatMap(conjunctsOf) : [condition]
 
-/**
- * The relation to the user that a condition requires, such as `assignee_id = me`. The relation alone makes these tasks
- * visible, so the list needs no other access branch.
- */
-export const relationIn = (condition: TaskCondition | null, userId: string): TaskRelationName | null => {
-  const requires = (field: 'owner_id' | 'assignee_id'): boolean =>
+/** The part that a condition requires a user to have in a task, such as `assignee_id = me`: the list reads its index alone. */
+export const personIn = (condition: TaskCondition | null, userId: string): PersonColumn | null => {
+  const requires = (field: PersonColumn): boolean =>
     condition !== null &&
     conjunctsOf(condition).some((part) => {
       if (part.kind === 'id') return part.field === field && part.operator === '=' && part.value === userId
       return part.kind === 'one_of' && part.field === field && part.values.every((id) => id === userId)
     })
-  if (requires('owner_id')) return 'owner'
-  return requires('assignee_id') ? 'assignee' : null
+  return (['owner_id', 'assignee_id'] as const).find(requires) ?? null
 }
 
 /** Whether the condition searches texts or tag names, and is therefore checked on a bounded number of rows. */

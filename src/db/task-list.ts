@@ -1,13 +1,13 @@
 import { listReader, type Principal } from '../domain/permissions.ts'
 import type { TaskList, TaskSortField } from '../domain/task-filter.ts'
-import { allowsTask, taskBranches } from './access/permissions.ts'
+import { personBranches, type PersonColumn, taskBranches } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { parameter } from './engine/parameters.ts'
 import type { SortField } from './lists/keyset.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { expandedTaskJson, taskJson } from './read-models.ts'
-import { compileCondition, moments, relationIn } from './task-condition.ts'
+import { compileCondition, moments, personIn } from './task-condition.ts'
 import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './schema/task-order.ts'
 
 const instant = (value: SQL) => ({ value, type: 'instant' }) as const
@@ -39,8 +39,10 @@ export const selectTasks = (
 ): Promise<Page> => {
   const isOfOther = userId !== null && userId !== principal.userId
   const reader = listReader(principal, { all: all || isOfOther })
-  const only = reader.role === 'member' && !isOfOther ? relationIn(condition, principal.userId) : null
-  const name = isOfOther ? 'user_tasks' : only === null ? 'tasks' : `${only}_tasks`
+  const person = userId === null && reader.role === 'member' ? personIn(condition, principal.userId) : null
+  const columns: readonly PersonColumn[] =
+    userId !== null ? ['owner_id', 'assignee_id'] : person === null ? [] : [person]
+  const name = userId !== null ? 'user_tasks' : person === null ? 'tasks' : `tasks by ${person}`
   // Administrators see email addresses in their own lists as well.
   const viewer = { is_admin: sql.raw(String(principal.role === 'admin')) }
   return selectPage(
@@ -49,12 +51,9 @@ export const selectTasks = (
       name: expand.length > 0 ? `expanded ${name} for ${principal.role}` : name,
       from: sql`tasks item`,
       branches: (caller) =>
-        isOfOther
-          ? taskBranches('task.see', 'member', caller, {
-              user: parameter('user_id', 'uuid'),
-              and: allowsTask('task.see', caller, sql`item`),
-            })
-          : taskBranches('task.see', reader.role, caller, { only }),
+        columns.length > 0
+          ? personBranches(columns, parameter('user_id', 'uuid'), caller)
+          : taskBranches('task.see', reader.role, caller),
       filters: condition === null ? [] : compileCondition(condition),
       sortFields,
       order: order ?? newestFirst,
@@ -66,7 +65,7 @@ export const selectTasks = (
       values: {
         expand,
         ...(titleWords !== null && { title_words: titleWords }),
-        ...(isOfOther && { user_id: userId }),
+        ...(columns.length > 0 && { user_id: userId ?? principal.userId }),
       },
     },
     reader,

@@ -27,6 +27,7 @@ const fieldsOf = (json: SQL) => ({
   due_on: sql`(${json} ->> 'due_on')::date`,
   owner_id: sql`(${json} ->> 'owner_id')::uuid`,
   assignee_id: sql`(${json} ->> 'assignee_id')::uuid`,
+  project_id: sql`(${json} ->> 'project_id')::uuid`,
 })
 
 type Field = keyof ReturnType<typeof fieldsOf>
@@ -160,12 +161,13 @@ export const createNamedTags = (p: ContextPlaceholders, from: SQL): SQL => {
       order by label.name_folded
     ), own_tags as (
       select * from tags
-      where owner_id = ${p.caller} and deleted_at is null and name_folded in (select name_folded from labels)
+      where owner_id = ${p.caller} and project_id is null and deleted_at is null
+        and name_folded in (select name_folded from labels)
       order by id for key share
     ), new_tags as (
       insert into tags (${columns}) select ${values} from labels
       where name_folded not in (select name_folded from own_tags) order by name_folded
-      on conflict (owner_id, name_folded) where deleted_at is null
+      on conflict (owner_id, name_folded) where deleted_at is null and project_id is null
         do update set ${assignments<'tags'>({ name_folded: sql`excluded.name_folded` })}
       returning *
     ), named_tags as (
@@ -235,6 +237,7 @@ const changeableFields = [
   ...dateFields,
   'owner_id',
   'assignee_id',
+  'project_id',
 ] as const satisfies readonly Field[]
 
 /** Whether a merge patch changes a field of a row. */
@@ -280,6 +283,7 @@ export const updateTasks = ({ from, condition, completedBefore, columns }: TaskU
     due_on: value('due_on'),
     owner_id: value('owner_id'),
     assignee_id: value('assignee_id'),
+    project_id: value('project_id'),
     completed_at: completedAt(value('status'), completedBefore),
     ...columns,
   })

@@ -105,7 +105,8 @@ const insert = creation(
   (p) => ({
     parts: sql`
       creations as (
-        select ${p.id} as id, ${p.item} as item, ${p.owner_id} as owner_id, ${p.tag_ids} as tag_ids,
+        select ${p.id} as id, ${p.item} as item, ${p.owner_id} as owner_id, (${p.item} ->> 'project_id')::uuid as project_id,
+          ${p.tag_ids} as tag_ids,
           ${p.item} -> 'tag_names' as tag_names
       ), people as (
         ${lockPeople(peopleOfCreations)}

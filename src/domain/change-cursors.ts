@@ -6,10 +6,12 @@ import type { Principal } from './permissions.ts'
 export interface ChangePosition {
   /** The epoch of the history. */
   readonly epoch: number
-  /** Transaction and id of the last task read. */
+  /** The transaction at which the last task read stands in the feed: its last change, or a later change of membership. */
+  readonly at: string
+  /** The last change of that task, and its id. */
   readonly changedIn: string
   readonly id: string
-  /** The client has applied all tombstones before this transaction, or never had their tasks. */
+  /** The client has applied all tombstones and changes of membership before this transaction, or never had their tasks. */
   readonly tombstonesFrom: string
 }
 
@@ -27,8 +29,8 @@ const scopeOf = ({ principal, all }: ChangeFeed): CursorScope => ({
 
 /** The opaque cursor for the changes after `position`. */
 export const encodeChangeCursor = (keys: KeyRing, feed: ChangeFeed, position: ChangePosition): string => {
-  const { epoch, changedIn, id, tombstonesFrom } = position
-  return sealCursor(keys, scopeOf(feed), [epoch, changedIn, id, tombstonesFrom].join(' '))
+  const { epoch, at, changedIn, id, tombstonesFrom } = position
+  return sealCursor(keys, scopeOf(feed), [epoch, at, changedIn, id, tombstonesFrom].join(' '))
 }
 
 /** Decodes a cursor that was sealed for this feed. */
@@ -39,8 +41,8 @@ export const decodeChangeCursor = (
 ): Opened<ChangePosition> => {
   const opened = openCursor(keys, scopeOf(feed), cursor)
   if ('fault' in opened) return opened
-  const [epoch, changedIn, id, tombstonesFrom] = opened.value.split(' ')
-  if (changedIn === undefined || id === undefined || tombstonesFrom === undefined)
+  const [epoch, at, changedIn, id, tombstonesFrom] = opened.value.split(' ')
+  if (at === undefined || changedIn === undefined || id === undefined || tombstonesFrom === undefined)
     return { fault: { kind: 'unknown' } }
-  return { value: { epoch: Number(epoch), changedIn, id, tombstonesFrom } }
+  return { value: { epoch: Number(epoch), at, changedIn, id, tombstonesFrom } }
 }

@@ -10,6 +10,11 @@ export interface AccessBranch {
   readonly select: (rows: RowsOf) => SQL
   /** Whether an earlier branch also returns the row `item`. */
   readonly isRepeated: SQL
+  /**
+   * The transaction in which the caller began to see all rows at once that the query reads with one value of this expression.
+   * Null: rows became visible when they changed.
+   */
+  readonly beganIn: SQL | null
 }
 
 /** `from` replaces the list's FROM clause. */
@@ -17,7 +22,7 @@ export type RowsOf = (condition: SQL, from?: SQL) => SQL
 
 /** A single branch. */
 export const onlyBranch = (condition: SQL): readonly AccessBranch[] => [
-  { select: (rows) => rows(condition), isRepeated: sql`false` },
+  { select: (rows) => rows(condition), isRepeated: sql`false`, beganIn: null },
 ]
 
 /**
@@ -25,11 +30,14 @@ export const onlyBranch = (condition: SQL): readonly AccessBranch[] => [
  * Duplicates are removed after the limit, so that a branch never skips more rows than a page has. The first rows of the union
  * are among the first rows of the branches.
  */
-export const unionOfBranches = (branches: readonly AccessBranch[], rows: (isRepeated: SQL) => RowsOf): SQL =>
+export const unionOfBranches = (
+  branches: readonly AccessBranch[],
+  rows: (isRepeated: SQL, beganIn: SQL | null) => RowsOf,
+): SQL =>
   sql.join(
     branches.map(
-      ({ select, isRepeated }) =>
-        sql`(select * from (${select(rows(isRepeated))}) item where not is_repeated)`,
+      ({ select, isRepeated, beganIn }) =>
+        sql`(select * from (${select(rows(isRepeated, beganIn))}) item where not is_repeated)`,
     ),
     sql` union all `,
   )

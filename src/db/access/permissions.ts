@@ -1,9 +1,18 @@
 import { type Permission, permissions, type Role } from '../../domain/permissions.ts'
+import type { ProjectRole } from '../../domain/project-roles.ts'
 import { columnsOf } from '../schema/columns.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { ContextPlaceholders } from '../engine/context.ts'
 import { type AccessBranch, onlyBranch } from './branches.ts'
-import { relationsToSee, type TaskRelationName, taskRelations } from './task-relations.ts'
+import {
+  hasRole,
+  isInUse,
+  isMember,
+  isProjectInUse,
+  relationsToSee,
+  type TaskRelation,
+  taskRelations,
+} from './task-relations.ts'
 
 /** What a permission check reads of the operation's context. */
 export type CallerPlaceholders = Pick<ContextPlaceholders, 'caller' | 'is_admin' | 'in_session'>
@@ -44,6 +53,37 @@ const allowedUser = (permission: Permission, caller: CallerPlaceholders, user: S
 export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, row: SQL): SQL =>
   allowed(permission, { self: sql`${row}.user_id = ${caller.caller}`, admin: caller.is_admin })
 
+/**
+ * Whether the caller has the permission on the row `project`. A project in the trash has no members: who managed it is read
+ * from what they were granted.
+ */
+export const allowsProject = (permission: Permission, caller: CallerPlaceholders, project: SQL): SQL => {
+  const { id, deleted_at } = columnsOf<'projects'>(project)
+  if (permission.startsWith('project_trash.')) {
+    const manager = sql`exists (
+      select from project_grants granted
+      where granted.project_id = ${id} and granted.user_id = ${caller.caller} and ${hasRole(sql`granted`, 'manager')})`
+    return sql`(${deleted_at} is not null and ${allowed(permission, { manager, admin: caller.is_admin })})`
+  }
+  const as = (role: ProjectRole): SQL => isMember(id, caller.caller, role)
+  const relations = {
+    viewer: as('viewer'),
+    editor: as('editor'),
+    manager: as('manager'),
+    admin: caller.is_admin,
+  }
+  return sql`(${deleted_at} is null and ${allowed(permission, relations)})`
+}
+
+/** Access branches for the projects `item` that pass `project.see`. */
+export const projectBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
+  if (role === 'admin') return onlyBranch(sql`item.deleted_at is null`)
+  const ofCaller = sql`(
+    select project.* from memberships membership join projects project on project.id = membership.project_id
+    where membership.user_id = ${caller.caller}) item`
+  return [{ select: (rows) => rows(sql`true`, ofCaller), isRepeated: sql`false`, beganIn: null }]
+}
+
 /** Whether the caller has the permission on the audit trail. */
 export const allowsAudit = (permission: Permission, caller: CallerPlaceholders): SQL =>
   allowed(permission, { admin: caller.is_admin })
@@ -52,43 +92,67 @@ export const allowsAudit = (permission: Permission, caller: CallerPlaceholders):
 export const allowsTask = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
   withTrashState(permission, task, allowed(permission, relationsOf(caller, task)))
 
-interface TaskBranches {
-  /** The only relation to read, if it covers all tasks of the list; null reads all relations of the permission. */
-  readonly only?: TaskRelationName | null
-  /** The user whose tasks are listed; defaults to the caller. */
-  readonly user?: SQL
-  /** An additional condition on the row `item`. */
-  readonly and?: SQL
-}
-
 /** Access branches for the tasks `item` that pass the permission. An administrator has a single branch: all tasks. */
 export const taskBranches = (
   permission: 'task.see' | 'trash.see',
   role: Role,
   caller: CallerPlaceholders,
-  { only = null, user = caller.caller, and = sql`true` }: TaskBranches = {},
 ): readonly AccessBranch[] => {
   const item = sql`item`
-  if (role === 'admin') return onlyBranch(withTrashState(permission, item, sql`true`))
-  const relations = (only === null ? relationsToSee(permission) : [only]).map((name) => taskRelations[name])
-  return relations.map(({ branch }, index) => {
-    const earlier = relations.slice(0, index).map(({ holds }) => holds(item, user))
+  if (role === 'admin') return onlyBranch(withTrashState(permission, item, isInUse(item)))
+  const relations = relationsToSee(permission).map((name): TaskRelation => taskRelations[name])
+  return relations.map(({ branch, beganIn }, index) => {
+    const earlier = relations.slice(0, index).map(({ holds }) => holds(item, caller.caller))
     return {
       select: (rows) =>
-        branch(user, (condition, from) =>
-          rows(withTrashState(permission, item, sql`${condition} and ${and}`), from),
-        ),
+        branch(caller.caller, (condition, from) => rows(withTrashState(permission, item, condition), from)),
       isRepeated: sql`coalesce(${sql.join([sql`false`, ...earlier], sql` or `)}, false)`,
+      beganIn,
     }
   })
 }
 
-/**
- * Whether a per-viewer row (a tombstone, a tag count) belongs to the reader. Administrators share one viewer, null
- * (`task_viewers`).
- */
-export const isOfReader = (role: Role, caller: CallerPlaceholders, viewer: SQL): SQL =>
-  role === 'admin' ? sql`${viewer} is null` : sql`${viewer} = ${caller.caller}`
+/** Access branches for the change feed, which also tells administrators of projects restored since the transaction `since`. */
+export const changeBranches = (
+  role: Role,
+  caller: CallerPlaceholders,
+  since: SQL,
+): readonly AccessBranch[] => {
+  if (role === 'member') return taskBranches('task.see', role, caller)
+  const item = sql`item`
+  const isRestored = sql`(project.visible_in >= ${since} and project.deleted_at is null)`
+  const ofRestored = sql`exists (select from projects project where project.id = item.project_id and ${isRestored})`
+  return [
+    ...onlyBranch(withTrashState('task.see', item, sql`${isInUse(item)} and not ${ofRestored}`)),
+    {
+      select: (rows) => sql`
+        select reached.* from projects project
+          cross join lateral (${rows(withTrashState('task.see', item, sql`item.project_id = project.id`))}) reached
+        where ${isRestored}`,
+      isRepeated: sql`false`,
+      beganIn: sql`project.visible_in`,
+    },
+  ]
+}
+
+/** A part that people have in tasks, by which tasks are listed. */
+export type PersonColumn = 'owner_id' | 'assignee_id'
+
+/** Access branches for the tasks `item` that the caller can see and in which `user` has one of these parts. */
+export const personBranches = (
+  columns: readonly PersonColumn[],
+  user: SQL,
+  caller: CallerPlaceholders,
+): readonly AccessBranch[] =>
+  columns.map((name, index) => {
+    const is = (column: PersonColumn): SQL => sql`item.${sql.raw(column)} = ${user}`
+    const earlier = columns.slice(0, index).map(is)
+    return {
+      select: (rows) => rows(sql`${is(name)} and ${allowsTask('task.see', caller, sql`item`)}`),
+      isRepeated: sql`coalesce(${sql.join([sql`false`, ...earlier], sql` or `)}, false)`,
+      beganIn: null,
+    }
+  })
 
 /** The id of the task's owner if only the administrator role grants the permission; otherwise null. */
 export const ownerReadByAdmin = (
@@ -101,21 +165,12 @@ export const ownerReadByAdmin = (
 }
 
 /**
- * Whether the task's owner has not been deleted: the tasks of a deleted user disappear at once. Deleted users are few, since
- * they are purged soon. Uses an array operator because the planner overestimates how many rows `<> all` removes.
- */
-const ownerIsNotDeleted = (task: SQL): SQL =>
-  sql`not (array(select id from users where deleted_at is not null) @> array[${task}.owner_id])`
-
-/**
  * `task.see` and `trash.see` also check whether the task is in the trash. Other permissions are checked only on visible
  * tasks.
  */
 const withTrashState = (permission: Permission, task: SQL, condition: SQL): SQL => {
-  if (permission === 'task.see')
-    return sql`(${task}.deleted_at is null and ${ownerIsNotDeleted(task)} and ${condition})`
-  if (permission === 'trash.see')
-    return sql`(${task}.deleted_at is not null and ${ownerIsNotDeleted(task)} and ${condition})`
+  if (permission === 'task.see') return sql`(${task}.deleted_at is null and ${condition})`
+  if (permission === 'trash.see') return sql`(${task}.deleted_at is not null and ${condition})`
   return condition
 }
 
@@ -123,7 +178,7 @@ const relationsOf = (caller: CallerPlaceholders, task: SQL): Relations => ({
   ...Object.fromEntries(
     Object.entries(taskRelations).map(([name, { holds }]) => [name, holds(task, caller.caller)]),
   ),
-  admin: caller.is_admin,
+  admin: sql`(${caller.is_admin} and ${isInUse(task)})`,
 })
 
 /** Whether the caller has the permission on the row `attachment` of the row `task`. */
@@ -136,7 +191,8 @@ export const allowsAttachment = (
   allowed(permission, {
     ...relationsThroughTask(caller, task),
     uploader: sql`${attachment}.uploaded_by = ${caller.caller}`,
-    task_owner: taskRelations.owner.holds(task, caller.caller),
+    task_owner: sql`${task}.owner_id = ${caller.caller}`,
+    manager: taskRelations.manager.holds(task, caller.caller),
     admin: caller.is_admin,
   })
 
@@ -149,32 +205,80 @@ export const allowsTag = (permission: Permission, caller: CallerPlaceholders, ta
   unlessDeleted(permission === 'tag.see', tag, allowed(permission, tagRelations(caller, tag)))
 
 /**
- * Access branches for the tags `item` that pass `tag.see`: the caller's own tags, and tags on tasks that they can see. The
- * latter are read from `tag_counts`, which triggers maintain, in list order.
+ * Whether a row of `tag_counts` is about tasks that the reader can see: as a member of the project, or as an assignee elsewhere
+ * (`task_viewers`). Each task that a member can see is in exactly one such row.
+ */
+const isCountOfReader = (caller: CallerPlaceholders, row: SQL): SQL => {
+  const { project_id, user_id } = columnsOf<'tag_counts'>(row)
+  const isOfMember = isMember(project_id, caller.caller, 'viewer')
+  const isOfAssignee = sql`${project_id} is null or (not ${isOfMember} and ${isProjectInUse(project_id)})`
+  return sql`case when ${user_id} is null then ${isOfMember} else ${user_id} = ${caller.caller} and (${isOfAssignee}) end`
+}
+
+/** The number of tasks with the tag that the reader can see. */
+export const countTasks = (tag: SQL, role: Role, caller: CallerPlaceholders): SQL => {
+  const { tasks, project_id, user_id, tag_id } = columnsOf<'tag_counts'>(sql`counted`)
+  const isInTrash = sql`${project_id} is not null and not ${isProjectInUse(project_id)}`
+  // Administrators see everything but the projects in the trash.
+  const count =
+    role === 'admin'
+      ? sql`case when ${user_id} is not null then 0 when ${project_id} is null then ${tasks} when ${isInTrash} then -${tasks} end`
+      : sql`case when ${isCountOfReader(caller, sql`counted`)} then ${tasks} end`
+  return sql`coalesce((select sum(${count})::int from tag_counts counted where ${tag_id} = ${tag}.id), 0)`
+}
+
+/**
+ * Access branches for the tags `item` that pass `tag.see`: the caller's own tags, those of their projects, and tags on tasks
+ * that they can see. The latter are read from `tag_counts`, which triggers maintain, in list order.
  */
 export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
   const isNotDeleted = sql`item.deleted_at is null`
   if (role === 'admin') return onlyBranch(isNotDeleted)
-  const owns = sql`item.owner_id = ${caller.caller}`
-  // OFFSET keeps the planner from reading all tags for the join.
-  const { tag_id, user_id, created_at } = columnsOf<'tag_counts'>(sql`counted`)
-  const carried = sql`(
-    select ${tag_id} as id, tag.name, tag.name_folded, tag.color, tag.owner_id, ${created_at}, tag.deleted_at
+  const { owner, viewer } = tagRelations(caller, sql`item`)
+  const { tag_id, project_id, user_id, created_at } = columnsOf<'tag_counts'>(sql`counted`)
+  const placeOf = (row: SQL): SQL =>
+    sql`coalesce(${columnsOf<'tag_counts'>(row).project_id}, ${sql.raw(`'${nil}'`)})`
+  // A tag with several rows is read from the first. OFFSET keeps the planner from reading all tags for the join.
+  const carried = (isOfViewer: SQL): SQL => sql`(
+    select ${tag_id} as id, tag.name, tag.name_folded, tag.color, tag.owner_id, tag.project_id, ${created_at}, tag.deleted_at
     from tag_counts counted cross join lateral (select * from tags where tags.id = ${tag_id} offset 0) tag
-    where ${isOfReader(role, caller, user_id)}) item`
+    where ${isOfViewer} and ${isCountOfReader(caller, sql`counted`)} and not exists (
+      select from tag_counts other
+      where other.tag_id = ${tag_id} and ${isCountOfReader(caller, sql`other`)}
+        and ${placeOf(sql`other`)} < ${placeOf(sql`counted`)})) item`
+  const ofMemberships = (rows: SQL): SQL => sql`
+    select reached.* from memberships membership cross join lateral (${rows}) reached
+    where membership.user_id = ${caller.caller}`
+  const ofUser = sql`${user_id} = ${caller.caller}`
+  const ofProject = sql`${user_id} is null and ${project_id} = membership.project_id`
+  const isSeenOtherwise = sql`(${owner} or ${viewer})`
   return [
-    ...onlyBranch(sql`${isNotDeleted} and ${owns}`),
-    { select: (rows) => rows(isNotDeleted, carried), isRepeated: owns },
+    ...onlyBranch(sql`${isNotDeleted} and ${owner}`),
+    {
+      select: (rows) => ofMemberships(rows(sql`${isNotDeleted} and item.project_id = membership.project_id`)),
+      isRepeated: sql`false`,
+      beganIn: null,
+    },
+    { select: (rows) => rows(isNotDeleted, carried(ofUser)), isRepeated: isSeenOtherwise, beganIn: null },
+    {
+      select: (rows) => ofMemberships(rows(isNotDeleted, carried(ofProject))),
+      isRepeated: isSeenOtherwise,
+      beganIn: null,
+    },
   ]
 }
 
-const tagRelations = (caller: CallerPlaceholders, tag: SQL): Relations => ({
-  owner: sql`${tag}.owner_id = ${caller.caller}`,
+const tagRelations = (caller: CallerPlaceholders, tag: SQL) => ({
+  owner: sql`(${tag}.owner_id = ${caller.caller} and ${tag}.project_id is null)`,
+  viewer: isMember(sql`${tag}.project_id`, caller.caller, 'viewer'),
+  editor: isMember(sql`${tag}.project_id`, caller.caller, 'editor'),
   sees_carrier: sql`exists (
     select from task_tags carried join tasks carrier on carrier.id = carried.task_id
     where carried.tag_id = ${tag}.id and ${allowsTask('task.see', caller, sql`carrier`)})`,
   admin: caller.is_admin,
 })
+
+const nil = '00000000-0000-0000-0000-000000000000'
 
 const relationsThroughTask = (caller: CallerPlaceholders, task: SQL): Relations => ({
   sees_task: allowsTask('task.see', caller, task),

@@ -1,4 +1,5 @@
 import { permissions } from '../../domain/permissions.ts'
+import { projectRoles, type ProjectRole } from '../../domain/project-roles.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { RowsOf } from './branches.ts'
 
@@ -6,32 +7,94 @@ import type { RowsOf } from './branches.ts'
  * A relation between a user and a task, as named in `domain/permissions.ts`. This is its only definition in SQL: predicates,
  * the access branches of lists and of the change feed, and the triggers' `task_viewers` are built from it.
  */
-interface TaskRelation {
+export interface TaskRelation {
   /** Whether `user` has the relation to the row `task`. */
   readonly holds: (task: SQL, user: SQL) => SQL
   /** The rows `item` to which `user` has the relation. Uses an index. */
   readonly branch: (user: SQL, rows: RowsOf) => SQL
-  /** For triggers: an array of the ids of the users with the relation to the row `task`. Null means nobody. */
-  readonly users: string
+  /** In `branch`: the transaction in which the relation to all tasks of a project began. Null if it is the change of a task. */
+  readonly beganIn: SQL | null
+  /**
+   * For triggers, a viewer who has the relation to the row `task`: a project, which stands for its members, or a user, in a
+   * project or outside; and when there is one. Null if the viewers of another relation include everybody.
+   */
+  readonly viewer: {
+    readonly project_id: string
+    readonly user_id: string
+    readonly condition: string
+  } | null
   /** The task columns that determine the relation. */
   readonly columns: readonly string[]
 }
 
-/** A relation to the user whose id is in a column of the task. */
-const byColumn = (name: 'owner_id' | 'assignee_id'): TaskRelation => {
-  const column = sql.raw(name)
-  return {
-    holds: (task, user) => sql`${task}.${column} = ${user}`,
-    branch: (user, rows) => rows(sql`item.${column} = ${user}`),
-    users: `ARRAY[task.${name}]`,
-    columns: [name],
-  }
+/** The owner of a personal task. In a project, owning a task gives no access. */
+const owner: TaskRelation = {
+  holds: (task, user) => sql`(${task}.owner_id = ${user} and ${task}.project_id is null)`,
+  branch: (user, rows) => rows(sql`item.owner_id = ${user} and item.project_id is null`),
+  beganIn: null,
+  viewer: { project_id: 'NULL', user_id: '(task).owner_id', condition: '(task).project_id IS NULL' },
+  columns: ['owner_id', 'project_id'],
 }
 
+const assignee: TaskRelation = {
+  holds: (task, user) => sql`(${task}.assignee_id = ${user} and ${isInUse(task)})`,
+  branch: (user, rows) => rows(sql`item.assignee_id = ${user} and ${isInUse(sql`item`)}`),
+  beganIn: null,
+  viewer: {
+    project_id: '(task).project_id',
+    user_id: '(task).assignee_id',
+    condition: '(task).assignee_id IS NOT NULL',
+  },
+  columns: ['assignee_id', 'project_id'],
+}
+
+/** Membership of the task's project, with this role or one that includes it. */
+const memberAs = (role: ProjectRole): TaskRelation => ({
+  holds: (task, user) => isMember(sql`${task}.project_id`, user, role),
+  branch: (user, rows) => sql`
+    select reached.* from memberships membership
+      cross join lateral (${rows(sql`item.project_id = membership.project_id`)}) reached
+    where membership.user_id = ${user} and ${hasRole(sql`membership`, role)}`,
+  beganIn: sql`membership.joined_in`,
+  viewer:
+    role === 'viewer'
+      ? { project_id: '(task).project_id', user_id: 'NULL', condition: '(task).project_id IS NOT NULL' }
+      : null,
+  columns: ['project_id'],
+})
+
+/** Whether a row of `memberships` or `project_grants` has the role, or one that includes it. */
+export const hasRole = (row: SQL, role: ProjectRole): SQL => {
+  if (role === 'viewer') return sql`true`
+  const sufficient = projectRoles.slice(projectRoles.indexOf(role)).map((name) => sql.raw(`'${name}'`))
+  return sql`${row}.role in (${sql.join(sufficient, sql`, `)})`
+}
+
+/** Whether `user` is a member of the project, with the role or one that includes it. */
+export const isMember = (projectId: SQL, user: SQL, role: ProjectRole): SQL => sql`exists (
+  select from memberships membership
+  where membership.user_id = ${user} and membership.project_id = ${projectId} and ${hasRole(sql`membership`, role)})`
+
+/**
+ * Whether the project of the row `task` is not in the trash; for a personal task, whether its owner has not been deleted: both
+ * take their tasks along at once. Deleted users are few, since they are purged soon. Uses an array operator because the planner
+ * overestimates how many rows `<> all` removes.
+ */
+export const isInUse = (task: SQL): SQL => sql`case when ${task}.project_id is null
+  then not (array(select id from users where deleted_at is not null) @> array[${task}.owner_id])
+  else ${isProjectInUse(sql`${task}.project_id`)} end`
+
+/** Whether a project is not in the trash. */
+export const isProjectInUse = (projectId: SQL): SQL =>
+  sql`exists (select from projects where projects.id = ${projectId} and projects.deleted_at is null)`
+
 export const taskRelations = {
-  owner: byColumn('owner_id'),
-  assignee: byColumn('assignee_id'),
-} as const satisfies Readonly<Record<string, TaskRelation>>
+  owner,
+  assignee,
+  viewer: memberAs('viewer'),
+  editor: memberAs('editor'),
+  manager: memberAs('manager'),
+} satisfies Readonly<Record<string, TaskRelation>>
 
 export type TaskRelationName = keyof typeof taskRelations
 
@@ -45,16 +108,23 @@ export const relationsToSee = (permission: 'task.see' | 'trash.see'): readonly T
 
 /** Functions and triggers for routines.sql: the viewers of a task, and the effects of a change of viewers. */
 export const viewerRoutines = (): string => {
-  const relations = relationsToSee('task.see').map((name) => taskRelations[name])
-  const users = relations.map((relation) => relation.users).join(' || ')
-  const columns = [...relations.flatMap((relation) => relation.columns), 'deleted_at']
+  const relations = relationsToSee('task.see').map((name): TaskRelation => taskRelations[name])
+  const viewers = relations.flatMap(({ viewer }) => (viewer === null ? [] : [viewer]))
+  const rows = [...viewers, { project_id: 'NULL', user_id: 'NULL', condition: 'true' }].map(
+    ({ project_id, user_id, condition }) =>
+      `SELECT ${project_id}::uuid, ${user_id}::uuid WHERE (task).deleted_at IS NULL AND ${condition}`,
+  )
+  const columns = [...new Set([...relations.flatMap((relation) => relation.columns), 'deleted_at'])]
   const rowOf = (row: string): string => `(${columns.map((column) => `${row}.${column}`).join(', ')})`
   const trigger = (name: string, routine: string): string => `
 CREATE OR REPLACE TRIGGER ${name} AFTER UPDATE ON tasks FOR EACH ROW
   WHEN (${rowOf('OLD')} IS DISTINCT FROM ${rowOf('NEW')}) EXECUTE FUNCTION ${routine}();
 `
-  return `-- Who sees a task: every user with a relation to it, and the administrators (null); nobody while it is in the trash.
-CREATE OR REPLACE FUNCTION task_viewers(task tasks) RETURNS uuid[] LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN task.deleted_at IS NULL THEN ${users} || ARRAY[NULL::uuid] ELSE '{}' END;
+  return `-- Who sees a task, a row each: the members of its project (null as user), a user, and the administrators (null and null);
+-- nobody while it is in the trash.
+CREATE OR REPLACE FUNCTION task_viewers(task tasks) RETURNS TABLE (project_id uuid, user_id uuid) LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+  ${rows.join('\n  UNION ')};
+END;
 ${trigger('tasks_viewers_changed', 'keep_tombstones')}${trigger('tasks_tags_viewers_changed', 'count_tags_of_task')}`
 }

@@ -169,15 +169,15 @@ const pageStatement = <Field extends string>(
     in_session: sql`false`,
   }
   const { isForward, order, edge, steps, hasFrontier, total, isTooLong } = pickRows(source, request, caller)
-  const edgeAt = (position: SQL): SQL => sql`(select ${edge} from numbered where position = ${position})`
+  const edgeAt = (ordinal: SQL): SQL => sql`(select ${edge} from numbered where ordinal = ${ordinal})`
   const frontier = hasFrontier ? sql`(select ${edge} from frontier)` : sql`null`
   return compile(
     `${source.name}.list`,
     sql`
     with recursive ${steps}, numbered as materialized (
-      select picked.*, row_number() over (order by ${order}) as position from picked
+      select picked.*, row_number() over (order by ${order}) as ordinal from picked
     ), ${renderedRows(source.json(sql`numbered`, caller), limit)}, page as (
-      select '[' || coalesce(string_agg(json, ',' order by position ${isForward ? sql`` : sql`desc`}), '') || ']' as items,
+      select '[' || coalesce(string_agg(json, ',' order by ordinal ${isForward ? sql`` : sql`desc`}), '') || ']' as items,
         count(*) as shown
       from rendered
     )

@@ -50,6 +50,14 @@ CREATE TABLE "change_history" (
 	CONSTRAINT "change_history_is_one" CHECK ("change_history"."singleton")
 );
 --> statement-breakpoint
+CREATE TABLE "departures" (
+	"project_id" uuid NOT NULL,
+	"user_id" uuid,
+	"left_in" "xid8" NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "departures_once" UNIQUE NULLS NOT DISTINCT("user_id","project_id")
+);
+--> statement-breakpoint
 CREATE TABLE "file_deletions" (
 	"storage_key" text PRIMARY KEY NOT NULL,
 	"is_unfinished" boolean DEFAULT false NOT NULL,
@@ -73,10 +81,32 @@ CREATE TABLE "installation" (
 	CONSTRAINT "installation_is_one" CHECK ("installation"."singleton")
 );
 --> statement-breakpoint
+CREATE TABLE "invitations" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"project_id" uuid NOT NULL,
+	"email" text NOT NULL,
+	"role" text NOT NULL,
+	"hash" "bytea" NOT NULL,
+	"invited_by" uuid,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"expires_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "invitations_role_known" CHECK ("invitations"."role" in ('viewer', 'commenter', 'editor', 'manager'))
+);
+--> statement-breakpoint
 CREATE TABLE "leases" (
 	"name" text PRIMARY KEY NOT NULL,
 	"holder" uuid NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "memberships" (
+	"project_id" uuid NOT NULL,
+	"user_id" uuid NOT NULL,
+	"role" text NOT NULL,
+	"joined_in" "xid8" DEFAULT pg_current_xact_id() NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "memberships_user_id_project_id_pk" PRIMARY KEY("user_id","project_id"),
+	CONSTRAINT "memberships_role_known" CHECK ("memberships"."role" in ('viewer', 'commenter', 'editor', 'manager'))
 );
 --> statement-breakpoint
 CREATE TABLE "one_time_tokens" (
@@ -88,6 +118,47 @@ CREATE TABLE "one_time_tokens" (
 	"expires_at" timestamp (3) with time zone NOT NULL,
 	CONSTRAINT "one_time_tokens_purpose_known" CHECK ("one_time_tokens"."purpose" in ('sign_in', 'reset_password', 'undo_email')),
 	CONSTRAINT "one_time_tokens_email_to_restore" CHECK (("one_time_tokens"."purpose" = 'undo_email') = ("one_time_tokens"."email" is not null))
+);
+--> statement-breakpoint
+CREATE TABLE "project_counts" (
+	"project_id" uuid PRIMARY KEY NOT NULL,
+	"open_tasks" integer DEFAULT 0 NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "project_members" (
+	"project_id" uuid NOT NULL,
+	"user_id" uuid NOT NULL,
+	"role" text NOT NULL,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "project_members_project_id_user_id_pk" PRIMARY KEY("project_id","user_id"),
+	CONSTRAINT "project_members_role_known" CHECK ("project_members"."role" in ('viewer', 'commenter', 'editor', 'manager'))
+);
+--> statement-breakpoint
+CREATE TABLE "project_teams" (
+	"project_id" uuid NOT NULL,
+	"team_id" uuid NOT NULL,
+	"role" text NOT NULL,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "project_teams_project_id_team_id_pk" PRIMARY KEY("project_id","team_id"),
+	CONSTRAINT "project_teams_role_known" CHECK ("project_teams"."role" in ('viewer', 'commenter', 'editor', 'manager'))
+);
+--> statement-breakpoint
+CREATE TABLE "projects" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"name" text NOT NULL,
+	"name_folded" text DEFAULT '' NOT NULL,
+	"description" text NOT NULL,
+	"color" text,
+	"archived_at" timestamp (3) with time zone,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"deleted_at" timestamp (3) with time zone,
+	"visible_in" "xid8" DEFAULT pg_current_xact_id() NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "recovery_codes" (
@@ -111,6 +182,17 @@ CREATE TABLE "second_factors" (
 	"last_step" bigint DEFAULT 0 NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE "sections" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"project_id" uuid NOT NULL,
+	"name" text NOT NULL,
+	"position" text collate "C" NOT NULL,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "sections_project_id" UNIQUE("project_id","id")
+);
+--> statement-breakpoint
 CREATE TABLE "sessions" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"user_id" uuid NOT NULL,
@@ -124,10 +206,11 @@ CREATE TABLE "sessions" (
 --> statement-breakpoint
 CREATE TABLE "tag_counts" (
 	"tag_id" uuid NOT NULL,
+	"project_id" uuid,
 	"user_id" uuid,
 	"tasks" integer NOT NULL,
 	"created_at" timestamp (3) with time zone NOT NULL,
-	CONSTRAINT "tag_counts_once" UNIQUE NULLS NOT DISTINCT("user_id","tag_id")
+	CONSTRAINT "tag_counts_once" UNIQUE NULLS NOT DISTINCT("tag_id","project_id","user_id")
 );
 --> statement-breakpoint
 CREATE TABLE "tags" (
@@ -136,6 +219,7 @@ CREATE TABLE "tags" (
 	"name_folded" text NOT NULL,
 	"color" text,
 	"owner_id" uuid NOT NULL,
+	"project_id" uuid,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"deleted_at" timestamp (3) with time zone
 );
@@ -148,10 +232,12 @@ CREATE TABLE "task_tags" (
 --> statement-breakpoint
 CREATE TABLE "task_tombstones" (
 	"task_id" uuid NOT NULL,
+	"project_id" uuid,
 	"user_id" uuid,
 	"changed_in" "xid8" NOT NULL,
+	"task_created_at" timestamp (3) with time zone NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
-	CONSTRAINT "task_tombstones_once" UNIQUE NULLS NOT DISTINCT("task_id","user_id")
+	CONSTRAINT "task_tombstones_once" UNIQUE NULLS NOT DISTINCT("task_id","project_id","user_id")
 );
 --> statement-breakpoint
 CREATE TABLE "tasks" (
@@ -170,6 +256,9 @@ CREATE TABLE "tasks" (
 	"completed_at" timestamp (3) with time zone,
 	"owner_id" uuid NOT NULL,
 	"assignee_id" uuid,
+	"project_id" uuid,
+	"section_id" uuid,
+	"position" text collate "C" DEFAULT 'a0' NOT NULL,
 	"attachment_count" integer DEFAULT 0 NOT NULL,
 	"version" integer DEFAULT 1 NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
@@ -178,11 +267,32 @@ CREATE TABLE "tasks" (
 	"changed_in" "xid8" DEFAULT pg_current_xact_id() NOT NULL,
 	CONSTRAINT "tasks_status_known" CHECK ("tasks"."status" in ('todo', 'in_progress', 'done', 'cancelled')),
 	CONSTRAINT "tasks_priority_known" CHECK ("tasks"."priority" in ('none', 'low', 'medium', 'high', 'urgent')),
+	CONSTRAINT "tasks_section_of_project" CHECK ("tasks"."section_id" is null or "tasks"."project_id" is not null),
 	CONSTRAINT "tasks_start_once" CHECK ("tasks"."start_at" is null or "tasks"."start_on" is null),
 	CONSTRAINT "tasks_due_once" CHECK ("tasks"."due_at" is null or "tasks"."due_on" is null),
 	CONSTRAINT "tasks_due_not_before_start" CHECK ("tasks"."due_at" >= "tasks"."start_at" and "tasks"."due_on" >= "tasks"."start_on"),
 	CONSTRAINT "tasks_completed_when_done" CHECK (("tasks"."status" = 'done') = ("tasks"."completed_at" is not null)),
 	CONSTRAINT "tasks_created_first" CHECK ("tasks"."created_at" <= "tasks"."updated_at" and "tasks"."created_at" <= "tasks"."completed_at")
+);
+--> statement-breakpoint
+CREATE TABLE "team_members" (
+	"team_id" uuid NOT NULL,
+	"user_id" uuid NOT NULL,
+	"role" text NOT NULL,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "team_members_team_id_user_id_pk" PRIMARY KEY("team_id","user_id"),
+	CONSTRAINT "team_members_role_known" CHECK ("team_members"."role" in ('member', 'manager'))
+);
+--> statement-breakpoint
+CREATE TABLE "teams" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"name" text NOT NULL,
+	"name_folded" text DEFAULT '' NOT NULL,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "thumbnails" (
@@ -233,16 +343,31 @@ ALTER TABLE "api_tokens" ADD CONSTRAINT "api_tokens_user_id_users_id_fk" FOREIGN
 ALTER TABLE "attachments" ADD CONSTRAINT "attachments_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "attachments" ADD CONSTRAINT "attachments_uploaded_by_users_id_fk" FOREIGN KEY ("uploaded_by") REFERENCES "public"."users"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "idempotency_keys" ADD CONSTRAINT "idempotency_keys_principal_id_users_id_fk" FOREIGN KEY ("principal_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "invitations" ADD CONSTRAINT "invitations_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "invitations" ADD CONSTRAINT "invitations_invited_by_users_id_fk" FOREIGN KEY ("invited_by") REFERENCES "public"."users"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "memberships" ADD CONSTRAINT "memberships_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "memberships" ADD CONSTRAINT "memberships_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "one_time_tokens" ADD CONSTRAINT "one_time_tokens_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "project_counts" ADD CONSTRAINT "project_counts_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "project_members" ADD CONSTRAINT "project_members_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "project_members" ADD CONSTRAINT "project_members_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "project_teams" ADD CONSTRAINT "project_teams_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "project_teams" ADD CONSTRAINT "project_teams_team_id_teams_id_fk" FOREIGN KEY ("team_id") REFERENCES "public"."teams"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "recovery_codes" ADD CONSTRAINT "recovery_codes_user_id_second_factors_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."second_factors"("user_id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "refresh_tokens" ADD CONSTRAINT "refresh_tokens_session_id_sessions_id_fk" FOREIGN KEY ("session_id") REFERENCES "public"."sessions"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "second_factors" ADD CONSTRAINT "second_factors_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "sections" ADD CONSTRAINT "sections_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "sessions" ADD CONSTRAINT "sessions_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "tags" ADD CONSTRAINT "tags_owner_id_users_id_fk" FOREIGN KEY ("owner_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "tags" ADD CONSTRAINT "tags_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "task_tags" ADD CONSTRAINT "task_tags_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "task_tags" ADD CONSTRAINT "task_tags_tag_id_tags_id_fk" FOREIGN KEY ("tag_id") REFERENCES "public"."tags"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "tasks" ADD CONSTRAINT "tasks_owner_id_users_id_fk" FOREIGN KEY ("owner_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "tasks" ADD CONSTRAINT "tasks_assignee_id_users_id_fk" FOREIGN KEY ("assignee_id") REFERENCES "public"."users"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "tasks" ADD CONSTRAINT "tasks_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "tasks" ADD CONSTRAINT "tasks_project_id_section_id_sections_project_id_id_fk" FOREIGN KEY ("project_id","section_id") REFERENCES "public"."sections"("project_id","id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "team_members" ADD CONSTRAINT "team_members_team_id_teams_id_fk" FOREIGN KEY ("team_id") REFERENCES "public"."teams"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "team_members" ADD CONSTRAINT "team_members_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "thumbnails" ADD CONSTRAINT "thumbnails_attachment_id_attachments_id_fk" FOREIGN KEY ("attachment_id") REFERENCES "public"."attachments"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "uploads" ADD CONSTRAINT "uploads_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "uploads" ADD CONSTRAINT "uploads_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
@@ -258,24 +383,40 @@ CREATE INDEX "audit_events_newest" ON "audit_events" USING btree ("created_at" D
 CREATE INDEX "audit_events_actor_newest" ON "audit_events" USING btree ("actor_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "audit_events_user_newest" ON "audit_events" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "audit_events_action_newest" ON "audit_events" USING btree ("action","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "departures_age" ON "departures" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "file_deletions_due" ON "file_deletions" USING btree ("due_at");--> statement-breakpoint
 CREATE INDEX "idempotency_keys_age" ON "idempotency_keys" USING btree ("created_at");--> statement-breakpoint
+CREATE UNIQUE INDEX "invitations_hash_unique" ON "invitations" USING btree ("hash");--> statement-breakpoint
+CREATE UNIQUE INDEX "invitations_email_unique" ON "invitations" USING btree ("project_id","email");--> statement-breakpoint
+CREATE INDEX "invitations_project_newest" ON "invitations" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "invitations_inviter" ON "invitations" USING btree ("invited_by");--> statement-breakpoint
+CREATE INDEX "invitations_expiry" ON "invitations" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "memberships_project" ON "memberships" USING btree ("project_id","user_id");--> statement-breakpoint
 CREATE INDEX "one_time_tokens_user" ON "one_time_tokens" USING btree ("user_id","purpose");--> statement-breakpoint
 CREATE INDEX "one_time_tokens_expiry" ON "one_time_tokens" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "one_time_tokens_email" ON "one_time_tokens" USING btree ("email") WHERE "one_time_tokens"."email" is not null;--> statement-breakpoint
+CREATE INDEX "project_members_user" ON "project_members" USING btree ("user_id");--> statement-breakpoint
+CREATE INDEX "project_teams_team" ON "project_teams" USING btree ("team_id");--> statement-breakpoint
+CREATE INDEX "projects_newest" ON "projects" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "projects"."deleted_at" is null;--> statement-breakpoint
+CREATE INDEX "projects_visible" ON "projects" USING btree ("visible_in");--> statement-breakpoint
+CREATE INDEX "projects_trash" ON "projects" USING btree ("deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "projects"."deleted_at" is not null;--> statement-breakpoint
 CREATE INDEX "recovery_codes_user" ON "recovery_codes" USING btree ("user_id");--> statement-breakpoint
 CREATE INDEX "refresh_tokens_session" ON "refresh_tokens" USING btree ("session_id");--> statement-breakpoint
 CREATE INDEX "refresh_tokens_expiry" ON "refresh_tokens" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "sections_project" ON "sections" USING btree ("project_id","position","id");--> statement-breakpoint
 CREATE INDEX "sessions_user_newest" ON "sessions" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "sessions_expiry" ON "sessions" USING btree ("expires_at");--> statement-breakpoint
-CREATE INDEX "tag_counts_newest" ON "tag_counts" USING btree ("user_id","created_at" DESC NULLS LAST,"tag_id" DESC NULLS LAST);--> statement-breakpoint
-CREATE INDEX "tag_counts_tag" ON "tag_counts" USING btree ("tag_id");--> statement-breakpoint
+CREATE INDEX "tag_counts_user_newest" ON "tag_counts" USING btree ("user_id","created_at" DESC NULLS LAST,"tag_id" DESC NULLS LAST) WHERE "tag_counts"."user_id" is not null;--> statement-breakpoint
+CREATE INDEX "tag_counts_project_newest" ON "tag_counts" USING btree ("project_id","created_at" DESC NULLS LAST,"tag_id" DESC NULLS LAST) WHERE "tag_counts"."user_id" is null and "tag_counts"."project_id" is not null;--> statement-breakpoint
 CREATE INDEX "tags_deleted" ON "tags" USING btree ("id") WHERE "tags"."deleted_at" is not null;--> statement-breakpoint
-CREATE UNIQUE INDEX "tags_owner_name_unique" ON "tags" USING btree ("owner_id","name_folded") WHERE "tags"."deleted_at" is null;--> statement-breakpoint
+CREATE UNIQUE INDEX "tags_owner_name_unique" ON "tags" USING btree ("owner_id","name_folded") WHERE "tags"."deleted_at" is null and "tags"."project_id" is null;--> statement-breakpoint
+CREATE UNIQUE INDEX "tags_project_name_unique" ON "tags" USING btree ("project_id","name_folded") WHERE "tags"."deleted_at" is null and "tags"."project_id" is not null;--> statement-breakpoint
+CREATE INDEX "tags_project_newest" ON "tags" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "tags_newest" ON "tags" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "tags_owner_newest" ON "tags" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "task_tags_tag" ON "task_tags" USING btree ("tag_id","task_id");--> statement-breakpoint
-CREATE INDEX "task_tombstones_changes" ON "task_tombstones" USING btree ("user_id","changed_in","task_id");--> statement-breakpoint
+CREATE INDEX "task_tombstones_user_changes" ON "task_tombstones" USING btree ("user_id","changed_in","task_id");--> statement-breakpoint
+CREATE INDEX "task_tombstones_project_changes" ON "task_tombstones" USING btree ("project_id","changed_in","task_id") WHERE "task_tombstones"."user_id" is null;--> statement-breakpoint
 CREATE INDEX "task_tombstones_age" ON "task_tombstones" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "tasks_newest" ON "tasks" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tasks_updated" ON "tasks" USING btree ("updated_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
@@ -286,12 +427,18 @@ CREATE INDEX "tasks_owner_due" ON "tasks" USING btree ("owner_id",(coalesce("due
 CREATE INDEX "tasks_assignee_newest" ON "tasks" USING btree ("assignee_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."assignee_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_assignee_updated" ON "tasks" USING btree ("assignee_id","updated_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."assignee_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_assignee_due" ON "tasks" USING btree ("assignee_id",(coalesce("due_at", ("due_on" + time '23:59:59.999') at time zone 'UTC')) desc nulls last,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."assignee_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_project_newest" ON "tasks" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."project_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_project_updated" ON "tasks" USING btree ("project_id","updated_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."project_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_project_due" ON "tasks" USING btree ("project_id",(coalesce("due_at", ("due_on" + time '23:59:59.999') at time zone 'UTC')) desc nulls last,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null and "tasks"."project_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_changes" ON "tasks" USING btree ("changed_in","id") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tasks_owner_changes" ON "tasks" USING btree ("owner_id","changed_in","id") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tasks_assignee_changes" ON "tasks" USING btree ("assignee_id","changed_in","id") WHERE "tasks"."assignee_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_project_changes" ON "tasks" USING btree ("project_id","deleted_at","changed_in","id") WHERE "tasks"."project_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_search" ON "tasks" USING gin ("search");--> statement-breakpoint
 CREATE INDEX "tasks_trash" ON "tasks" USING btree ("deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_owner_trash" ON "tasks" USING btree ("owner_id","deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "team_members_user" ON "team_members" USING btree ("user_id");--> statement-breakpoint
+CREATE INDEX "teams_newest" ON "teams" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE UNIQUE INDEX "thumbnails_storage_key_unique" ON "thumbnails" USING btree ("storage_key");--> statement-breakpoint
 CREATE UNIQUE INDEX "uploads_storage_key_unique" ON "uploads" USING btree ("storage_key");--> statement-breakpoint
 CREATE INDEX "uploads_task" ON "uploads" USING btree ("task_id");--> statement-breakpoint

@@ -8,6 +8,7 @@ import {
   customType,
   date,
   type ExtraConfigColumn,
+  foreignKey,
   index,
   integer,
   pgTable,
@@ -22,6 +23,7 @@ import { dueOrder } from './task-order.ts'
 
 const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })
 const tsvector = customType<{ data: string }>({ dataType: () => 'tsvector' })
+const position = customType<{ data: string }>({ dataType: () => 'text collate "C"' })
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 })
 const createdAt = () => instant('created_at').notNull().defaultNow()
@@ -218,6 +220,226 @@ export const auditEvents = pgTable(
   ],
 )
 
+/**
+ * A trigger sets `version` and `updated_at` on every change of what a client sees. Another one ends everybody's membership when
+ * a project moves to the trash, and renews it when it is restored.
+ */
+export const projects = pgTable(
+  'projects',
+  {
+    id: uuid('id').primaryKey(),
+    name: text('name').notNull(),
+    /** The name without case and accents. A trigger maintains it. */
+    name_folded: text('name_folded').notNull().default(''),
+    description: text('description').notNull(),
+    color: text('color'),
+    archived_at: instant('archived_at'),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    updated_at: instant('updated_at').notNull().defaultNow(),
+    /** When it was moved to the trash; otherwise null. Its tasks stay as they are, and nobody sees them. */
+    deleted_at: instant('deleted_at'),
+    /** The transaction that created or restored it: when administrators began to see its tasks. */
+    visible_in: xid8('visible_in')
+      .notNull()
+      .default(sql`pg_current_xact_id()`),
+  },
+  (t) => [
+    // GET /projects with `all`.
+    index('projects_newest')
+      .on(t.created_at.desc(), t.id.desc())
+      .where(sql`${t.deleted_at} is null`),
+    index('projects_visible').on(t.visible_in),
+    // GET /trash/projects, and the removal of old trash.
+    index('projects_trash')
+      .on(t.deleted_at.desc(), t.id.desc())
+      .where(sql`${t.deleted_at} is not null`),
+  ],
+)
+
+/** The open tasks of a project. Maintained by triggers on tasks. Apart from `projects`, whose rows membership changes lock. */
+export const projectCounts = pgTable('project_counts', {
+  project_id: uuid('project_id')
+    .primaryKey()
+    .references(() => projects.id, { onDelete: 'cascade' }),
+  open_tasks: integer('open_tasks').notNull().default(0),
+})
+
+export const teams = pgTable(
+  'teams',
+  {
+    id: uuid('id').primaryKey(),
+    name: text('name').notNull(),
+    /** The name without case and accents. A trigger maintains it. */
+    name_folded: text('name_folded').notNull().default(''),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    updated_at: instant('updated_at').notNull().defaultNow(),
+  },
+  (t) => [index('teams_newest').on(t.created_at.desc(), t.id.desc())],
+)
+
+export const teamMembers = pgTable(
+  'team_members',
+  {
+    team_id: uuid('team_id')
+      .notNull()
+      .references(() => teams.id, { onDelete: 'cascade' }),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    role: text('role').notNull(),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    updated_at: instant('updated_at').notNull().defaultNow(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.team_id, t.user_id] }),
+    index('team_members_user').on(t.user_id),
+    check('team_members_role_known', sql`${t.role} in ('member', 'manager')`),
+  ],
+)
+
+const roleIsKnown = (name: string, role: ExtraConfigColumn) =>
+  check(name, sql`${role} in ('viewer', 'commenter', 'editor', 'manager')`)
+
+/** The users who are members of a project themselves. What access they have with their teams is in `memberships`. */
+export const projectMembers = pgTable(
+  'project_members',
+  {
+    project_id: uuid('project_id')
+      .notNull()
+      .references(() => projects.id, { onDelete: 'cascade' }),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    role: text('role').notNull(),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    updated_at: instant('updated_at').notNull().defaultNow(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.project_id, t.user_id] }),
+    index('project_members_user').on(t.user_id),
+    roleIsKnown('project_members_role_known', t.role),
+  ],
+)
+
+/** The teams that are members of a project. */
+export const projectTeams = pgTable(
+  'project_teams',
+  {
+    project_id: uuid('project_id')
+      .notNull()
+      .references(() => projects.id, { onDelete: 'cascade' }),
+    team_id: uuid('team_id')
+      .notNull()
+      .references(() => teams.id, { onDelete: 'cascade' }),
+    role: text('role').notNull(),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    updated_at: instant('updated_at').notNull().defaultNow(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.project_id, t.team_id] }),
+    index('project_teams_team').on(t.team_id),
+    roleIsKnown('project_teams_role_known', t.role),
+  ],
+)
+
+/**
+ * Who has access to a project that is not in the trash, and the highest role of each user, their own or that of a team.
+ * Maintained by triggers on the tables above; everything that asks about access reads it.
+ */
+export const memberships = pgTable(
+  'memberships',
+  {
+    project_id: uuid('project_id')
+      .notNull()
+      .references(() => projects.id, { onDelete: 'cascade' }),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    role: text('role').notNull(),
+    /** The transaction in which access began. The change feed delivers the tasks of the project again at it. */
+    joined_in: xid8('joined_in')
+      .notNull()
+      .default(sql`pg_current_xact_id()`),
+    created_at: createdAt(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.user_id, t.project_id] }),
+    index('memberships_project').on(t.project_id, t.user_id),
+    roleIsKnown('memberships_role_known', t.role),
+  ],
+)
+
+/** Users who lost their membership of a project, for the change feed. It has no foreign keys because it outlives both. */
+export const departures = pgTable(
+  'departures',
+  {
+    project_id: uuid('project_id').notNull(),
+    /** Null: the administrators, when the project moved to the trash. */
+    user_id: uuid('user_id'),
+    /** The transaction that ended their access, the last time. */
+    left_in: xid8('left_in').notNull(),
+    /** They have seen no task of the project that was created later. */
+    created_at: createdAt(),
+  },
+  (t) => [
+    unique('departures_once').on(t.user_id, t.project_id).nullsNotDistinct(),
+    index('departures_age').on(t.created_at),
+  ],
+)
+
+/** Invitations to a project that wait for an answer. Accepting or revoking one deletes its row. */
+export const invitations = pgTable(
+  'invitations',
+  {
+    id: uuid('id').primaryKey(),
+    project_id: uuid('project_id')
+      .notNull()
+      .references(() => projects.id, { onDelete: 'cascade' }),
+    /** In canonical form. */
+    email: text('email').notNull(),
+    role: text('role').notNull(),
+    /** SHA-256 of the token in the mail. */
+    hash: bytea('hash').notNull(),
+    invited_by: uuid('invited_by').references(() => users.id, { onDelete: 'set null' }),
+    created_at: createdAt(),
+    expires_at: instant('expires_at').notNull(),
+  },
+  (t) => [
+    uniqueIndex('invitations_hash_unique').on(t.hash),
+    uniqueIndex('invitations_email_unique').on(t.project_id, t.email),
+    index('invitations_project_newest').on(t.project_id, t.created_at.desc(), t.id.desc()),
+    index('invitations_inviter').on(t.invited_by),
+    index('invitations_expiry').on(t.expires_at),
+    roleIsKnown('invitations_role_known', t.role),
+  ],
+)
+
+/** The sections of a project, in which its tasks are grouped. */
+export const sections = pgTable(
+  'sections',
+  {
+    id: uuid('id').primaryKey(),
+    project_id: uuid('project_id')
+      .notNull()
+      .references(() => projects.id, { onDelete: 'cascade' }),
+    name: text('name').notNull(),
+    /** A fractional index: the order of the sections. */
+    position: position('position').notNull(),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    updated_at: instant('updated_at').notNull().defaultNow(),
+  },
+  (t) => [
+    index('sections_project').on(t.project_id, t.position, t.id),
+    unique('sections_project_id').on(t.project_id, t.id),
+  ],
+)
+
 /** The indexes of an access branch, one for each indexed order. `relation` is null for administrators, who see everything. */
 const branchIndexes = (
   t: Readonly<
@@ -270,6 +492,14 @@ export const tasks = pgTable(
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
     assignee_id: uuid('assignee_id').references(() => users.id, { onDelete: 'set null' }),
+    /** Null: a personal task of its owner. */
+    project_id: uuid('project_id').references(() => projects.id, { onDelete: 'cascade' }),
+    /** A section of the project. */
+    section_id: uuid('section_id'),
+    /** A fractional index: the manual order among the tasks of the project, or of the owner. */
+    position: position('position')
+      .notNull()
+      .default(sql`'a0'`),
     /** Maintained by a trigger on attachments. */
     attachment_count: integer('attachment_count').notNull().default(0),
     version: integer('version').notNull().default(1),
@@ -288,6 +518,7 @@ export const tasks = pgTable(
     ...branchIndexes(t, 'tasks', null),
     ...branchIndexes(t, 'tasks_owner', t.owner_id),
     ...branchIndexes(t, 'tasks_assignee', t.assignee_id),
+    ...branchIndexes(t, 'tasks_project', t.project_id),
     // GET /tasks/changes, for the same branches.
     index('tasks_changes')
       .on(t.changed_in, t.id)
@@ -299,6 +530,10 @@ export const tasks = pgTable(
     index('tasks_assignee_changes')
       .on(t.assignee_id, t.changed_in, t.id)
       .where(sql`${t.assignee_id} is not null`),
+    // Also serves GET /trash and the foreign keys of projects and sections, and therefore includes the trash.
+    index('tasks_project_changes')
+      .on(t.project_id, t.deleted_at, t.changed_in, t.id)
+      .where(sql`${t.project_id} is not null`),
     // `q` and `filter`: words, and parts of titles.
     index('tasks_search').using('gin', t.search),
     // GET /trash with `all`, and the removal of old trash.
@@ -309,6 +544,8 @@ export const tasks = pgTable(
     index('tasks_owner_trash').on(t.owner_id, t.deleted_at.desc(), t.id.desc()),
     check('tasks_status_known', sql`${t.status} in ('todo', 'in_progress', 'done', 'cancelled')`),
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
+    check('tasks_section_of_project', sql`${t.section_id} is null or ${t.project_id} is not null`),
+    foreignKey({ columns: [t.project_id, t.section_id], foreignColumns: [sections.project_id, sections.id] }),
     check('tasks_start_once', sql`${t.start_at} is null or ${t.start_on} is null`),
     check('tasks_due_once', sql`${t.due_at} is null or ${t.due_on} is null`),
     // Of different kinds they depend on a time zone: see task-writes.ts.
@@ -332,6 +569,8 @@ export const tags = pgTable(
     owner_id: uuid('owner_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
+    /** Null: a tag of its owner alone. */
+    project_id: uuid('project_id').references(() => projects.id, { onDelete: 'cascade' }),
     created_at: createdAt(),
     /** Set when the tag is deleted, which hides the row from every reader. A job removes it after its links. */
     deleted_at: instant('deleted_at'),
@@ -342,7 +581,11 @@ export const tags = pgTable(
       .where(sql`${t.deleted_at} is not null`),
     uniqueIndex('tags_owner_name_unique')
       .on(t.owner_id, t.name_folded)
-      .where(sql`${t.deleted_at} is null`),
+      .where(sql`${t.deleted_at} is null and ${t.project_id} is null`),
+    uniqueIndex('tags_project_name_unique')
+      .on(t.project_id, t.name_folded)
+      .where(sql`${t.deleted_at} is null and ${t.project_id} is not null`),
+    index('tags_project_newest').on(t.project_id, t.created_at.desc(), t.id.desc()),
     index('tags_newest').on(t.created_at.desc(), t.id.desc()),
     index('tags_owner_newest').on(t.owner_id, t.created_at.desc(), t.id.desc()),
   ],
@@ -362,23 +605,27 @@ export const taskTags = pgTable(
 )
 
 /**
- * The number of tasks with a tag, per user who sees them; no row for zero. Maintained by triggers on tasks, tags and
+ * The number of tasks with a tag, per viewer (`task_viewers`); no row for zero. Maintained by triggers on tasks, tags and
  * task_tags. It has no foreign keys because the deletion of a user removes tags and tasks in any order.
  */
 export const tagCounts = pgTable(
   'tag_counts',
   {
     tag_id: uuid('tag_id').notNull(),
-    /** Null: the administrators, who see all tasks. */
+    project_id: uuid('project_id'),
     user_id: uuid('user_id'),
     tasks: integer('tasks').notNull(),
     /** When the tag was created: the order of GET /tags. */
     created_at: instant('created_at').notNull(),
   },
   (t) => [
-    unique('tag_counts_once').on(t.user_id, t.tag_id).nullsNotDistinct(),
-    index('tag_counts_newest').on(t.user_id, t.created_at.desc(), t.tag_id.desc()),
-    index('tag_counts_tag').on(t.tag_id),
+    unique('tag_counts_once').on(t.tag_id, t.project_id, t.user_id).nullsNotDistinct(),
+    index('tag_counts_user_newest')
+      .on(t.user_id, t.created_at.desc(), t.tag_id.desc())
+      .where(sql`${t.user_id} is not null`),
+    index('tag_counts_project_newest')
+      .on(t.project_id, t.created_at.desc(), t.tag_id.desc())
+      .where(sql`${t.user_id} is null and ${t.project_id} is not null`),
   ],
 )
 
@@ -488,20 +735,24 @@ export const leases = pgTable('leases', {
   expires_at: instant('expires_at').notNull(),
 })
 
-/** Users who no longer see a task. Maintained by a trigger on tasks. It has no foreign keys because it outlives both. */
+/** Viewers who no longer see a task (`task_viewers`). Maintained by triggers. It has no foreign keys because it outlives them. */
 export const taskTombstones = pgTable(
   'task_tombstones',
   {
     task_id: uuid('task_id').notNull(),
-    /** Null: the administrators. */
+    project_id: uuid('project_id'),
     user_id: uuid('user_id'),
     /** The transaction that ended their access to the task. */
     changed_in: xid8('changed_in').notNull(),
+    task_created_at: instant('task_created_at').notNull(),
     created_at: createdAt(),
   },
   (t) => [
-    unique('task_tombstones_once').on(t.task_id, t.user_id).nullsNotDistinct(),
-    index('task_tombstones_changes').on(t.user_id, t.changed_in, t.task_id),
+    unique('task_tombstones_once').on(t.task_id, t.project_id, t.user_id).nullsNotDistinct(),
+    index('task_tombstones_user_changes').on(t.user_id, t.changed_in, t.task_id),
+    index('task_tombstones_project_changes')
+      .on(t.project_id, t.changed_in, t.task_id)
+      .where(sql`${t.user_id} is null`),
     index('task_tombstones_age').on(t.created_at),
   ],
 )
