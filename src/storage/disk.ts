@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { constants, lstat, mkdir, open, opendir, readFile, rename, rm, statfs } from 'node:fs/promises'
+import { constants, lstat, mkdir, open, readdir, readFile, rename, rm, statfs } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
@@ -173,7 +173,9 @@ function pathOf(root: string, key: string): string {
  */
 async function makeFolders(root: string): Promise<void> {
   const isNew = await makeFolder(root)
-  await Promise.all([incomingFolder, ...shards].map((name) => makeFolder(join(root, name))))
+  const present = new Set(await readdir(root))
+  const missing = [incomingFolder, ...shards].filter((name) => !present.has(name))
+  await Promise.all(missing.map((name) => makeFolder(join(root, name))))
   await syncFolder(root)
   if (isNew) await syncFolder(dirname(root))
 }
@@ -331,15 +333,9 @@ async function writeProbe(path: string): Promise<void> {
 }
 
 async function* filesIn(folder: string): AsyncGenerator<{ name: string; modifiedAt: Date }> {
-  const entries = await onDisk(() => opendir(folder))
-  try {
-    for (let entry = await onDisk(() => entries.read()); entry; entry = await onDisk(() => entries.read())) {
-      const { name } = entry
-      const modifiedAt = await onDisk(() => modificationTime(join(folder, name)))
-      if (modifiedAt) yield { name, modifiedAt }
-    }
-  } finally {
-    await entries.close()
+  for (const name of await onDisk(() => readdir(folder))) {
+    const modifiedAt = await onDisk(() => modificationTime(join(folder, name)))
+    if (modifiedAt) yield { name, modifiedAt }
   }
 }
 
