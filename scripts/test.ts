@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process'
-import { globSync, rmSync, statSync } from 'node:fs'
+import { existsSync, globSync, mkdtempSync, rmSync, statfsSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
 import t from 'tap'
@@ -39,9 +41,13 @@ const nodeArguments = [
   '--max-semi-space-size=64',
 ]
 
+const temporary = mkdtempSync(join(temporaryRoot(), 'taskwright-tests-'))
+process.once('exit', () => rmSync(temporary, { recursive: true, force: true }))
+
 const environment = {
   ...process.env,
   TAP_TIMEOUT: String(fileTimeout),
+  TMPDIR: temporary,
   // Keeps compiled modules for the next process and the next run.
   NODE_COMPILE_CACHE: fileURLToPath(new URL('../node_modules/.cache/node', import.meta.url)),
 }
@@ -93,6 +99,18 @@ function allFiles(): string[] {
     .map((file) => ({ file, size: statSync(new URL(`../${file}`, import.meta.url)).size }))
     .toSorted((a, b) => b.size - a.size)
     .map(({ file }) => file)
+}
+
+/**
+ * The files of a database are created and removed for every test file: in memory where there is enough, because a disk takes
+ * as long for that as for the rest of the start.
+ */
+function temporaryRoot(): string {
+  const inMemory = '/dev/shm'
+  const minFree = 2 * 1024 ** 3
+  if (process.env.TMPDIR !== undefined || !existsSync(inMemory)) return tmpdir()
+  const { bavail, bsize } = statfsSync(inMemory)
+  return bavail * bsize >= minFree ? inMemory : tmpdir()
 }
 
 /** Runs files in a worker, and in another one when it dies. */
