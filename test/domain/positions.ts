@@ -1,0 +1,72 @@
+import t, { type Test } from 'tap'
+import { newId } from '../../src/db/engine/ids.ts'
+import {
+  type Gap,
+  maxPositionLength,
+  positionIn,
+  positionOfNew,
+  positionOfNow,
+  positionsIn,
+} from '../../src/domain/positions.ts'
+
+const isSorted = (positions: readonly string[]): boolean =>
+  positions.every((position, index) => index === 0 || (positions[index - 1] ?? '') < position)
+
+const expectIn = (t: Test, { after, before }: Gap): string => {
+  const position = positionIn({ after, before })
+  if (position === null) throw new Error(`No position between ${after} and ${before}`)
+  t.ok(after === null || after < position, `${position} is after ${after}`)
+  t.ok(before === null || position < before, `${position} is before ${before}`)
+  return position
+}
+
+t.test('new rows are sorted as they were created, and are numbers that positions fit between', async (t) => {
+  const ids = Array.from({ length: 1_000 }, newId)
+  const positions = ids.map(positionOfNew)
+  t.ok(isSorted(positions))
+  t.ok(positions.every(({ length }) => length <= 15))
+  const [first = '', second = ''] = positions
+  expectIn(t, { after: first, before: second })
+  t.ok(first < positionOfNow())
+  const year3000 = positionOfNew('1d8f1a0b-2c00-7000-8000-000000000000')
+  t.ok(positionOfNow() < year3000)
+  expectIn(t, { after: first, before: year3000 })
+  expectIn(t, { after: year3000, before: null })
+})
+
+t.test('a position is in its gap, and differs from others that are computed for it', async (t) => {
+  const after = positionOfNew(newId())
+  const before = positionOfNew(newId())
+  const gaps: Gap[] = [
+    { after, before },
+    { after, before: null },
+    { after: null, before: after },
+    { after: null, before: null },
+  ]
+  for (const gap of gaps) {
+    const positions = Array.from({ length: 50 }, () => expectIn(t, gap))
+    t.equal(new Set(positions).size, 50)
+  }
+})
+
+t.test('positions grow slowly and are then refused', async (t) => {
+  const after = positionOfNew(newId())
+  let before: string | null = positionOfNew(newId())
+  let moves = 0
+  for (; before !== null; moves += 1) {
+    t.ok(before.length <= maxPositionLength)
+    before = positionIn({ after, before })
+  }
+  t.comment(`${moves} moves to the same place`)
+  t.ok(moves > 40)
+  t.equal(positionIn({ after, before: after }), null, 'nothing is between equal positions')
+})
+
+t.test('neighbours are spread over the gap around them, unless it is too narrow', async (t) => {
+  const gap = { after: positionOfNew(newId()), before: positionOfNow() }
+  const positions = positionsIn({ ...gap, before: null }, 100) ?? []
+  t.equal(positions.length, 100)
+  t.ok(isSorted([gap.after, ...positions]))
+  t.equal(positionsIn({ after: `a0${'1'.repeat(40)}`, before: `a0${'1'.repeat(40)}2` }, 2), null)
+  t.equal(positionsIn({ after: gap.after, before: gap.after }, 2), null)
+})
