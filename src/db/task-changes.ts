@@ -79,12 +79,13 @@ interface Source {
   /** What an index on them begins with, if not with the last change. */
   readonly prefix?: SQL
   readonly columns?: SQL
+  readonly limit?: SQL
 }
 
 /** The first rows of a source after the position. */
 const rowsAfter = (
   p: P,
-  { from, id, changedIn, condition, since = never, prefix = sql``, columns }: Source,
+  { from, id, changedIn, condition, since = never, prefix = sql``, columns, limit }: Source,
 ): SQL => {
   const ofSameChange = sql`case when ${p.changed_in} = ${p.at} then ${p.id} else ${firstId} end`
   const changedAfter = sql`case when ${since} > ${p.at} then ${never} when ${since} = ${p.at} then ${p.changed_in} else ${p.at} end`
@@ -93,7 +94,7 @@ const rowsAfter = (
     select greatest(${changedIn}, ${since}) as at, ${changedIn} as changed_in, ${id} as id ${columns ?? sql``}
     from ${from}
     where ${condition} and (${changedIn}, ${id}) > (${changedAfter}, ${idAfter}) and greatest(${changedIn}, ${since}) < ${horizon}
-    order by ${prefix} ${changedIn}, ${id} limit ${p.limit} + 1`
+    order by ${prefix} ${changedIn}, ${id} limit ${limit ?? sql`${p.limit} + 1`}`
 }
 
 const selectFor = (role: Role) =>
@@ -108,15 +109,18 @@ const selectFor = (role: Role) =>
 
     const seen = unionOfBranches(
       changeBranches(role, caller, tombstonesFrom),
-      (isRepeated, beganIn) => (condition) =>
-        rowsAfter(p, {
-          from: sql`tasks item`,
-          id: sql`item.id`,
-          changedIn: sql`item.changed_in`,
-          condition,
-          ...(beganIn !== null && { since: ifNews(beganIn), prefix: sql`item.deleted_at,` }),
-          columns: sql`, true as is_seen, ${isRepeated} as is_repeated`,
-        }),
+      (isRepeated, beganIn) =>
+        (condition, { limit } = {}) =>
+          rowsAfter(p, {
+            from: sql`tasks item`,
+            id: sql`item.id`,
+            changedIn: sql`item.changed_in`,
+            condition,
+            ...(beganIn !== null && { since: ifNews(beganIn), prefix: sql`item.deleted_at,` }),
+            columns: sql`, item.project_id, true as is_seen, ${isRepeated} as is_repeated`,
+            ...(limit !== undefined && { limit }),
+          }),
+      { order: sql`at, changed_in, id`, count: sql`${p.limit} + 1` },
     )
     const tombstones = (viewer: SQL, { since }: { readonly since?: SQL } = {}): SQL =>
       rowsAfter(p, {
@@ -125,7 +129,7 @@ const selectFor = (role: Role) =>
         changedIn: tombstone.changed_in,
         condition: sql`${viewer} and ${tombstone.changed_in} >= ${tombstonesFrom} and not ${isSeen(tombstone.task_id)}`,
         ...(since !== undefined && { since }),
-        columns: sql`, false as is_seen, false as is_repeated`,
+        columns: sql`, false as is_seen`,
       })
     const ofProject = (projectId: SQL): SQL =>
       sql`${tombstone.project_id} = ${projectId} and ${tombstone.user_id} is null`
@@ -148,7 +152,7 @@ const selectFor = (role: Role) =>
             and item.created_at <= ${departure.created_at} and not ${isSeen(sql`item.id`)}`,
           since: departure.left_in,
           prefix: sql`item.deleted_at,`,
-          columns: sql`, false as is_seen, false as is_repeated`,
+          columns: sql`, false as is_seen`,
         })}) union all (${tombstones(
           sql`${ofProject(departure.project_id)} and ${tombstone.task_created_at} <= ${departure.created_at}`,
           { since: departure.left_in },
@@ -160,7 +164,9 @@ const selectFor = (role: Role) =>
     return sql`
       with recursive picked as (
         select distinct on (at, changed_in, id) at, changed_in, id, is_seen
-        from (select * from (${seen}) seen union all select * from (${lost}) lost union all ${left}) found
+        from (
+          select at, changed_in, id, is_seen from (${seen}) seen
+          union all select * from (${lost}) lost union all ${left}) found
         order by at, changed_in, id limit ${p.limit} + 1
       ), numbered as (
         select picked.*, row_number() over (order by at, changed_in, id) as ordinal from picked

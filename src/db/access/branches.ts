@@ -6,8 +6,11 @@ import { type SQL, sql } from '../schema/drizzle.ts'
  * does not depend on the number of rows.
  */
 export interface AccessBranch {
-  /** The branch's query. `rows` builds the ordered and limited query for an indexable condition on the row `item`. */
-  readonly select: (rows: RowsOf) => SQL
+  /**
+   * The branch's query. `rows` builds the ordered and limited query for an indexable condition on the row `item`. A branch of
+   * several such queries needs only their first rows together, if `first` is given.
+   */
+  readonly select: (rows: RowsOf, first: FirstRows | null) => SQL
   /** Whether an earlier branch also returns the row `item`. */
   readonly isRepeated: SQL
   /**
@@ -17,8 +20,20 @@ export interface AccessBranch {
   readonly beganIn: SQL | null
 }
 
-/** `from` replaces the list's FROM clause. */
-export type RowsOf = (condition: SQL, from?: SQL) => SQL
+interface RowsOptions {
+  /** Replaces the list's FROM clause. */
+  readonly from?: SQL
+  /** Replaces the number of rows that the list asks for. */
+  readonly limit?: SQL
+}
+
+export type RowsOf = (condition: SQL, options?: RowsOptions) => SQL
+
+/** How many rows are needed, in an order of their columns. */
+export interface FirstRows {
+  readonly count: SQL
+  readonly order: SQL
+}
 
 /** A single branch. */
 export const onlyBranch = (condition: SQL): readonly AccessBranch[] => [
@@ -33,11 +48,42 @@ export const onlyBranch = (condition: SQL): readonly AccessBranch[] => [
 export const unionOfBranches = (
   branches: readonly AccessBranch[],
   rows: (isRepeated: SQL, beganIn: SQL | null) => RowsOf,
+  first: FirstRows | null = null,
 ): SQL =>
   sql.join(
     branches.map(
       ({ select, isRepeated, beganIn }) =>
-        sql`(select * from (${select(rows(isRepeated, beganIn))}) item where not is_repeated)`,
+        sql`(select * from (${select(rows(isRepeated, beganIn), first)}) item where not is_repeated)`,
     ),
     sql` union all `,
   )
+
+/** How many rows of each membership are read at first. */
+const ahead = sql.raw('3')
+
+/**
+ * The rows of every project that `user` is a member of. `rows` builds the query for the row `membership`. Most projects have few
+ * of the first rows together, so only their first ones are read, and more of those projects that may have more of them.
+ */
+export const rowsOfMemberships = (
+  user: SQL,
+  condition: SQL,
+  rows: (options?: RowsOptions) => SQL,
+  first: FirstRows | null,
+): SQL => {
+  const reached = (and: SQL, options?: RowsOptions): SQL => sql`
+    select reached.* from memberships membership cross join lateral (${rows(options)}) reached
+    where membership.user_id = ${user} and ${condition} and ${and}`
+  if (first === null) return reached(sql`true`)
+  return sql`
+    with heads as materialized (
+      ${reached(sql`true`, { limit: ahead })}
+    ), continued as materialized (
+      select project_id from (
+        select project_id, row_number() over (order by ${first.order}) as ordinal from heads
+      ) ordered
+      group by project_id having count(*) = ${ahead} and max(ordinal) <= ${first.count}
+    )
+    select * from heads where project_id not in (select project_id from continued)
+    union all ${reached(sql`membership.project_id in (select project_id from continued)`)}`
+}

@@ -81,7 +81,7 @@ export const projectBranches = (role: Role, caller: CallerPlaceholders): readonl
   const ofCaller = sql`(
     select project.* from memberships membership join projects project on project.id = membership.project_id
     where membership.user_id = ${caller.caller}) item`
-  return [{ select: (rows) => rows(sql`true`, ofCaller), isRepeated: sql`false`, beganIn: null }]
+  return [{ select: (rows) => rows(sql`true`, { from: ofCaller }), isRepeated: sql`false`, beganIn: null }]
 }
 
 /** Whether the caller has the permission on the audit trail. */
@@ -104,8 +104,12 @@ export const taskBranches = (
   return relations.map(({ branch, beganIn }, index) => {
     const earlier = relations.slice(0, index).map(({ holds }) => holds(item, caller.caller))
     return {
-      select: (rows) =>
-        branch(caller.caller, (condition, from) => rows(withTrashState(permission, item, condition), from)),
+      select: (rows, first) =>
+        branch(
+          caller.caller,
+          (condition, options) => rows(withTrashState(permission, item, condition), options),
+          first,
+        ),
       isRepeated: sql`coalesce(${sql.join([sql`false`, ...earlier], sql` or `)}, false)`,
       beganIn,
     }
@@ -161,7 +165,7 @@ export const ownerReadByAdmin = (
   task: SQL,
 ): SQL => {
   const conditions = relationsToSee(permission).map((name) => taskRelations[name].holds(task, caller.caller))
-  return sql`case when (${sql.join(conditions, sql` or `)}) is not true then ${task}.owner_id::text end`
+  return sql`case when ${caller.is_admin} and (${sql.join(conditions, sql` or `)}) is not true then ${task}.owner_id::text end`
 }
 
 /**
@@ -259,9 +263,13 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
       isRepeated: sql`false`,
       beganIn: null,
     },
-    { select: (rows) => rows(isNotDeleted, carried(ofUser)), isRepeated: isSeenOtherwise, beganIn: null },
     {
-      select: (rows) => ofMemberships(rows(isNotDeleted, carried(ofProject))),
+      select: (rows) => rows(isNotDeleted, { from: carried(ofUser) }),
+      isRepeated: isSeenOtherwise,
+      beganIn: null,
+    },
+    {
+      select: (rows) => ofMemberships(rows(isNotDeleted, { from: carried(ofProject) })),
       isRepeated: isSeenOtherwise,
       beganIn: null,
     },

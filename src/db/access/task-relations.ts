@@ -1,7 +1,7 @@
 import { permissions } from '../../domain/permissions.ts'
 import { projectRoles, type ProjectRole } from '../../domain/project-roles.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
-import type { RowsOf } from './branches.ts'
+import { type FirstRows, type RowsOf, rowsOfMemberships } from './branches.ts'
 
 /**
  * A relation between a user and a task, as named in `domain/permissions.ts`. This is its only definition in SQL: predicates,
@@ -11,7 +11,7 @@ export interface TaskRelation {
   /** Whether `user` has the relation to the row `task`. */
   readonly holds: (task: SQL, user: SQL) => SQL
   /** The rows `item` to which `user` has the relation. Uses an index. */
-  readonly branch: (user: SQL, rows: RowsOf) => SQL
+  readonly branch: (user: SQL, rows: RowsOf, first: FirstRows | null) => SQL
   /** In `branch`: the transaction in which the relation to all tasks of a project began. Null if it is the change of a task. */
   readonly beganIn: SQL | null
   /**
@@ -37,7 +37,8 @@ const owner: TaskRelation = {
 }
 
 const assignee: TaskRelation = {
-  holds: (task, user) => sql`(${task}.assignee_id = ${user} and ${isInUse(task)})`,
+  // Where there is no assignee, the rest is not evaluated.
+  holds: (task, user) => sql`(coalesce(${task}.assignee_id = ${user}, false) and ${isInUse(task)})`,
   branch: (user, rows) => rows(sql`item.assignee_id = ${user} and ${isInUse(sql`item`)}`),
   beganIn: null,
   viewer: {
@@ -51,10 +52,13 @@ const assignee: TaskRelation = {
 /** Membership of the task's project, with this role or one that includes it. */
 const memberAs = (role: ProjectRole): TaskRelation => ({
   holds: (task, user) => isMember(sql`${task}.project_id`, user, role),
-  branch: (user, rows) => sql`
-    select reached.* from memberships membership
-      cross join lateral (${rows(sql`item.project_id = membership.project_id`)}) reached
-    where membership.user_id = ${user} and ${hasRole(sql`membership`, role)}`,
+  branch: (user, rows, first) =>
+    rowsOfMemberships(
+      user,
+      hasRole(sql`membership`, role),
+      (options) => rows(sql`item.project_id = membership.project_id`, options),
+      first,
+    ),
   beganIn: sql`membership.joined_in`,
   viewer:
     role === 'viewer'

@@ -1,7 +1,7 @@
 import type { Position } from '../../domain/cursors.ts'
 import type { Principal, Role } from '../../domain/permissions.ts'
 import { type SortBy, TooManyToSort } from '../../domain/sort.ts'
-import { type AccessBranch, unionOfBranches } from '../access/branches.ts'
+import { type AccessBranch, type FirstRows, unionOfBranches } from '../access/branches.ts'
 import type { CallerPlaceholders } from '../access/permissions.ts'
 import type { Database } from '../engine/client.ts'
 import { allOf, type Condition, constant, listOf, unionAll } from '../engine/conditions.ts'
@@ -209,21 +209,36 @@ const pickRows = <Field extends string>(
   const isRanked = rank !== undefined && rankAt(source.order, position) !== null
   const keyset = keysetOf(order, sortFields, position, position === null || isRanked)
 
-  const rowsOfBranches = (columns: SQL, where: SQL, bounded: (rows: SQL) => SQL = (rows) => rows): SQL =>
+  const rowsOfBranches = (
+    columns: SQL,
+    where: SQL,
+    bounded: (rows: SQL, limit?: SQL) => SQL = (rows) => rows,
+    first: FirstRows | null = null,
+  ): SQL =>
     unionOfBranches(
       branches,
       (isRepeated) =>
-        (condition, branchFrom = from) =>
-          bounded(sql`
+        (condition, { from: branchFrom = from, limit: branchLimit } = {}) =>
+          bounded(
+            sql`
         select ${columns}, ${isRepeated} as is_repeated from ${branchFrom}
-        where ${allOf([condition, ...exact, where])}`),
+        where ${allOf([condition, ...exact, where])}`,
+            branchLimit,
+          ),
+      first,
     )
   const isTooLong = keyset.isIndexed ? null : sql`(select rows > ${constant(maxSorted)} from sortable_count)`
-  const indexed = ({ columns, rangeOrder }: Keyset, count: SQL, where: SQL): SQL =>
-    rowsOfBranches(sql`item.*, ${columns}`, where, (rows) => {
-      const inOrder = sql`${rows} order by ${rangeOrder}`
-      return isPrepared(source, request) ? firstRows(inOrder, count) : sql`${inOrder} limit ${count}`
-    })
+  const indexed = ({ columns, rangeOrder, order }: Keyset, count: SQL, where: SQL): SQL =>
+    rowsOfBranches(
+      sql`item.*, ${columns}`,
+      where,
+      (rows, branchLimit) => {
+        const inOrder = sql`${rows} order by ${rangeOrder}`
+        if (branchLimit !== undefined) return sql`${inOrder} limit ${branchLimit}`
+        return isPrepared(source, request) ? firstRows(inOrder, count) : sql`${inOrder} limit ${count}`
+      },
+      { order, count },
+    )
   const sorted = ({ columns, names, order: inOrder, ranges }: Keyset, count: SQL, narrowed?: SQL): SQL => {
     const rows =
       narrowed === undefined
