@@ -584,13 +584,13 @@ export interface paths {
         };
         /**
          * List tasks
-         * @description Returns the tasks that you own or are assigned to. A task must match all filters. With `all=true`, an administrator lists every task in the installation.
+         * @description Returns your personal tasks, the tasks of your projects, and those that are assigned to you. A task must match all filters. With `all=true`, an administrator lists every task in the installation.
          */
         get: operations["listTasks"];
         put?: never;
         /**
          * Create a task
-         * @description You own the tasks that you create. An administrator can set another owner. `tag_ids` adds tags that you can see. `tag_names` adds your own tags by name, and creates those that you do not have: for that, an API token also needs the scope `tags:write`.
+         * @description You own the tasks that you create. An administrator can set another owner. With `project_id`, the task belongs to a project: its members see it, whoever owns it. `tag_ids` adds tags that you can see. `tag_names` adds your own tags by name, and creates those that you do not have: for that, an API token also needs the scope `tags:write`.
          */
         post: operations["createTask"];
         delete?: never;
@@ -608,7 +608,7 @@ export interface paths {
         };
         /**
          * List task changes
-         * @description Keeps a copy of the tasks that you own or are assigned to in sync. The first request omits `since` and returns all of them, page by page. Then pass `next_cursor` as `since`: immediately while `has_more` is true, and periodically after that. Add or replace the tasks in `changed`, and remove the ids in `deleted`. Tasks that you can no longer see are reported as deleted. Each task is reported once, in its current state, and again if it changes while you read. A change appears once all changes that began before it have completed, so no change is missed, even under concurrent writes. Deletions are kept for 30 days; an older cursor returns 410, and the sync starts over. With `all=true`, an administrator follows every task in the installation. A cursor is valid only for the same user and the same `all`.
+         * @description Keeps a copy of the tasks that `listTasks` returns in sync. The first request omits `since` and returns all of them, page by page. Then pass `next_cursor` as `since`: immediately while `has_more` is true, and periodically after that. Add or replace the tasks in `changed`, and remove the ids in `deleted`. Tasks that you can no longer see are reported as deleted. Each task is reported once, in its current state, and again if it changes while you read. A change appears once all changes that began before it have completed, so no change is missed, even under concurrent writes. Deletions are kept for 30 days; an older cursor returns 410, and the sync starts over. With `all=true`, an administrator follows every task in the installation. A cursor is valid only for the same user and the same `all`.
          */
         get: operations["listTaskChanges"];
         put?: never;
@@ -654,25 +654,25 @@ export interface paths {
         };
         /**
          * Get a task
-         * @description For the owner, the assignee and administrators. With `expand`, the `ETag` covers the expanded resources too: use it in `If-None-Match` with the same `expand`. In `If-Match` of an update, it stands for the `version` of the task.
+         * @description For the owner of a personal task, members of the project of any other task, the assignee and administrators. With `expand`, the `ETag` covers the expanded resources too: use it in `If-None-Match` with the same `expand`. In `If-Match` of an update, it stands for the `version` of the task.
          */
         get: operations["getTask"];
         /**
          * Replace a task
-         * @description Replaces every writable field. An omitted optional field is reset to its default, except `owner_id` and `tag_ids`, which keep their values. Accepts what `getTask` returned: read-only fields are ignored, and `version` must be current, like the ETag in `If-Match`.
+         * @description Replaces every writable field. An omitted optional field is reset to its default, except `owner_id`, `project_id` and `tag_ids`, which keep their values. Accepts what `getTask` returned: read-only fields are ignored, and `version` must be current, like the ETag in `If-Match`.
          */
         put: operations["replaceTask"];
         post?: never;
         /**
          * Delete a task
-         * @description Moves the task to the trash, with its tags and attachments. It can be restored for 30 days, or for the retention period that the operator has configured. A task in the trash does not appear anywhere else, and its attachments count towards quotas. For the owner and administrators.
+         * @description Moves the task to the trash, with its tags and attachments. It can be restored for 30 days, or for the retention period that the operator has configured. A task in the trash does not appear anywhere else, and its attachments count towards quotas. For the owner of a personal task, editors of the project of any other task, and administrators.
          */
         delete: operations["deleteTask"];
         options?: never;
         head?: never;
         /**
          * Update a task
-         * @description A JSON merge patch: omitted fields keep their values, and null clears a date or `assignee_id`. A date replaces the one of the other kind: `due_on` clears `due_at`, and the reverse. `completed_at` follows the status. `tag_ids` replaces the tags of the task with tags that you can see.
+         * @description A JSON merge patch: omitted fields keep their values, and null clears a date or `assignee_id`. A date replaces the one of the other kind: `due_on` clears `due_at`, and the reverse. `completed_at` follows the status. `tag_ids` replaces the tags of the task with tags that you can see. A task in a project can be changed by its editors, and by its assignee, who can change neither the owner nor the project. A task in an archived project cannot be changed (409).
          */
         patch: operations["updateTask"];
         trace?: never;
@@ -686,7 +686,7 @@ export interface paths {
         };
         /**
          * List deleted tasks
-         * @description Returns the deleted tasks that you own. With `all=true`, an administrator lists those of all users. Each task is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
+         * @description Returns the deleted tasks that you can restore: your personal tasks, and those of projects in which you are at least an editor. With `all=true`, an administrator lists those of all users. Each task is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
          */
         get: operations["listTrash"];
         put?: never;
@@ -712,7 +712,7 @@ export interface paths {
         };
         /**
          * Get a deleted task
-         * @description For the owner and administrators.
+         * @description For the owner of a personal task, editors of the project of any other task, and administrators.
          */
         get: operations["getTrashedTask"];
         put?: never;
@@ -866,7 +866,7 @@ export interface paths {
         post?: never;
         /**
          * Delete an attachment
-         * @description For the uploader, the owner of the task, and administrators. The file is deleted too.
+         * @description For the uploader, the owner of the task, managers of its project, and administrators. The file is deleted too.
          */
         delete: operations["deleteAttachment"];
         options?: never;
@@ -1350,6 +1350,11 @@ export interface components {
             owner_id: string;
             /** Format: uuid */
             assignee_id: string | null;
+            /**
+             * Format: uuid
+             * @description The project of the task; null for a personal task. An assignee who is no member of the project sees the task, but not the project.
+             */
+            project_id: string | null;
             /** @description Sorted by name. */
             tags: components["schemas"]["Tag"][];
             attachment_count: number;
@@ -1483,6 +1488,11 @@ export interface components {
             /** @description Defaults to you. */
             owner_id?: components["schemas"]["UserRef"];
             assignee_id?: components["schemas"]["NullableUserRef"];
+            /**
+             * Format: uuid
+             * @description A project in which you are at least an editor. Without one, the task is personal.
+             */
+            project_id?: string | null;
             /** @description Tags to add to the task. */
             tag_ids?: string[];
             /** @description Names of your own tags to add to the task. They are compared as in `createTag`, and missing tags are created. */
@@ -1517,6 +1527,11 @@ export interface components {
             /** @description Keeps its value if omitted. */
             owner_id?: components["schemas"]["UserRef"];
             assignee_id?: components["schemas"]["NullableUserRef"];
+            /**
+             * Format: uuid
+             * @description Keeps its value if omitted. A different value moves the task, as in `updateTask`.
+             */
+            project_id?: string | null;
             /** @description All tags of the task. Its tags stay if omitted. */
             tag_ids?: string[];
             /** @description If present, it must be the current version; otherwise the response is 412. */
@@ -1562,9 +1577,14 @@ export interface components {
              * @description Clears `due_at`, unless null. Must not be before the start.
              */
             due_on?: string | null;
-            /** @description Only the owner and administrators can change it. */
+            /** @description For a personal task, only the owner and administrators can change it. In a project, editors and administrators can. */
             owner_id?: components["schemas"]["UserRef"];
             assignee_id?: components["schemas"]["NullableUserRef"];
+            /**
+             * Format: uuid
+             * @description Moves the task to another project, in which you are at least an editor, or makes it a personal task of its owner (null). For the owner of a personal task, editors of its project, and administrators.
+             */
+            project_id?: string | null;
             /** @description All tags of the task; replaces those that it has. */
             tag_ids?: string[];
         };
@@ -2002,7 +2022,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -2292,6 +2312,17 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The task belongs, or would belong, to an archived project. Nothing was changed. */
+        ProjectArchived: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description You already have a tag with this name. Choose another one. */
         TagConflict: {
             headers: {
@@ -2336,7 +2367,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The `Upload-Offset` is not the current offset of the upload. Nothing was stored. */
+        /** @description The `Upload-Offset` is not the current offset of the upload, or the task belongs to an archived project. Nothing was stored. */
         UploadConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2496,7 +2527,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body refers to a user or tag that does not exist or that you cannot see, or the `Idempotency-Key` was used for a different request. */
+        /** @description The body refers to a user, tag or project that does not exist or that you cannot see, or the `Idempotency-Key` was used for a different request. */
         UnprocessableContent: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -4123,6 +4154,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            409: components["responses"]["ProjectArchived"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableContent"];
@@ -4198,6 +4230,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -4268,6 +4301,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -4300,6 +4334,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
@@ -4334,6 +4369,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];
@@ -4447,6 +4483,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
@@ -4476,6 +4513,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
@@ -4569,6 +4607,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             413: components["responses"]["UploadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableUpload"];
@@ -4644,6 +4683,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
@@ -4685,6 +4725,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
@@ -4767,6 +4808,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
@@ -4951,6 +4993,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             412: components["responses"]["TusVersionUnsupported"];
             413: components["responses"]["UploadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];

@@ -5,14 +5,14 @@ import { allowsAttachment, ownerReadByAdmin } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation } from './engine/creation.ts'
 import { instantText } from './engine/instant-text.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { attachmentJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
-import { versionAfterTrigger } from './task-writes.ts'
+import { outcomeOfTaskWrite, versionAfterTrigger } from './task-writes.ts'
 
 /** What a file needs of its uploader's quota. */
 export interface Room {
@@ -76,9 +76,10 @@ export const insertionOutcome = (
   row: SQL,
   used: SQL,
 ): SQL =>
-  checkedOutcome(p, {
+  outcomeOfTaskWrite(row, {
     allowed: allowsAttachment('attachment.add', p, attachment, row),
     etag: null,
+    ifMatch: p.if_match,
     refusals: sql`when ${used} + ${p.size} > ${p.quota} then 'quota_exceeded'`,
   })
 
@@ -248,9 +249,10 @@ const remove = query(
   { outcome: 'text', task_version: 'int' },
   (p) => sql`
     with target as (
-      select ${columns.id}, ${versionAfterTrigger(task)} as task_version, ${checkedOutcome(p, {
+      select ${columns.id}, ${versionAfterTrigger(task)} as task_version, ${outcomeOfTaskWrite(task, {
         allowed: allowsAttachment('attachment.delete', p, attachment, task),
         etag: columns.sha256,
+        ifMatch: p.if_match,
       })} as outcome
       from attachments attachment join tasks task on ${tasks.id} = ${columns.task_id}
       where ${columns.id} = ${p.id} and ${allowsAttachment('attachment.see', p, attachment, task)}

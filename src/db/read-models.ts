@@ -63,8 +63,18 @@ export const trashedTaskJson = (task: SQL): SQL =>
 
 const taskFields = (task: SQL, carried: SQL) => {
   const columns = columnsOf<'tasks'>(task)
-  const { id, title, description, status, priority, owner_id, assignee_id, attachment_count, version } =
-    columns
+  const {
+    id,
+    title,
+    description,
+    status,
+    priority,
+    owner_id,
+    assignee_id,
+    project_id,
+    attachment_count,
+    version,
+  } = columns
   return {
     id,
     title,
@@ -78,6 +88,7 @@ const taskFields = (task: SQL, carried: SQL) => {
     completed_at: instantText(columns.completed_at),
     owner_id,
     assignee_id,
+    project_id,
     tags: sql`${array(tagJson(sql`tag`), carried, sql`tag.name_folded, tag.id`)}::json`,
     attachment_count,
     version,

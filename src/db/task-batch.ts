@@ -17,12 +17,15 @@ import {
   joinUnknownTag,
   linkOutcome,
   lockPeople,
+  lockProjects,
   lockTags,
   lockTasks,
   patchChanges,
   patchedFields,
   peopleOfCreations,
   peopleOfPatches,
+  projectsOfCreations,
+  projectsOfPatches,
   readItemOutcome,
   replaceTags,
   tagsInPatch,
@@ -138,6 +141,8 @@ const run = creation(
         ${operationItems(p.batch)}
       ), people as (
         ${lockPeople(sql`${peopleOfCreations} union ${peopleOfPatches(sql`operations`)}`)}
+      ), visible_projects as (
+        ${lockProjects(p, sql`${projectsOfCreations} union ${projectsOfPatches(sql`operations`)}`)}
       ), visible_tags as (
         ${lockTags(
           p,

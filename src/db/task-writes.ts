@@ -1,8 +1,9 @@
 import { done, missing, type Outcome } from '../domain/outcome.ts'
-import { allowsTag, allowsTask, allowsTaskTag } from './access/permissions.ts'
+import { allowsProject, allowsTag, allowsTask, allowsTaskTag } from './access/permissions.ts'
+import { isInArchivedProject } from './access/task-relations.ts'
 import type { ContextPlaceholders } from './engine/context.ts'
 import { listOf } from './engine/conditions.ts'
-import { outcomeOfChecks, readOutcome } from './engine/outcome.ts'
+import { type Checks, outcomeOfChecks, readOutcome } from './engine/outcome.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -85,6 +86,16 @@ export const lockPeople = (ids: SQL): SQL =>
 export const lockTags = (p: ContextPlaceholders, ids: SQL): SQL =>
   sql`select * from tags tag where id in (${ids}) and ${allowsTag('tag.see', p, sql`tag`)} order by id for key share`
 
+/** The projects with these ids that the caller can see, locked against deletion, and what is asked about them. */
+export const lockProjects = (p: ContextPlaceholders, ids: SQL): SQL => {
+  const project = sql.raw('project')
+  const { id, archived_at } = columnsOf<'projects'>(project)
+  return sql`
+    select ${id}, ${archived_at} is not null as is_archived, ${allowsProject('project.edit', p, project)} as may_edit
+    from projects project where ${id} in (${ids}) and ${allowsProject('project.see', p, project)}
+    order by ${id} for key share`
+}
+
 /** The tasks with these ids that the caller can see, locked in id order. */
 export const lockTasks = (p: ContextPlaceholders, ids: SQL): SQL =>
   sql`select * from tasks task where id in (${ids}) and ${allowsTask('task.see', p, task)} order by id for no key update`
@@ -95,6 +106,24 @@ const isUnknown = (user: SQL): SQL => sql`${user} is not null and ${user} not in
 const unknownPeople = (owner: SQL, assignee: SQL): SQL => sql`
   when ${isUnknown(owner)} then 'unknown_owner'
   when ${isUnknown(assignee)} then 'unknown_assignee'`
+
+/** What is asked about the project that a task is created in, or moved to. Reads `visible_projects`. */
+const targetProject = (id: SQL) => {
+  const has = (condition: SQL): SQL =>
+    sql`exists (select from visible_projects where visible_projects.id = ${id} and ${condition})`
+  return {
+    isUnknown: sql`(${id} is not null and not ${has(sql`true`)})`,
+    isForbidden: has(sql`not may_edit`),
+    isArchived: has(sql`is_archived`),
+  }
+}
+
+/** The ids of projects referenced by creations, for `lockProjects`. */
+export const projectsOfCreations = sql`select project_id from creations`
+
+/** The ids of projects referenced by the column `patch` of a relation, for `lockProjects`. */
+export const projectsOfPatches = (from: SQL): SQL =>
+  sql`select ${fieldsOf(sql`patch`).project_id} from ${from}`
 
 /** The ids of users referenced by creations, for `lockPeople`. */
 export const peopleOfCreations = sql`
@@ -117,14 +146,21 @@ export const joinUnknownTag = (tagIds: SQL): SQL => sql`
     where tag_id not in (select id from visible_tags) limit 1
   ) unknown on true`
 
-/** The rows of `creations` (`id`, `item`, `owner_id`, `tag_ids`, `tag_names`) with their outcomes. Reads `people` and `visible_tags`. */
+/**
+ * The rows of `creations` (`id`, `item`, `owner_id`, `project_id`, `tag_ids`, `tag_names`) with their outcomes. Reads `people`,
+ * `visible_projects` and `visible_tags`.
+ */
 export const checkedCreations = (p: ContextPlaceholders): SQL => {
   const fields = fieldsOf(sql`item`)
+  const project = targetProject(sql`project_id`)
   return sql`
     select creations.*, unknown_tag, case
       ${refusalsOfBothKinds((field) => fields[field])}
       ${refusalsOfDueDate((field) => fields[field], sql`owner_id`)}
       when owner_id <> ${p.caller} and not ${allowsTask('task.create_for_another', p, sql`creations`)} then 'forbidden'
+      when ${project.isForbidden} then 'forbidden'
+      when ${project.isArchived} then 'project_archived'
+      when ${project.isUnknown} then 'unknown_project'
       when unknown_tag is not null then 'unknown_tag'
       ${unknownPeople(sql`owner_id`, fields.assignee_id)}
       else 'done' end as outcome
@@ -186,24 +222,44 @@ export const insertTagsOfTasks = (from: SQL): SQL => {
     ) labels (tag_id)`
 }
 
+/**
+ * The outcome of a write to the row `task`, or to what belongs to it: its tags, attachments and uploads. Every write to a task
+ * in an archived project is refused here.
+ */
+export const outcomeOfTaskWrite = (
+  row: SQL,
+  { refusals = sql``, ...checks }: Checks & { readonly ifMatch: SQL },
+): SQL =>
+  outcomeOfChecks({
+    ...checks,
+    refusals: sql`when ${isInArchivedProject(row)} then 'project_archived' ${refusals}`,
+  })
+
 interface PatchCheck {
   readonly patch: SQL
   readonly ifMatch: SQL
 }
 
-/** The outcome of a merge patch of a row that the caller can see. Reads `people` and `unknown`. */
+/** The outcome of a merge patch of a row that the caller can see. Reads `people`, `visible_projects` and `unknown`. */
 export const changeOutcome = (p: ContextPlaceholders, row: SQL, { patch, ifMatch }: PatchCheck): SQL => {
   const sent = fieldsOf(patch)
   const { owner_id: owner, assignee_id: assignee } = sent
   const value = patched(patch, row)
-  const isTransfer = sql`coalesce(${owner} <> ${columnsOf<'tasks'>(row).owner_id}, false)`
-  return outcomeOfChecks({
-    allowed: sql`${allowsTask('task.change', p, row)} and (not ${isTransfer} or ${allowsTask('task.transfer', p, row)})`,
+  const { owner_id: presentOwner, project_id: presentProject } = columnsOf<'tasks'>(row)
+  const isTransfer = sql`coalesce(${owner} <> ${presentOwner}, false)`
+  const isMove = sql`(${value('project_id')} is distinct from ${presentProject})`
+  const target = targetProject(sent.project_id)
+  return outcomeOfTaskWrite(row, {
+    allowed: sql`${allowsTask('task.change', p, row)}
+      and (not ${isTransfer} or ${allowsTask('task.transfer', p, row)})
+      and (not ${isMove} or (${allowsTask('task.move', p, row)} and not ${target.isForbidden}))`,
     etag: taskEtag(row),
     ifMatch,
     refusals: sql`
       ${refusalsOfBothKinds((field) => sent[field])}
       ${refusalsOfDueDate(value, value('owner_id'), movesDate(patch, row))}
+      when ${isMove} and ${target.isArchived} then 'project_archived'
+      when ${isMove} and ${target.isUnknown} then 'unknown_project'
       when unknown_tag is not null then 'unknown_tag'
       ${unknownPeople(owner, assignee)}`,
   })
@@ -211,12 +267,14 @@ export const changeOutcome = (p: ContextPlaceholders, row: SQL, { patch, ifMatch
 
 /** The outcome of moving a row that the caller can see to the trash. */
 export const deletionOutcome = (p: ContextPlaceholders, row: SQL, ifMatch: SQL): SQL =>
-  outcomeOfChecks({ allowed: allowsTask('task.delete', p, row), etag: taskEtag(row), ifMatch })
+  outcomeOfTaskWrite(row, { allowed: allowsTask('task.delete', p, row), etag: taskEtag(row), ifMatch })
 
 /** The outcome of adding a tag to a row that the caller can see. Reads `visible_tags`. */
-export const linkOutcome = (p: ContextPlaceholders, row: SQL, tagId: SQL): SQL => sql`case
-  when ${tagId} not in (select id from visible_tags) then 'missing'
-  when not ${allowsTaskTag('task_tag.change', p, row)} then 'forbidden' else 'done' end`
+export const linkOutcome = (p: ContextPlaceholders, row: SQL, tagId: SQL): SQL => {
+  const allowed = allowsTaskTag('task_tag.change', p, row)
+  return sql`case when ${tagId} not in (select id from visible_tags) then 'missing'
+    else ${outcomeOfTaskWrite(row, { allowed, etag: null, ifMatch: sql`null` })} end`
+}
 
 /** The outcome of removing a tag from a row that the caller can see. A tag that it does not have is `missing`. */
 export const unlinkOutcome = (
@@ -226,7 +284,7 @@ export const unlinkOutcome = (
 ): SQL => {
   const allowed = allowsTaskTag('task_tag.change', p, row)
   return sql`case when not ${isLinked} then 'missing'
-    else ${outcomeOfChecks({ allowed, etag: taskEtag(row), ifMatch })} end`
+    else ${outcomeOfTaskWrite(row, { allowed, etag: taskEtag(row), ifMatch })} end`
 }
 
 const changeableFields = [
@@ -323,6 +381,8 @@ export const readItemOutcome = <R extends ItemRow>(
       return { outcome: 'unknown_reference', pointer: '/owner_id', kind: 'user' }
     case 'unknown_assignee':
       return { outcome: 'unknown_reference', pointer: '/assignee_id', kind: 'user' }
+    case 'unknown_project':
+      return { outcome: 'unknown_reference', pointer: '/project_id', kind: 'project' }
     case 'unknown_tag': {
       const place = tagIds.indexOf(row.unknown_tag ?? '')
       return { outcome: 'unknown_reference', pointer: `/tag_ids/${place}`, kind: 'tag' }

@@ -22,10 +22,13 @@ import {
   insertTasks,
   joinUnknownTag,
   lockPeople,
+  lockProjects,
   lockTags,
   lockTasks,
   peopleOfCreations,
   peopleOfPatches,
+  projectsOfCreations,
+  projectsOfPatches,
   readItemOutcome,
   replaceTags,
   tagsInPatch,
@@ -46,6 +49,7 @@ export interface NewTask extends TaskDates {
   readonly priority: string
   readonly owner_id?: string
   readonly assignee_id?: string | null
+  readonly project_id?: string | null
   readonly tag_ids?: readonly string[]
   /** Names of the caller's tags; missing ones are created. */
   readonly tag_names?: readonly string[]
@@ -110,6 +114,8 @@ const insert = creation(
           ${p.item} -> 'tag_names' as tag_names
       ), people as (
         ${lockPeople(peopleOfCreations)}
+      ), visible_projects as (
+        ${lockProjects(p, projectsOfCreations)}
       ), visible_tags as (
         ${lockTags(p, sql`select unnest(tag_ids) from creations`)}
       ), creation as (
@@ -191,6 +197,8 @@ const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColum
         select ${p.patch} as patch, ${tagsInPatch(p.patch)} as tag_ids
       ), people as (
         ${lockPeople(peopleOfPatches(sql`changes`))}
+      ), visible_projects as (
+        ${lockProjects(p, projectsOfPatches(sql`changes`))}
       ), visible_tags as (
         ${lockTags(p, sql`select unnest(tag_ids) from changes`)}
       ), targets as (

@@ -4,13 +4,13 @@ import { allowsTask, ownerReadByAdmin, taskBranches } from './access/permissions
 import { untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { readOutcome } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
 import { type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { trashedTaskJson } from './read-models.ts'
 import { assignments } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
-import { taskEtag } from './task-writes.ts'
+import { outcomeOfTaskWrite, taskEtag } from './task-writes.ts'
 import { changedColumns, changeStatement, type ReadTask, readChanged, type TaskRow } from './tasks.ts'
 
 const task = sql.raw('task')
@@ -63,9 +63,10 @@ export const selectTrashedTask = async (ctx: OpContext, id: string): Promise<Out
 
 const restore = query('trash.restore', { id: 'uuid' }, changedColumns, (p) => {
   const target = sql.raw('target')
-  const outcome = checkedOutcome(p, {
+  const outcome = outcomeOfTaskWrite(target, {
     allowed: allowsTask('trash.restore', p, target),
     etag: taskEtag(target),
+    ifMatch: p.if_match,
   })
   return changeStatement(p, {
     parts: sql`
@@ -88,9 +89,10 @@ export const restoreTask = async (ctx: OpContext, id: string): Promise<Outcome<T
 
 const remove = query('trash.delete', { id: 'uuid' }, { outcome: 'text' }, (p) => {
   const target = sql.raw('target')
-  const outcome = checkedOutcome(p, {
+  const outcome = outcomeOfTaskWrite(target, {
     allowed: allowsTask('trash.delete', p, target),
     etag: taskEtag(target),
+    ifMatch: p.if_match,
   })
   return sql`
     with target as (

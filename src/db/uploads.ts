@@ -11,11 +11,12 @@ import {
 import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { readOutcome } from './engine/outcome.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
+import { outcomeOfTaskWrite } from './task-writes.ts'
 
 /** A resumable upload to be created; `size` is that of the whole file. */
 export interface NewUpload extends Room {
@@ -196,14 +197,15 @@ const lease = query(
     const { id, expires_at, leased_until } = columnsOf<'uploads'>(target)
     return sql`
       with target as (
-        select upload.*, ${allowsAttachment('attachment.add', p, attachment, task)} as may_add
+        select upload.*, ${tasks.project_id}, ${allowsAttachment('attachment.add', p, attachment, task)} as may_add
         from uploads upload join tasks task on ${tasks.id} = ${columnsOf<'uploads'>(upload).task_id}
         where ${isOwn(p)} and ${allowsAttachment('attachment.see', p, attachment, task)}
         for update of upload
       ), checked as (
-        select ${id}, ${checkedOutcome(p, {
+        select ${id}, ${outcomeOfTaskWrite(target, {
           allowed: sql`may_add`,
           etag: null,
+          ifMatch: p.if_match,
           refusals: sql`
             when ${expires_at} <= now() then 'upload_gone'
             when ${leased_until} > now() then 'upload_locked'

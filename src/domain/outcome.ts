@@ -17,6 +17,7 @@ export const simpleRefusals = [
   'due_at_before_start',
   'due_on_before_start',
   'last_admin',
+  'project_archived',
   'email_changed_often',
   'upload_gone',
   'upload_locked',
@@ -25,12 +26,12 @@ export const simpleRefusals = [
 
 export type SimpleRefusal = (typeof simpleRefusals)[number]
 
-/** The body names a user or a tag that does not exist, or that the caller cannot see. */
+/** The body names a user, a tag or a project that does not exist, or that the caller cannot see. */
 export interface UnknownReference {
   readonly outcome: 'unknown_reference'
   /** JSON Pointer into the body. */
   readonly pointer: string
-  readonly kind: 'user' | 'tag'
+  readonly kind: 'user' | 'tag' | 'project'
 }
 
 /** A resource with a quota: the total bytes of a user's attachments, or the number of tasks that a user owns. */

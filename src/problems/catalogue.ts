@@ -112,6 +112,12 @@ export const problemTypes = {
     cause: 'An installation always has at least one administrator, and this user is the last one.',
     remedy: 'Promote another user before you demote or delete this one.',
   },
+  project_archived: {
+    status: 409,
+    title: 'Project archived',
+    cause: 'The project is archived, so that it and its tasks cannot be changed. Nothing was changed.',
+    remedy: 'Unarchive the project first, or ask one of its managers to do so.',
+  },
   second_factor_enabled: {
     status: 409,
     title: 'Second factor already enabled',
@@ -223,7 +229,8 @@ export const problemTypes = {
   unknown_reference: {
     status: 422,
     title: 'Unknown reference',
-    cause: 'The body refers to a user or tag that does not exist or that you are not allowed to see.',
+    cause:
+      'The body refers to a user, tag or project that does not exist or that you are not allowed to see.',
     remedy: 'Correct the id.',
   },
   idempotency_key_reused: {

@@ -248,6 +248,7 @@ export const problems = {
       at('/name', 'is taken'),
     ),
   lastAdmin: () => new Problem('last_admin', 'This is the last administrator. Promote another user first.'),
+  projectArchived: () => new Problem('project_archived', 'The project is archived. Unarchive it first.'),
   fileLost: (cause?: unknown) =>
     new Problem(
       'file_lost',
@@ -461,6 +462,7 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   due_at_before_start: () => problems.conflictingDates(['due_at_before_start']),
   due_on_before_start: () => problems.conflictingDates(['due_on_before_start']),
   last_admin: problems.lastAdmin,
+  project_archived: problems.projectArchived,
   upload_gone: problems.uploadGone,
   upload_locked: () => problems.uploadLocked(leaseSeconds),
   upload_conflict: problems.uploadConflict,

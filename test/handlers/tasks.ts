@@ -143,6 +143,7 @@ const onlyTitle = {
   due_on: null,
   completed_at: null,
   assignee_id: null,
+  project_id: null,
   tags: [],
   attachment_count: 0,
   version: 1,

@@ -92,6 +92,10 @@ export const isInUse = (task: SQL): SQL => sql`case when ${task}.project_id is n
 export const isProjectInUse = (projectId: SQL): SQL =>
   sql`exists (select from projects where projects.id = ${projectId} and projects.deleted_at is null)`
 
+/** Whether the project of the row `task` is archived. Everything else about access to its tasks stays as it was. */
+export const isInArchivedProject = (task: SQL): SQL =>
+  sql`exists (select from projects where projects.id = ${task}.project_id and projects.archived_at is not null)`
+
 export const taskRelations = {
   owner,
   assignee,

@@ -3,7 +3,7 @@ import type { ContextPlaceholders } from './context.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 
 /** Checks on a row that is visible to the caller. */
-interface Checks {
+export interface Checks {
   readonly allowed: SQL
   /** The row's ETag, without quotes; null if the row has none. */
   readonly etag: SQL | null

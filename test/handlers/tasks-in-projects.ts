@@ -1,0 +1,350 @@
+import t from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { newId } from '../../src/db/engine/ids.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
+import { pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
+import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
+
+type Schemas = components['schemas']
+
+/** Tasks that belong to a project: who may do what with them, where they are listed, and what an archived project refuses. */
+
+const { db } = await openTestDatabase(t)
+const service = await startService(t, { db })
+const admin = await service.register('admin')
+const { attachFile, createTag, createTask, readTask } = taskActions(service)
+
+const roles = ['viewer', 'commenter', 'editor', 'manager'] as const
+const members = {
+  viewer: await service.register('viewer'),
+  commenter: await service.register('commenter'),
+  editor: await service.register('editor'),
+  manager: await service.register('manager'),
+}
+const assignee = await service.register('assignee')
+const stranger = await service.register('stranger')
+const { editor, manager, viewer } = members
+const people = { ...members, assignee, stranger, admin }
+type Person = keyof typeof people
+
+/** A project with a member of each role. */
+const newProject = async (): Promise<string> => {
+  const id = newId()
+  await db.run('insert into projects (id, name, description) values ($1, $2, $3)', [id, 'A project', ''])
+  for (const role of roles.toReversed()) await join(id, members[role], role)
+  return id
+}
+
+const join = async (project: string, { id }: Account, role: (typeof roles)[number]): Promise<void> => {
+  const member = 'insert into project_members (project_id, user_id, role) values ($1, $2, $3)'
+  await db.run(member, [project, id, role])
+}
+
+const leave = async (project: string, { id }: Account): Promise<void> => {
+  await db.run('delete from project_members where project_id = $1 and user_id = $2', [project, id])
+}
+
+const setArchived = async (project: string, isArchived: boolean): Promise<void> => {
+  const archived = 'update projects set archived_at = case when $2::bool then now() end where id = $1'
+  await db.run(archived, [project, isArchived])
+}
+
+/** A task of the manager, given to somebody who is no member. */
+const newTask = (project: string, fields: object = {}): Promise<Task> =>
+  createTask(manager, { project_id: project, assignee_id: assignee.id, ...fields })
+
+const statusOf = async (
+  operation: Parameters<typeof service.call>[0],
+  { token }: Account,
+  request: Call,
+): Promise<number> => (await service.call(operation, { token, ...request })).status
+
+const patch = async ({ token }: Account, { id }: Task, body: object) => {
+  const reply = await service.call('updateTask', { token, params: { task_id: id }, body })
+  return { status: reply.status, body: reply.body as Task & Schemas['Problem'] }
+}
+
+const project = await newProject()
+
+/** The statuses of a request by everybody, each with a new task. */
+const statusesOf = async (
+  send: (account: Account, task: Task, who: Person) => Promise<number>,
+): Promise<Partial<Record<Person, number>>> => {
+  const statuses: Partial<Record<Person, number>> = {}
+  for (const who of Object.keys(people) as Person[])
+    statuses[who] = await send(people[who], await newTask(project), who)
+  return statuses
+}
+
+/** Everybody who sees the task gets `refused`, unless they are among those who may. */
+const only = (may: readonly Person[], status: number): Record<Person, number> => {
+  const of = (who: Person): number => (who === 'stranger' ? 404 : may.includes(who) ? status : 403)
+  return {
+    viewer: of('viewer'),
+    commenter: of('commenter'),
+    editor: of('editor'),
+    manager: of('manager'),
+    assignee: of('assignee'),
+    stranger: of('stranger'),
+    admin: of('admin'),
+  }
+}
+
+const everybody: readonly Person[] = ['viewer', 'commenter', 'editor', 'manager', 'assignee', 'admin']
+const whoMayChange: readonly Person[] = ['editor', 'manager', 'assignee', 'admin']
+const whoMayEdit: readonly Person[] = ['editor', 'manager', 'admin']
+
+t.test('a task says which project it belongs to', async (t) => {
+  const task = await newTask(project)
+  t.equal(task.project_id, project)
+  t.equal((await createTask(manager)).project_id, null)
+  const { task: read, etag } = await readTask(viewer, task.id)
+  t.strictSame(read, task)
+  t.equal(etag, '"1"')
+  t.equal(
+    (await readTask(assignee, task.id)).task.project_id,
+    project,
+    'also to an assignee who is no member',
+  )
+})
+
+t.test('who may do what', async (t) => {
+  const params = ({ id }: Task) => ({ params: { task_id: id } })
+  t.strictSame(
+    await statusesOf((account, task) => statusOf('getTask', account, params(task))),
+    only(everybody, 200),
+    'see',
+  )
+  t.strictSame(
+    await statusesOf((account, task) =>
+      statusOf('updateTask', account, { ...params(task), body: { status: 'done', assignee_id: null } }),
+    ),
+    only(whoMayChange, 200),
+    'change',
+  )
+  t.strictSame(
+    await statusesOf((account, task) =>
+      statusOf('replaceTask', account, { ...params(task), body: { ...task } }),
+    ),
+    only(whoMayChange, 200),
+    'replace by what was read',
+  )
+  t.strictSame(
+    await statusesOf((account, task) =>
+      statusOf('updateTask', account, { ...params(task), body: { owner_id: editor.id } }),
+    ),
+    only(whoMayEdit, 200),
+    'transfer',
+  )
+  t.strictSame(
+    await statusesOf((account, task) =>
+      statusOf('updateTask', account, { ...params(task), body: { project_id: null } }),
+    ),
+    only(whoMayEdit, 200),
+    'move out of the project',
+  )
+  t.strictSame(
+    await statusesOf((account, task) => statusOf('deleteTask', account, params(task))),
+    only(whoMayEdit, 204),
+    'delete',
+  )
+  t.strictSame(
+    await statusesOf((account, task) =>
+      statusOf('addTaskAttachment', account, { ...params(task), body: fileForm('hello') }),
+    ),
+    only(whoMayChange, 201),
+    'attach',
+  )
+  const tag = await createTag(manager, 'seen')
+  await newTask(project, { tag_ids: [tag.id] })
+  t.strictSame(
+    await statusesOf((account, task) =>
+      statusOf('addTaskTag', account, { params: { task_id: task.id, tag_id: tag.id } }),
+    ),
+    only(whoMayChange, 204),
+    'tag',
+  )
+})
+
+t.test('createTask in a project', async (t) => {
+  const create = async ({ token }: Account, fields: object) =>
+    service.call('createTask', { token, body: { title: 'A task', ...fields } })
+
+  t.test('201 and 403: editors and managers, not viewers and commenters', async (t) => {
+    const expected = { viewer: 403, commenter: 403, editor: 201, manager: 201, admin: 201 }
+    for (const [who, status] of Object.entries(expected))
+      t.equal((await create(people[who as Person], { project_id: project })).status, status, who)
+  })
+
+  t.test('422: a project that does not exist or is not seen', async (t) => {
+    const [unknown, unseen] = [
+      await create(stranger, { project_id: unknownId }),
+      await create(stranger, { project_id: project }),
+    ]
+    t.equal(unseen.status, 422)
+    t.strictSame(pointersOf(unseen.body as Schemas['Problem']), ['/project_id'])
+    t.equal((unseen.body as Schemas['Problem']).detail, (unknown.body as Schemas['Problem']).detail)
+    t.equal((await create(assignee, { project_id: project })).status, 422, 'an assignee outside')
+  })
+
+  t.test('403: for another owner, unless an administrator does it', async (t) => {
+    const given = { project_id: project, owner_id: editor.id }
+    t.equal((await create(manager, given)).status, 403)
+    const { body } = await service.expect('createTask', 201, {
+      token: admin.token,
+      body: { title: 'A task', ...given },
+    })
+    t.match(body, { owner_id: editor.id, project_id: project })
+  })
+})
+
+t.test('moving a task', async (t) => {
+  const other = await newProject()
+  const readable = newId()
+  await db.run('insert into projects (id, name, description) values ($1, $2, $3)', [readable, 'Read', ''])
+  await join(readable, manager, 'manager')
+  await join(readable, editor, 'viewer')
+  const hidden = newId()
+  await db.run('insert into projects (id, name, description) values ($1, $2, $3)', [hidden, 'Hidden', ''])
+  await join(hidden, stranger, 'manager')
+
+  t.test('200: to another project, and out of it', async (t) => {
+    const task = await newTask(project)
+    t.match(await patch(editor, task, { project_id: other }), {
+      status: 200,
+      body: { project_id: other, owner_id: manager.id, version: 2 },
+    })
+    t.match(await patch(editor, task, { project_id: null }), { status: 200, body: { project_id: null } })
+    t.equal((await patch(editor, task, {})).status, 404, 'a personal task of its owner')
+    t.match(await patch(manager, task, { project_id: other }), { status: 200, body: { project_id: other } })
+    t.match(
+      await patch(manager, task, { project_id: other }),
+      { status: 200, body: { version: 4 } },
+      'nothing changes',
+    )
+  })
+
+  t.test('403: to a project that is seen, without being an editor of it', async (t) => {
+    const task = await newTask(project)
+    t.equal((await patch(editor, task, { project_id: readable })).status, 403)
+    t.equal((await patch(manager, task, { project_id: readable })).status, 200)
+  })
+
+  t.test('422: to a project that is not seen', async (t) => {
+    const task = await newTask(project)
+    const { status, body } = await patch(editor, task, { project_id: hidden })
+    t.equal(status, 422)
+    t.match(body, { code: 'unknown_reference', detail: 'The project does not exist.' })
+    t.strictSame(pointersOf(body), ['/project_id'])
+    t.equal((await patch(admin, task, { project_id: hidden })).status, 200)
+  })
+
+  t.test('403: of a personal task by its assignee, also to a project of theirs', async (t) => {
+    const task = await createTask(stranger, { assignee_id: editor.id })
+    t.equal((await patch(editor, task, { project_id: project })).status, 403)
+    t.equal((await patch(editor, task, { title: 'Changed' })).status, 200)
+  })
+
+  t.test('PUT keeps the project unless it says otherwise', async (t) => {
+    const { id } = await newTask(project)
+    const put = async (body: object) =>
+      (await service.expect('replaceTask', 200, { token: manager.token, params: { task_id: id }, body })).body
+    t.match(await put({ title: 'Replaced' }), { title: 'Replaced', project_id: project })
+    t.match(await put({ title: 'Replaced', project_id: null }), { project_id: null })
+  })
+
+  t.test('412 comes before what is wrong with the project', async (t) => {
+    const { id } = await newTask(project)
+    const request = { params: { task_id: id }, body: { project_id: hidden }, headers: { 'if-match': '"9"' } }
+    t.equal(await statusOf('updateTask', manager, request), 412)
+  })
+})
+
+t.test('an assignee who leaves the project keeps the task that they have', async (t) => {
+  const left = await newProject()
+  const task = await newTask(left, { assignee_id: editor.id })
+  await leave(left, editor)
+  t.match(await patch(editor, task, { status: 'in_progress' }), { status: 200, body: { project_id: left } })
+  t.equal((await patch(editor, task, { project_id: null })).status, 403)
+  t.equal((await patch(editor, task, { owner_id: editor.id })).status, 403)
+  t.equal(await statusOf('deleteTask', editor, { params: { task_id: task.id } }), 403)
+  t.equal((await patch(editor, task, { assignee_id: null })).status, 200)
+  t.equal((await patch(editor, task, {})).status, 404)
+  t.equal(
+    (await patch(manager, task, { assignee_id: stranger.id })).status,
+    200,
+    'the assignee need not be a member',
+  )
+})
+
+t.test('in an archived project', async (t) => {
+  const archived = await newProject()
+  const tag = await createTag(manager, 'archived')
+  const task = await newTask(archived, { tag_ids: [tag.id] })
+  const trashed = await newTask(archived)
+  const personal = await createTask(manager)
+  const ofTask = { params: { task_id: task.id } }
+  const ofTag = { params: { task_id: task.id, tag_id: tag.id } }
+  const ofTrash = { params: { task_id: trashed.id } }
+  const attachment = { params: { attach_id: await attachFile(manager, task.id) } }
+  await service.expect('deleteTask', 204, { token: manager.token, ...ofTrash })
+  const begun = { token: manager.token, ...ofTask, headers: tusHeaders(5) }
+  const upload = { upload_id: uploadIdIn((await service.expect('createUpload', 201, begun)).headers) }
+  const chunk = {
+    params: upload,
+    body: 'hello',
+    headers: pieceHeaders(0),
+  }
+  await setArchived(archived, true)
+
+  const writes: readonly (readonly [Parameters<typeof service.call>[0], Call])[] = [
+    ['createTask', { body: { title: 'A task', project_id: archived } }],
+    ['updateTask', { ...ofTask, body: { title: 'Changed' } }],
+    ['updateTask', { ...ofTask, body: { project_id: null } }],
+    ['updateTask', { params: { task_id: personal.id }, body: { project_id: archived } }],
+    ['replaceTask', { ...ofTask, body: { title: 'Changed' } }],
+    ['deleteTask', ofTask],
+    ['batchTasks', { body: { atomic: true, update: [{ task_id: task.id, patch: { title: 'Changed' } }] } }],
+    ['addTaskTag', ofTag],
+    ['removeTaskTag', ofTag],
+    ['addTaskAttachment', { ...ofTask, body: fileForm('hello') }],
+    ['deleteAttachment', attachment],
+    ['createUpload', { ...ofTask, headers: tusHeaders(5) }],
+    ['appendUpload', chunk],
+    ['restoreTask', ofTrash],
+    ['deleteTrashedTask', ofTrash],
+  ]
+
+  t.test('409: every write, and nothing has changed', async (t) => {
+    const before = await readTask(manager, task.id)
+    for (const [operation, request] of writes) {
+      const { status, body } = await service.call(operation, { token: manager.token, ...request })
+      t.equal(status, 409, operation)
+      t.match(body, { code: 'project_archived' }, operation)
+    }
+    t.strictSame(await readTask(manager, task.id), before)
+    t.equal(await statusOf('updateTask', admin, { ...ofTask, body: {} }), 409, 'an administrator')
+    t.equal(await statusOf('updateTask', assignee, { ...ofTask, body: {} }), 409, 'the assignee')
+  })
+
+  t.test('403 and 404 as before', async (t) => {
+    t.equal(await statusOf('updateTask', viewer, { ...ofTask, body: {} }), 403)
+    t.equal(await statusOf('updateTask', stranger, { ...ofTask, body: {} }), 404)
+  })
+
+  t.test('200: reads', async (t) => {
+    t.equal(await statusOf('getTask', viewer, ofTask), 200)
+    t.equal(await statusOf('listTaskTags', viewer, ofTask), 200)
+    t.equal(await statusOf('listTaskAttachments', viewer, ofTask), 200)
+    t.equal(await statusOf('downloadAttachment', viewer, attachment), 200)
+    t.equal(await statusOf('getTrashedTask', editor, ofTrash), 200)
+  })
+
+  t.test('unarchived, everything works again', async (t) => {
+    await setArchived(archived, false)
+    t.equal(await statusOf('appendUpload', manager, chunk), 204)
+    t.equal(await statusOf('restoreTask', editor, ofTrash), 200)
+    t.equal(await statusOf('updateTask', editor, { ...ofTask, body: { title: 'Changed' } }), 200)
+  })
+})
