@@ -1070,6 +1070,56 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List projects
+         * @description Returns the projects that you are a member of, without archived ones. With `all=true`, an administrator lists every project in the installation.
+         */
+        get: operations["listProjects"];
+        put?: never;
+        /**
+         * Create a project
+         * @description You become its first member, as a manager.
+         */
+        post: operations["createProject"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{project_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a project
+         * @description For members and administrators. The `ETag` also covers your role and the counts; in `If-Match` of an update, it stands for the `version` of the project.
+         */
+        get: operations["getProject"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/mcp": {
         parameters: {
             query?: never;
@@ -1699,6 +1749,52 @@ export interface components {
             /** @description Stored in lower case. Null if omitted. */
             color?: string | null;
         };
+        /**
+         * @description What a member can do; each role includes those before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and decide who is a member.
+         * @enum {string|null}
+         */
+        NullableProjectRole: "viewer" | "commenter" | "editor" | "manager" | null;
+        ProjectName: string;
+        /** @description Tasks, tags and sections that its members share. */
+        Project: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            name: string;
+            description: string;
+            color: string | null;
+            /**
+             * Format: date-time
+             * @description When it was archived. An archived project can be read, but not changed.
+             */
+            archived_at: string | null;
+            /** @description Your own role: the highest of those that you and your teams have. Null for an administrator who is not a member. */
+            role: components["schemas"]["NullableProjectRole"];
+            /** @description The number of users with access. */
+            member_count: number;
+            /** @description The number of tasks that are `todo` or `in_progress`. */
+            open_task_count: number;
+            /** @description Incremented with every change. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A page of projects. */
+        ProjectList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Project"][];
+        };
+        /** @description The fields of a new project. */
+        ProjectCreate: {
+            name: components["schemas"]["ProjectName"];
+            /** @default  */
+            description: string;
+            /** @description Stored in lower case. Null if omitted. */
+            color?: string | null;
+        };
         /** @description The fields of a new account. */
         Registration: {
             username: components["schemas"]["Username"];
@@ -1815,7 +1911,7 @@ export interface components {
          * @description What an API token can do, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource.
          * @enum {string}
          */
-        Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write";
+        Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write";
         /** @description An API token for a program. */
         ApiToken: {
             /**
@@ -2198,6 +2294,18 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["TagList"];
+            };
+        };
+        /** @description The project. */
+        ProjectRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Project"];
             };
         };
         /** @description The cached representation is still current. No body. */
@@ -2637,6 +2745,11 @@ export interface components {
          */
         TagId: string;
         /**
+         * @description The id of the project.
+         * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+         */
+        ProjectId: string;
+        /**
          * @description The id of the attachment.
          * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
@@ -2753,6 +2866,12 @@ export interface components {
         UserSearch: string;
         /** @description Only tags whose name contains this text, ignoring case and accents. */
         TagSearch: string;
+        /** @description Whether to list archived projects too. */
+        IncludeArchived: boolean;
+        /** @description Only projects whose name contains this text, ignoring case and accents. */
+        ProjectSearch: string;
+        /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless it is `created_at`, a list of more than 50,000 projects is refused with 400. The default is `-created_at`. */
+        ProjectSort: string;
         /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */
         TaskExpand: components["schemas"]["TaskExpansion"][];
         /**
@@ -5340,6 +5459,123 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listProjects: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                all?: components["parameters"]["All"];
+                /** @description Whether to list archived projects too. */
+                include_archived?: components["parameters"]["IncludeArchived"];
+                /** @description Only projects whose name contains this text, ignoring case and accents. */
+                q?: components["parameters"]["ProjectSearch"];
+                /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless it is `created_at`, a list of more than 50,000 projects is refused with 400. The default is `-created_at`. */
+                sort?: components["parameters"]["ProjectSort"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of projects, newest first unless `sort` says otherwise. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createProject: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProjectCreate"];
+            };
+        };
+        responses: {
+            /** @description The project was created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Project"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getProject: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ProjectRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     sendMcpMessage: {

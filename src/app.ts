@@ -29,6 +29,7 @@ import { passwordHandlers } from './handlers/passwords.ts'
 import { secondFactorHandlers } from './handlers/second-factor.ts'
 import { sessionHandlers } from './handlers/sessions.ts'
 import { systemHandlers } from './handlers/system.ts'
+import { projectHandlers } from './handlers/projects.ts'
 import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
 import { taskBatchHandlers } from './handlers/task-batch.ts'
@@ -314,6 +315,7 @@ export const buildApp = async ({
     }),
     ...tagHandlers({ paging, jobs }),
     ...taskTagHandlers({ paging }),
+    ...projectHandlers({ paging }),
     ...assistantHandlers({ contract, isOn: config.mcp === 'on', corsOrigins: config.corsOrigins, publicUrl }),
     ...systemHandlers({
       contract,

@@ -72,6 +72,8 @@ const rules: Partial<Record<Permission, Rule>> = {
   'tag.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
   'task_tag.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'task_tag.change': { see: whoSeeTheTask, may: whoSeeTheTask },
+  'project.see': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
+  'project.create': { see: signedIn, may: signedIn },
   'mcp.use': { see: signedIn, may: signedIn },
 }
 
@@ -125,6 +127,8 @@ const allScopes: readonly Scope[] = [
   'tasks:write',
   'tags:read',
   'tags:write',
+  'projects:read',
+  'projects:write',
   'attachments:read',
   'attachments:write',
   'users:read',

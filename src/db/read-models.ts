@@ -50,6 +50,57 @@ export const tagJson = (tag: SQL): SQL => object(tagFields(tag))
 export const countedTagJson = (tag: SQL, taskCount: SQL): SQL =>
   object({ ...tagFields(tag), task_count: taskCount } satisfies Fields<Schemas['CountedTag']>)
 
+/** What a project shows that depends on the caller, or on other rows. */
+interface SharedFields {
+  readonly role: SQL
+  readonly member_count: SQL
+  readonly open_task_count: SQL
+}
+
+const sharedFields = (project: SQL, caller: CallerPlaceholders): SharedFields => {
+  const { id } = columnsOf<'projects'>(project)
+  const { open_tasks } = columnsOf<'project_counts'>(sql`counts`)
+  const ofMemberships = (value: SQL, condition: SQL): SQL =>
+    sql`(select ${value} from memberships membership where membership.project_id = ${id} and ${condition})`
+  return {
+    role: ofMemberships(sql`membership.role`, sql`membership.user_id = ${caller.caller}`),
+    member_count: ofMemberships(sql`count(*)::int`, sql`true`),
+    open_task_count: sql`coalesce((select ${open_tasks} from project_counts counts where counts.project_id = ${id}), 0)`,
+  }
+}
+
+const projectFields = (project: SQL, shared: SharedFields) => {
+  const columns = columnsOf<'projects'>(project)
+  const { id, name, description, color, version } = columns
+  const { role, member_count, open_task_count } = shared
+  return {
+    id,
+    name,
+    description,
+    color,
+    archived_at: instantText(columns.archived_at),
+    role,
+    member_count,
+    open_task_count,
+    version,
+    created_at: instantText(columns.created_at),
+    updated_at: instantText(columns.updated_at),
+  } satisfies Fields<Schemas['Project']>
+}
+
+/** A project as the caller sees it. */
+export const projectJson = (
+  project: SQL,
+  caller: CallerPlaceholders,
+  shared: SharedFields = sharedFields(project, caller),
+): SQL => object(projectFields(project, shared))
+
+/** What a project shows besides its own row, as a part of its entity tag. */
+export const projectVariant = (project: SQL, caller: CallerPlaceholders): SQL => {
+  const { role, member_count, open_task_count } = sharedFields(project, caller)
+  return sql`concat_ws('-', coalesce(${role}, 'none'), ${member_count}, ${open_task_count})`
+}
+
 /** A task without expansions. `carried` names what is joined as `tag`: by default the rows that the statement sees in task_tags. */
 export const taskJson = (task: SQL, carried: SQL = carriedTags(task)): SQL =>
   object(taskFields(task, carried))

@@ -79,6 +79,7 @@ CREATE OR REPLACE TRIGGER tasks_text_changed BEFORE UPDATE ON tasks FOR EACH ROW
 
 CREATE INDEX IF NOT EXISTS users_name_pairs ON users USING gin (pairs_of(fold_text(username || ' ' || display_name)));
 CREATE INDEX IF NOT EXISTS tags_name_pairs ON tags USING gin (pairs_of(fold_text(name)));
+CREATE INDEX IF NOT EXISTS projects_name_pairs ON projects USING gin (pairs_of(name_folded));
 
 CREATE OR REPLACE FUNCTION fold_name() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -14,6 +14,8 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   'tasks:write': true,
   'tags:read': true,
   'tags:write': true,
+  'projects:read': true,
+  'projects:write': true,
   'attachments:read': true,
   'attachments:write': true,
   'users:read': true,
@@ -28,6 +30,7 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
 const readScopes: Partial<Record<Scope, Scope>> = {
   'tasks:write': 'tasks:read',
   'tags:write': 'tags:read',
+  'projects:write': 'projects:read',
   'attachments:write': 'attachments:read',
   'users:write': 'users:read',
 }

@@ -19,6 +19,8 @@ const scopes = [
   'tasks:write',
   'tags:read',
   'tags:write',
+  'projects:read',
+  'projects:write',
   'attachments:read',
   'attachments:write',
   'users:read',
@@ -527,6 +529,7 @@ t.test('an API token', async (t) => {
     const reads = {
       'tasks:write': { id: 'getTask', params: { task_id: task.id } },
       'tags:write': { id: 'listTags' },
+      'projects:write': { id: 'listProjects' },
       'attachments:write': { id: 'listTaskAttachments', params: { task_id: task.id } },
       'users:write': { id: 'getCurrentUser' },
     } as const
