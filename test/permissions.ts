@@ -4,12 +4,16 @@ import { loadContract, type OperationId } from '../src/contract/contract.ts'
 import { newId } from '../src/db/engine/ids.ts'
 import type { Permission } from '../src/domain/permissions.ts'
 import type { Scope } from '../src/domain/scopes.ts'
-import { accountActions } from './fixture/accounts.ts'
-import { changesToBeKnown } from './fixture/changes.ts'
-import { lookUp, member } from './fixture/contract-check.ts'
-import { eventually } from './fixture/eventually.ts'
-import { type Operation, operations, pathParameters, prepareOperations, rows } from './fixture/operations.ts'
-import { type Account, type Call, fileForm, type Reply, startService } from './fixture/service.ts'
+import {
+  anonymized,
+  createMatrix,
+  isRead,
+  requestsForNothing,
+  type Rule as RuleFor,
+  type Scenario as ScenarioOf,
+} from './fixture/matrix.ts'
+import { type Operation, operations, prepareOperations, rows } from './fixture/operations.ts'
+import { type Account, type Call, fileForm, startService } from './fixture/service.ts'
 import type { World } from './fixture/world.ts'
 
 /**
@@ -23,12 +27,8 @@ type Schemas = components['schemas']
 /** `former` was assigned the task, attached its file, and sees the task no longer. */
 const personas = ['anonymous', 'other', 'former', 'assignee', 'owner', 'admin'] as const
 type Persona = (typeof personas)[number]
-type Outcome = 'allowed' | 401 | 403 | 404
-
-interface Rule {
-  readonly see: readonly Persona[]
-  readonly may: readonly Persona[]
-}
+type Rule = RuleFor<Persona>
+type Scenario = ScenarioOf<Persona, World>
 
 const everybody = personas
 const signedIn: readonly Persona[] = ['other', 'former', 'assignee', 'owner', 'admin']
@@ -82,29 +82,8 @@ const nobody: Rule = { see: signedIn, may: [] }
 const hidden: Rule = { see: [], may: [] }
 const transfer: Rule = { see: whoSeeTheTask, may: ['owner', 'admin'] }
 
-const outcomeOf = (rule: Rule, persona: Persona): Outcome => {
-  if (persona === 'anonymous' && !rule.may.includes('anonymous')) return 401
-  if (!rule.see.includes(persona)) return 404
-  return rule.may.includes(persona) ? 'allowed' : 403
-}
-
-/** A request in which a persona has a part. */
-type Prepare = (world: World, persona: Persona) => Call | Promise<Call>
-
-interface Scenario {
-  /** What distinguishes it from the request of the registry. Without it, it amends the scenario of that request. */
-  readonly what?: string
-  /** Where a part of the operation has a finer rule than the operation. */
-  readonly rule?: Rule
-  /** Who may not do it with an API token of the right scope: all, or these personas. */
-  readonly inSessionOnly?: true | readonly Persona[]
-  readonly request?: Prepare
-  readonly check?: (t: Test, reply: Reply, persona: Persona) => void
-}
-
 const service = await startService(t)
 const admin = await service.register('admin')
-const { createApiToken } = accountActions(service, admin)
 const { newWorld } = await prepareOperations(service, admin)
 
 /** Who is in no world. */
@@ -355,252 +334,20 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
   ],
 }
 
-/** Tables whose rows a refused write leaves as they are. */
-const untouchedTables = [
-  'users',
-  'tasks',
-  'tags',
-  'task_tags',
-  'attachments',
-  'uploads',
-  'thumbnails',
-  'task_tombstones',
-  'one_time_tokens',
-  'second_factors',
-  'recovery_codes',
-  'audit_events',
-]
-
-/** And those that note when they were last used. */
-const usedTables = ['sessions', 'api_tokens']
-
-/** Every write of a row gives it the number of its transaction as `xmin`. */
-const lastWritten = 'max(r.xmin::text::bigint)'
-const whichRows = 'bit_xor(hashtextextended(r.id::text, 0))'
-
-const digestOf = (table: string, digest: string): string =>
-  `(select count(*) || ' ' || coalesce(${digest}, 0) from ${table} r) as ${table}`
-
-const selectDigests = `select ${[
-  ...untouchedTables.map((table) => digestOf(table, lastWritten)),
-  ...usedTables.map((table) => digestOf(table, whichRows)),
-].join()}`
-
-/** A digest for each table that a refused write could have touched, once earlier deletions have been finished. */
-const snapshot = async (): Promise<unknown> => {
-  await eventually('deletions are finished', async () => {
-    const [row] = await service.deps.db.run(
-      `select exists (select from users where deleted_at is not null)
-         or exists (select from tags where deleted_at is not null) as awaited`,
-      [],
-    )
-    return row?.awaited === false
-  })
-  return service.deps.db.run(selectDigests, [])
-}
-
-/** A problem as bytes would show it, without what names the request. */
-const anonymized = ({ status, headers, body }: Reply): string => {
-  const { instance: _instance, request_id: _requestId, ...problem } = (body ?? {}) as Schemas['Problem']
-  const fields = [...headers].filter(([name]) => name !== 'date' && name !== 'x-request-id')
-  return JSON.stringify([status, fields, problem])
-}
-
-/** The same request for things that are not there: every choice of its path parameters, each with an id of nothing. */
-const requestsForNothing = (request: Call): Call[] => {
-  const names = Object.keys(request.params ?? {})
-  return Array.from({ length: 2 ** names.length - 1 }, (_, index) => {
-    const chosen = names.filter((_name, bit) => ((index + 1) >> bit) & 1)
-    return {
-      ...request,
-      params: { ...request.params, ...Object.fromEntries(chosen.map((name) => [name, newId()])) },
-    }
-  })
-}
-
-const isRead = ({ method }: Operation): boolean => method === 'GET' || method === 'HEAD'
-
-/** The row of the table for an operation. */
-const ruleOf = ({ permission }: Operation): Rule => {
-  const rule = rules[permission]
-  if (rule === undefined) throw new Error(`No row of the table says what ${permission} means`)
-  return rule
-}
-
-/** With what somebody signs in: an access token, or an API token with the operation's scope and no other. */
-type Credential = 'session' | 'API token'
-
 /** One who has no relation to what it is about, one who owns it, and one for whom the role is enough. */
 const holders = ['other', 'owner', 'admin'] as const
 
-const apiTokens = new Map<string, Promise<Schemas['CreatedApiToken']>>()
-
-/** An API token of an account with these scopes, one for all cells. */
-const apiTokenWith = async (account: Account, scopes: readonly Scope[]): Promise<string> => {
-  const key = [account.id, ...scopes].join()
-  const made = apiTokens.get(key) ?? createApiToken(account, { scopes })
-  apiTokens.set(key, made)
-  return (await made).token
-}
-
-const credentialOf = async (
-  world: World,
-  persona: Persona,
-  { scope }: Operation,
-  credential: Credential,
-): Promise<string | undefined> => {
-  if (persona === 'anonymous') return undefined
-  const account = world[persona]
-  if (credential === 'session' || scope === 'none' || scope === 'session' || scope === 'link')
-    return account.token
-  return apiTokenWith(account, [scope === 'any' ? 'tags:read' : scope])
-}
-
-/** A column of the matrix, and the expected outcome. */
-interface Asker {
-  readonly persona: Persona
-  readonly credential: Credential
-  readonly who: string
-  readonly expected: Outcome
-}
-
-const askersOf = (operation: Operation, scenario: Scenario): readonly Asker[] => {
-  const { scope } = operation
-  const isList = rows[operation.id].lists !== undefined
-  const rule = scenario.rule ?? (isList ? { see: signedIn, may: signedIn } : ruleOf(operation))
-  const ask = (persona: Persona, credential: Credential): Asker => {
-    const inSession = outcomeOf(rule, persona)
-    const { inSessionOnly = [] } = scenario
-    const isForSession = inSessionOnly === true || inSessionOnly.includes(persona)
-    const isRefused = inSession === 'allowed' && credential === 'API token' && isForSession
-    return {
-      persona,
-      credential,
-      who: `${persona} (${credential})`,
-      expected: isRefused ? 403 : inSession,
-    }
-  }
-  const inSession = personas.map((persona) => ask(persona, 'session'))
-  if (scope === 'none' || scope === 'session' || scope === 'link') return inSession
-  return [...inSession, ...holders.map((persona) => ask(persona, 'API token'))]
-}
-
-/** A cell of the matrix with its prepared request. */
-interface Cell extends Asker {
-  readonly request: Call
-  /** What a list must show to those who may see it. */
-  readonly item: string | null
-}
-
-const takesAll = ({ path, method }: Operation): boolean => {
-  const parameters = lookUp(['paths', path, method.toLowerCase(), 'parameters'])
-  return Object.keys(parameters?.node ?? {}).some(
-    (index) => parameters !== undefined && member(parameters, index)?.node.name === 'all',
-  )
-}
-
-/** The request of the registry, what `all=true` makes of it, and what else there is. */
-const scenariosOf = (operation: Operation): readonly Scenario[] => {
-  const ofRegistry: Prepare = (world, persona) => {
-    const caller = persona === 'anonymous' ? world.other : world[persona]
-    return rows[operation.id].request(world, caller)
-  }
-  const special = scenarios[operation.id] ?? []
-  const base = { request: ofRegistry, ...special.find(({ what }) => what === undefined) }
-  const ofEverything: Scenario = {
-    what: everything,
-    rule: adminOnly,
-    async request(world, persona) {
-      const { query, ...request } = await ofRegistry(world, persona)
-      return { ...request, query: { ...(typeof query === 'object' && query), all: true } }
-    },
-  }
-  return [
-    base,
-    ...(takesAll(operation) ? [ofEverything] : []),
-    ...special.filter(({ what }) => what !== undefined),
-  ]
-}
-
-const everything = 'of everything'
-
-/** Whether a request that succeeds may change the account that the world belongs to. */
-const changesOwner = (operation: Operation): boolean =>
-  !isRead(operation) && pathParameters(operation).includes('user_id')
-
-const prepareCells = async (operation: Operation, scenario: Scenario): Promise<readonly Cell[]> => {
-  const usual = await newWorld()
-  const cells: Cell[] = []
-  for (const asker of askersOf(operation, scenario)) {
-    const { persona, credential, expected } = asker
-    const world = expected === 'allowed' && changesOwner(operation) ? await newWorld() : usual
-    const { token: own, ...request } = (await scenario.request?.(world, persona)) ?? {}
-    const token = persona === 'anonymous' ? undefined : own
-    const item = expected === 'allowed' ? ((await rows[operation.id].lists?.(world)) ?? null) : null
-    cells.push({
-      ...asker,
-      request: { ...request, token: token ?? (await credentialOf(world, persona, operation, credential)) },
-      item,
-    })
-  }
-  if (takesAll(operation)) await changesToBeKnown(service.deps.db)
-  return cells
-}
-
-const ask = async (t: Test, id: OperationId, { who, expected, request }: Cell): Promise<Reply> => {
-  const reply = await service.call(id, request)
-  const outcome = reply.status < 300 ? 'allowed' : reply.status
-  t.equal(outcome, expected, `${who}: ${expected}`, outcome === expected ? {} : { body: reply.body })
-  return reply
-}
-
-const tryRefused = async (t: Test, id: OperationId, cell: Cell): Promise<void> => {
-  const { who, expected, request } = cell
-  const reply = await ask(t, id, cell)
-  if (expected === 403) t.match(reply.body, { code: 'forbidden' }, `${who}: the rule refuses`)
-  if (expected !== 404) return
-  for (const forNothing of requestsForNothing(request)) {
-    const answer = await service.call(id, forNothing)
-    t.equal(anonymized(answer), anonymized(reply), `${who}: as if it did not exist`)
-  }
-}
-
-/** The ids on the first page of a list, which is newest first, or on all pages of a feed, which is oldest first. */
-const listedIds = async (id: OperationId, request: Call, { body }: Reply): Promise<string[]> => {
-  const page = body as { readonly items: readonly { readonly id: string }[] } | Schemas['TaskChanges']
-  if ('items' in page) return page.items.map((item) => item.id)
-  const ids = page.changed.map((task) => task.id)
-  if (!page.has_more) return ids
-  const query = { ...(typeof request.query === 'object' && request.query), since: page.next_cursor }
-  const next = await service.call(id, { ...request, query })
-  return [...ids, ...(await listedIds(id, request, next))]
-}
-
-const tryAllowed = async (t: Test, operation: Operation, scenario: Scenario, cell: Cell): Promise<void> => {
-  const { who, persona, item } = cell
-  const reply = await ask(t, operation.id, cell)
-  if (reply.status >= 300) return
-  scenario.check?.(t, reply, persona)
-  if (item === null) return
-  const isListed = (await listedIds(operation.id, cell.request, reply)).includes(item)
-  // A list that takes `all` shows administrators their own items unless they ask for all.
-  const isOwnOnly = takesAll(operation) && scenario.what !== everything
-  const mayBeListed = ruleOf(operation).may.includes(persona) && !(isOwnOnly && persona === 'admin')
-  t.equal(isListed, mayBeListed, `${who}: the list holds what they may see`)
-}
-
-/** Tries everybody who is refused, then everybody who is not. */
-const tryScenario = async (t: Test, operation: Operation, scenario: Scenario): Promise<void> => {
-  const { id } = operation
-  const cells = await prepareCells(operation, scenario)
-  const refused = cells.filter(({ expected }) => expected !== 'allowed')
-  const isWatched = refused.length > 0 && !isRead(operation)
-
-  const before = isWatched ? await snapshot() : null
-  for (const cell of refused) await tryRefused(t, id, cell)
-  if (isWatched) t.strictSame(await snapshot(), before, 'refused requests have changed nothing')
-  for (const cell of cells) if (cell.expected === 'allowed') await tryAllowed(t, operation, scenario, cell)
-}
+const { scenariosOf, tryScenario, snapshot, apiTokenWith } = createMatrix<Persona, World>({
+  service,
+  admin,
+  newWorld,
+  personas,
+  accountOf: (world, persona) => (persona === 'anonymous' ? null : world[persona]),
+  rules,
+  scenarios,
+  holders,
+  administrator: 'admin',
+})
 
 /** What cannot be read, wherever something stands; the path is as long as before, since the answer names it. */
 const unreadable = (operation: Operation, { params = {} }: Call): Call => ({
