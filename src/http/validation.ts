@@ -90,10 +90,25 @@ const createAjv = (options: { readonly useDefaults: boolean; readonly allErrors:
   return ajv
 }
 
+/** Compiles equal schemas once: many operations have the same parameters. */
+const createCompile = (options: {
+  readonly useDefaults: boolean
+  readonly allErrors: boolean
+}): ((schema: ObjectSchema) => ValidateFunction) => {
+  const ajv = createAjv(options)
+  const compiled = new Map<string, ValidateFunction>()
+  return (schema) => {
+    const text = JSON.stringify(schema)
+    const validate = compiled.get(text) ?? ajv.compile(schema)
+    compiled.set(text, validate)
+    return validate
+  }
+}
+
 /** Collecting all errors is expensive, so it is done only after a first, fast validation has failed. */
 const compilers = (useDefaults: boolean) => ({
-  first: createAjv({ useDefaults, allErrors: false }),
-  all: createAjv({ useDefaults, allErrors: true }),
+  first: createCompile({ useDefaults, allErrors: false }),
+  all: createCompile({ useDefaults, allErrors: true }),
 })
 const bodies = compilers(true)
 const parameters = compilers(false)
@@ -179,14 +194,14 @@ const compilePart = (
     const context = { callerId }
     if (part === 'querystring' && Object.keys(input ?? {}).length > maxParameters)
       throw problems.invalidRequest(`The query must have at most ${maxParameters} different parameters.`)
-    findFirst ??= first.compile(toCompile)
+    findFirst ??= first(toCompile)
     const value = read(input ?? null)
     const textErrors = part === 'querystring' ? validateTexts(value) : []
     if (textErrors.length > 0) return { value, errors: textErrors }
     if (findFirst.call(context, value)) return { value: withoutFields(value, readOnly), errors: null }
     let { errors } = findFirst
     if (isSmall(value)) {
-      findAll ??= all.compile(toCompile)
+      findAll ??= all(toCompile)
       if (!findAll.call(context, value)) ({ errors } = findAll)
     }
     return { value, errors: describeAll(part, schema, errors ?? []) }
