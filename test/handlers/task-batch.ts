@@ -716,10 +716,10 @@ t.test('Idempotency-Key', async (t) => {
 t.test('at the same time', async (t) => {
   t.test('batches over the same tasks wait for each other, whatever their order', async (t) => {
     const { owner } = await peopleOf('waiting')
-    const { create } = await run(owner, { create: Array.from({ length: 40 }, (_, n) => ({ title: `${n}` })) })
+    const { create } = await run(owner, { create: Array.from({ length: 20 }, (_, n) => ({ title: `${n}` })) })
     const ids = create.map(({ task_id }) => task_id ?? '')
     const replies = await Promise.all(
-      Array.from({ length: 12 }, (_, n) => {
+      Array.from({ length: 6 }, (_, n) => {
         const order = n % 2 === 0 ? ids : ids.toReversed()
         const update = order.map((task_id) => ({ task_id, patch: { title: `by ${n}` } }))
         return send(owner, { atomic: true, update })
@@ -731,7 +731,7 @@ t.test('at the same time', async (t) => {
     )
     const titles = await Promise.all(ids.map(async (id) => (await readTask(owner, id)).task))
     t.equal(new Set(titles.map(({ title }) => title)).size, 1, 'one came last, with all of it')
-    t.ok(titles.every(({ version }) => version === 13))
+    t.ok(titles.every(({ version }) => version === 7))
   })
 
   t.test('of those with the same ETags one is done', async (t) => {
