@@ -24,6 +24,7 @@ import { apiTokenHandlers } from './handlers/api-tokens.ts'
 import { attachmentHandlers } from './handlers/attachments.ts'
 import { auditHandlers } from './handlers/audit.ts'
 import { authHandlers } from './handlers/auth.ts'
+import { memberHandlers } from './handlers/members.ts'
 import { assistantHandlers } from './handlers/assistants.ts'
 import { passwordHandlers } from './handlers/passwords.ts'
 import { secondFactorHandlers } from './handlers/second-factor.ts'
@@ -316,6 +317,7 @@ export const buildApp = async ({
     ...tagHandlers({ paging, jobs }),
     ...taskTagHandlers({ paging }),
     ...projectHandlers({ paging }),
+    ...memberHandlers({ paging }),
     ...assistantHandlers({ contract, isOn: config.mcp === 'on', corsOrigins: config.corsOrigins, publicUrl }),
     ...systemHandlers({
       contract,

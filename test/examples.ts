@@ -30,6 +30,7 @@ const finds: Partial<Record<OperationId, string>> = {
   addTaskAttachment: 'attach_id',
   createUpload: 'upload_id',
   createTag: 'tag_id',
+  createProject: 'project_id',
 }
 
 /** What the answers so far hold that later requests need. */
@@ -95,6 +96,8 @@ const queries: Partial<Record<OperationId, (learned: Learned) => Required<Pick<C
 
 /** What ends something that others need, and what needs something that the contract has later. */
 const last: readonly OperationId[] = [
+  'getProjectMember',
+  'removeProjectMember',
   'deleteAttachment',
   'addTaskTag',
   'removeTaskTag',

@@ -33,6 +33,8 @@ type Scenario = ScenarioOf<Persona, World>
 const everybody = personas
 const signedIn: readonly Persona[] = ['other', 'former', 'assignee', 'owner', 'admin']
 const whoSeeTheTask: readonly Persona[] = ['assignee', 'owner', 'admin']
+/** `other` is an editor of the project if the request is about its members. */
+const whoManage: readonly Persona[] = ['owner', 'admin']
 
 /** `owner` owns the task, its tag, a session and an API token, and is the user whom the operations on a user are about. */
 const rules: Partial<Record<Permission, Rule>> = {
@@ -72,8 +74,10 @@ const rules: Partial<Record<Permission, Rule>> = {
   'tag.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
   'task_tag.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'task_tag.change': { see: whoSeeTheTask, may: whoSeeTheTask },
-  'project.see': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
   'project.create': { see: signedIn, may: signedIn },
+  'project.see': { see: whoManage, may: whoManage },
+  'project.manage': { see: whoManage, may: whoManage },
+  'project_member.remove': { see: ['other', ...whoManage], may: ['other', ...whoManage] },
   'mcp.use': { see: signedIn, may: signedIn },
 }
 
@@ -81,6 +85,8 @@ const adminOnly: Rule = { see: signedIn, may: ['admin'] }
 const nobody: Rule = { see: signedIn, may: [] }
 const hidden: Rule = { see: [], may: [] }
 const transfer: Rule = { see: whoSeeTheTask, may: ['owner', 'admin'] }
+
+const membersSee: Rule = { see: ['other', ...whoManage], may: ['other', ...whoManage] }
 
 const service = await startService(t)
 const admin = await service.register('admin')
@@ -127,6 +133,8 @@ const replacementOf = (world: World) => ({
 
 /** What the request of the registry does not cover. */
 const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
+  getProjectMember: [{ rule: membersSee }],
+  setProjectMember: [{ rule: { see: ['other', ...whoManage], may: whoManage } }],
   setUserPassword: [
     {
       what: 'of their own',

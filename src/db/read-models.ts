@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import type { TaskExpansion } from '../domain/expansions.ts'
+import type { MemberExpansion, TaskExpansion } from '../domain/expansions.ts'
 import { allowsAttachment, allowsUser, type CallerPlaceholders } from './access/permissions.ts'
 import { instantText } from './engine/instant-text.ts'
 import { columnsOf } from './schema/columns.ts'
@@ -39,6 +39,11 @@ export const userJson = (user: SQL, caller: CallerPlaceholders): SQL => {
     version,
   } satisfies Fields<Schemas['User']>)
 }
+
+/** The user with an id, as the caller sees it; null if they do not. */
+const visibleUser = (id: SQL, caller: CallerPlaceholders): SQL =>
+  sql`(select ${userJson(sql`person`, caller)} from users person
+    where person.id = ${id} and ${allowsUser('user.see', caller, sql`person`)})`
 
 const tagFields = (tag: SQL) => {
   const { id, name, color, owner_id, created_at } = columnsOf<'tags'>(tag)
@@ -101,6 +106,25 @@ export const projectVariant = (project: SQL, caller: CallerPlaceholders): SQL =>
   return sql`concat_ws('-', coalesce(${role}, 'none'), ${member_count}, ${open_task_count})`
 }
 
+/** A member of a project, with the user as the caller sees it if `expand` asks for it. */
+export const projectMemberJson = (
+  member: SQL,
+  expand: readonly MemberExpansion[],
+  caller: CallerPlaceholders,
+): SQL => {
+  const column = (name: string): SQL => sql`${member}.${sql.raw(name)}`
+  const json = object({
+    user_id: column('user_id'),
+    role: column('role'),
+    direct_role: column('direct_role'),
+    version: column('version'),
+    created_at: instantText(column('created_at')),
+  } satisfies Fields<Omit<Schemas['ProjectMember'], MemberExpansion>>)
+  return expand.includes('user')
+    ? sql`left(${json}, -1) || coalesce(',"user":' || ${visibleUser(column('user_id'), caller)}, '') || '}'`
+    : json
+}
+
 /** A task without expansions. `carried` names what is joined as `tag`: by default the rows that the statement sees in task_tags. */
 export const taskJson = (task: SQL, carried: SQL = carriedTags(task)): SQL =>
   object(taskFields(task, carried))
@@ -156,11 +180,8 @@ export const carriedTags = (task: SQL): SQL =>
 export const expandedTaskJson = (task: SQL, expand: SQL, caller: CallerPlaceholders): SQL => {
   const member = (name: TaskExpansion, json: SQL): SQL =>
     sql`case when ${sql.raw(`'${name}'`)} = any(${expand}) then coalesce(${sql.raw(`',"${name}":'`)} || ${json}, '') else '' end`
-  const user = (id: SQL): SQL =>
-    sql`(select ${userJson(sql`person`, caller)} from users person
-      where person.id = ${id} and ${allowsUser('user.see', caller, sql`person`)})`
-  return sql`left(${taskJson(task)}, -1) || ${member('owner', user(sql`${task}.owner_id`))}
-    || ${member('assignee', user(sql`${task}.assignee_id`))}
+  return sql`left(${taskJson(task)}, -1) || ${member('owner', visibleUser(sql`${task}.owner_id`, caller))}
+    || ${member('assignee', visibleUser(sql`${task}.assignee_id`, caller))}
     || ${member('attachments', newestAttachments(task, caller))} || '}'`
 }
 

@@ -62,7 +62,8 @@ export const permissions = {
   'project.edit': ['editor', 'admin'],
   // The project itself, its members and invitations.
   'project.manage': ['manager', 'admin'],
-  'project.leave': ['self'],
+  // Members can leave.
+  'project_member.remove': ['self', 'manager', 'admin'],
   'project_trash.see': ['manager', 'admin'],
   'project_trash.restore': ['manager', 'admin'],
   'project_trash.delete': ['manager', 'admin'],

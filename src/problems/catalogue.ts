@@ -118,6 +118,13 @@ export const problemTypes = {
     cause: 'The project is archived, so that it and its tasks cannot be changed. Nothing was changed.',
     remedy: 'Unarchive the project first, or ask one of its managers to do so.',
   },
+  last_manager: {
+    status: 409,
+    title: 'Last manager',
+    cause:
+      'A project and a team always have at least one manager, and the request would remove the last one.',
+    remedy: 'Make another member a manager first, or delete the project or team.',
+  },
   second_factor_enabled: {
     status: 409,
     title: 'Second factor already enabled',

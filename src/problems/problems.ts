@@ -249,6 +249,8 @@ export const problems = {
     ),
   lastAdmin: () => new Problem('last_admin', 'This is the last administrator. Promote another user first.'),
   projectArchived: () => new Problem('project_archived', 'The project is archived. Unarchive it first.'),
+  lastProjectManager: () =>
+    new Problem('last_manager', 'The project would have no manager. Make another member a manager first.'),
   fileLost: (cause?: unknown) =>
     new Problem(
       'file_lost',
@@ -503,6 +505,7 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   tags_owner_name_unique: problems.tagExists,
   tasks_owner_id_users_id_fk: () => problems.unknownReference('/owner_id', 'user'),
   tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
+  projects_have_manager: problems.lastProjectManager,
   // From here on: a resource of the request was deleted while the request ran.
   task_tags_task_id_tasks_id_fk: problems.notFound,
   task_tags_tag_id_tags_id_fk: problems.notFound,

@@ -75,6 +75,19 @@ export const allowsProject = (permission: Permission, caller: CallerPlaceholders
   return sql`(${deleted_at} is null and ${allowed(permission, relations)})`
 }
 
+/** Whether the caller has the permission on the access of the user `userId` to the row `project`. */
+export const allowsProjectMember = (
+  permission: Permission,
+  caller: CallerPlaceholders,
+  project: SQL,
+  userId: SQL,
+): SQL =>
+  allowed(permission, {
+    self: sql`${userId} = ${caller.caller}`,
+    manager: isMember(sql`${project}.id`, caller.caller, 'manager'),
+    admin: caller.is_admin,
+  })
+
 /** Access branches for the projects `item` that pass `project.see`. */
 export const projectBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
   if (role === 'admin') return onlyBranch(sql`item.deleted_at is null`)

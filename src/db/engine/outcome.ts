@@ -5,7 +5,7 @@ import { type SQL, sql } from '../schema/drizzle.ts'
 /** Checks on a row that is visible to the caller. */
 export interface Checks {
   readonly allowed: SQL
-  /** The row's ETag, without quotes; null if the row has none. */
+  /** The row's ETag, without quotes; null if the row has none. A value of null matches no If-Match. */
   readonly etag: SQL | null
   /** Whether the caller has authenticated recently, where required. */
   readonly authenticated?: SQL
@@ -27,7 +27,7 @@ export const outcomeOfChecks = ({
 }: Checks & { readonly ifMatch: SQL }): SQL => sql`case
   when not (${allowed}) then 'forbidden'
   when not (${authenticated}) then 'reauthentication_required'
-  ${etag === null ? sql`` : sql`when ${ifMatch} is not null and not (${etag} = any(${ifMatch})) then 'precondition_failed'`}
+  ${etag === null ? sql`` : sql`when ${ifMatch} is not null and (${etag} = any(${ifMatch})) is not true then 'precondition_failed'`}
   ${refusals}
   else 'done' end`
 

@@ -391,7 +391,7 @@ CREATE UNIQUE INDEX "invitations_email_unique" ON "invitations" USING btree ("pr
 CREATE INDEX "invitations_project_newest" ON "invitations" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "invitations_inviter" ON "invitations" USING btree ("invited_by");--> statement-breakpoint
 CREATE INDEX "invitations_expiry" ON "invitations" USING btree ("expires_at");--> statement-breakpoint
-CREATE INDEX "memberships_project" ON "memberships" USING btree ("project_id","user_id");--> statement-breakpoint
+CREATE INDEX "memberships_project_newest" ON "memberships" USING btree ("project_id","created_at" DESC NULLS LAST,"user_id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "one_time_tokens_user" ON "one_time_tokens" USING btree ("user_id","purpose");--> statement-breakpoint
 CREATE INDEX "one_time_tokens_expiry" ON "one_time_tokens" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "one_time_tokens_email" ON "one_time_tokens" USING btree ("email") WHERE "one_time_tokens"."email" is not null;--> statement-breakpoint

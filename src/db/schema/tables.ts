@@ -369,7 +369,7 @@ export const memberships = pgTable(
   },
   (t) => [
     primaryKey({ columns: [t.user_id, t.project_id] }),
-    index('memberships_project').on(t.project_id, t.user_id),
+    index('memberships_project_newest').on(t.project_id, t.created_at.desc(), t.user_id.desc()),
     roleIsKnown('memberships_role_known', t.role),
   ],
 )

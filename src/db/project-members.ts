@@ -1,0 +1,225 @@
+import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import type { MemberExpansion } from '../domain/expansions.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { ProjectRole } from '../domain/project-roles.ts'
+import { foldSearch } from '../domain/text.ts'
+import { onlyBranch } from './access/branches.ts'
+import {
+  allowsProject,
+  allowsProjectMember,
+  allowsUser,
+  type CallerPlaceholders,
+} from './access/permissions.ts'
+import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
+import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { parameter, type Placeholders } from './engine/parameters.ts'
+import { query } from './engine/statement.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { projectMemberJson } from './read-models.ts'
+import { columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+
+/** A member as JSON text, with the version of their own role. */
+export interface ProjectMemberRow {
+  readonly json: string
+  readonly version: number
+}
+
+/** A member after a change, and whether the change gave them a role of their own. */
+export interface ChangedProjectMember extends ProjectMemberRow {
+  readonly isNew: boolean
+}
+
+/** A project, and a user who may be its member. */
+export interface ProjectMemberKey {
+  readonly projectId: string
+  readonly userId: string
+}
+
+const key = { project_id: 'uuid', user_id: 'uuid' } as const
+const project = sql.raw('project')
+const own = sql.raw('own')
+const ownVersion = columnsOf<'project_members'>(own).version
+
+/** The members of a project: rows of `memberships`, with the role of their own. */
+const membersOf = (projectId: SQL): SQL => sql`(
+  select membership.user_id as id, membership.user_id, membership.project_id, membership.role, membership.created_at,
+    own.role as direct_role, coalesce(${ownVersion}, 0) as version, person.username, person.display_name
+  from memberships membership join users person on person.id = membership.user_id
+    left join project_members own on own.project_id = membership.project_id and own.user_id = membership.user_id
+  where membership.project_id = ${projectId})`
+
+/** Whether the caller sees the project. Not correlated to a row, so that a list asks once. */
+const seesProject = (caller: CallerPlaceholders, projectId: SQL): SQL => sql`exists (
+  select from projects project where project.id = ${projectId} and ${allowsProject('project.see', caller, project)})`
+
+const select = query(
+  'project_members.select',
+  key,
+  { json: 'text', version: 'int' },
+  (p) => sql`
+    select ${projectMemberJson(sql`member`, [], p)} as json, member.version
+    from ${membersOf(p.project_id)} member where member.id = ${p.user_id} and ${seesProject(p, p.project_id)}`,
+)
+
+/** One member, if the caller can see the project. */
+export const selectProjectMember = async (
+  ctx: OpContext,
+  { projectId, userId }: ProjectMemberKey,
+): Promise<Outcome<ProjectMemberRow>> => {
+  const [row] = await select(ctx, { project_id: projectId, user_id: userId })
+  return found(row)
+}
+
+/**
+ * The user, the project and the user's own role, locked in the order of deleteUser: a user before projects. The project is
+ * locked as the triggers of memberships lock it, before a foreign key shares the lock.
+ */
+const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
+  person as materialized (
+    select person.id from users person
+    where person.id = ${p.user_id} and ${allowsUser('user.see', p, sql`person`)} for key share
+  ), project as materialized (
+    select * from projects project
+    where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)} and exists (select from person)
+    for update
+  ), own as materialized (
+    select * from project_members own
+    where own.project_id = (select id from project) and own.user_id = ${p.user_id} for update
+  )`
+
+const set = query(
+  'project_members.set',
+  { ...key, role: 'text', must_exist: 'bool' },
+  { outcome: 'text', json: 'text?', version: 'int?', is_new: 'bool' },
+  (p) => {
+    const { columns, values } = insertion<'project_members'>({
+      project_id: p.project_id,
+      user_id: p.user_id,
+      role: p.role,
+    })
+    const ofTeams = sql`
+      select team.role from project_teams team join team_members member on member.team_id = team.team_id
+      where team.project_id = ${p.project_id} and member.user_id = ${p.user_id}`
+    return sql`
+      with ${locked(p)}, access as materialized (
+        select created_at from memberships
+        where project_id = (select id from project) and user_id = ${p.user_id}
+      ), checked as (
+        select ${checkedOutcome(p, {
+          allowed: allowsProject('project.manage', p, project),
+          etag: sql`coalesce(${ownVersion}, (select 0 from access))::text`,
+          refusals: sql`when ${p.must_exist} and not exists (select from access) then 'precondition_failed'`,
+        })} as outcome
+        from project left join own on true
+      ), changed as (
+        insert into project_members (${columns}) select ${values} from checked where outcome = 'done'
+        on conflict (project_id, user_id) do update set role = excluded.role returning *
+      ), member as (
+        select changed.user_id, changed.role as direct_role, changed.version,
+          (select role from (select changed.role union all ${ofTeams}) roles order by role_rank(role) desc limit 1) as role,
+          coalesce((select created_at from access), changed.created_at) as created_at
+        from changed
+      )
+      select outcome, ${projectMemberJson(sql`member`, [], p)} as json, member.version,
+        not exists (select from own) as is_new
+      from checked left join member on true`
+  },
+)
+
+/** A role to give to a member. */
+interface ProjectMemberChange extends ProjectMemberKey {
+  readonly role: ProjectRole
+  /** Whether the user must have access already. */
+  readonly mustExist: boolean
+}
+
+/** Gives a user a role of their own in a project. Demoting the last manager violates projects_have_manager. */
+export const setProjectMember = async (
+  ctx: OpContext,
+  { projectId, userId, role, mustExist }: ProjectMemberChange,
+): Promise<Outcome<ChangedProjectMember>> => {
+  const [row] = await set(ctx, { project_id: projectId, user_id: userId, role, must_exist: mustExist })
+  const result = readOutcome(row)
+  if (result.outcome !== 'done') return result
+  const { json, version, is_new: isNew } = result.value
+  return json === null || version === null ? missing : done({ json, version, isNew })
+}
+
+const remove = query(
+  'project_members.delete',
+  key,
+  { outcome: 'text' },
+  (p) => sql`
+    with ${locked(p)}, checked as (
+      select ${checkedOutcome(p, {
+        allowed: allowsProjectMember('project_member.remove', p, project, p.user_id),
+        etag: sql`${ownVersion}::text`,
+      })} as outcome
+      from project join own on true
+    ), deleted as (
+      delete from project_members member using checked
+      where member.project_id = ${p.project_id} and member.user_id = ${p.user_id} and checked.outcome = 'done'
+    )
+    select outcome from checked`,
+)
+
+/** Takes a member's own role. A user without one is missing. Removing the last manager violates projects_have_manager. */
+export const deleteProjectMember = async (
+  ctx: OpContext,
+  { projectId, userId }: ProjectMemberKey,
+): Promise<Outcome<unknown>> => {
+  const [row] = await remove(ctx, { project_id: projectId, user_id: userId })
+  return readOutcome(row)
+}
+
+const checkProject = query(
+  'project_members.check_project',
+  { project_id: 'uuid' },
+  {},
+  (p) => sql`select where ${seesProject(p, p.project_id)}`,
+)
+
+/** Filters of a list of members. */
+export interface ProjectMemberFilter {
+  readonly role?: readonly ProjectRole[]
+  /** A part of the username or the display name. */
+  readonly q?: string
+  readonly expand?: readonly MemberExpansion[]
+}
+
+const filterFields = { role: filterOneOf('text', sql`item.role`) }
+const names = sql`fold_text(item.username || ' ' || item.display_name)`
+
+/** A page of the members of a project, if the caller can see it. */
+export const selectProjectMembers = async (
+  ctx: OpContext<Principal>,
+  projectId: string,
+  { q, expand = [], ...filter }: ProjectMemberFilter,
+  page: PageRequest,
+): Promise<Outcome<Page>> => {
+  const id = parameter('project_id', 'uuid')
+  const members = await selectPage(
+    ctx.db,
+    {
+      name: ['project_members', ...expand].join('_'),
+      from: sql`${membersOf(id)} item`,
+      branches: (caller) => onlyBranch(seesProject(caller, id)),
+      values: { project_id: projectId },
+      filters: [
+        ...conditionsOf(filterFields, filter),
+        ...(q === undefined ? [] : [nameContains(names, foldSearch(q))]),
+      ],
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
+      json: (row, caller) => projectMemberJson(row, expand, caller),
+    },
+    ctx.principal,
+    page,
+  )
+  // A page with items proves that the project is visible; an empty one has to ask.
+  if (members.items === '[]' && (await checkProject(ctx, { project_id: projectId })).length === 0)
+    return missing
+  return done(members)
+}

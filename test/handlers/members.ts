@@ -1,0 +1,321 @@
+import t from 'tap'
+import type { ProjectRole } from '../../src/domain/project-roles.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, startService } from '../fixture/service.ts'
+import { countStatuses, pointersOf, unknownId } from '../fixture/tasks.ts'
+
+const service = await startService(t)
+const { createProject, setMember } = projectActions(service)
+const admin = await service.register('admin')
+const [ada, grace, edsger, stranger] = [
+  await service.register('ada'),
+  await service.register('grace'),
+  await service.register('edsger'),
+  await service.register('stranger'),
+]
+
+interface Project {
+  readonly id: string
+}
+
+const paramsOf = (project: Project, user: { readonly id: string }) => ({
+  project_id: project.id,
+  user_id: user.id,
+})
+
+const readMember = async ({ token }: Account, project: Project, user: Account) => {
+  const { body, headers } = await service.expect('getProjectMember', 200, {
+    token,
+    params: paramsOf(project, user),
+  })
+  return { member: body, etag: headers.get('etag') ?? '' }
+}
+
+const rolesIn = async ({ token }: Account, project: Project): Promise<Record<string, ProjectRole>> => {
+  const { body } = await service.expect('listProjectMembers', 200, {
+    token,
+    params: { project_id: project.id },
+  })
+  return Object.fromEntries(body.items.map(({ user_id, role }) => [user_id, role]))
+}
+
+const leave = ({ id, token }: Account, project: Project) =>
+  service.call('removeProjectMember', { token, params: paramsOf(project, { id }) })
+
+const isLastManager = { status: 409, body: { code: 'last_manager' } }
+
+t.test('setProjectMember', async (t) => {
+  t.test('201: adds a member, who then sees the project', async (t) => {
+    const project = await createProject(ada)
+    const params = paramsOf(project, grace)
+    const request = { token: ada.token, params, body: { role: 'viewer' } }
+    const { body, headers } = await service.expect('setProjectMember', 201, request)
+    const { created_at, ...rest } = body
+    t.strictSame(rest, { user_id: grace.id, role: 'viewer', direct_role: 'viewer', version: 1 })
+    t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
+    t.equal(headers.get('location'), `/projects/${project.id}/members/${grace.id}`)
+    const read = await readMember(grace, project, grace)
+    t.strictSame(read.member, body)
+    t.equal(read.etag, headers.get('etag'))
+  })
+
+  t.test('200: changes the role, and accepts what getProjectMember returns', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, grace, 'viewer')
+    const request = { token: ada.token, params: paramsOf(project, grace) }
+    const { body } = await service.expect('setProjectMember', 200, { ...request, body: { role: 'editor' } })
+    t.match(body, { role: 'editor', direct_role: 'editor', version: 2 })
+    t.strictSame((await service.expect('setProjectMember', 200, { ...request, body })).body, body)
+    t.strictSame(await rolesIn(grace, project), { [ada.id]: 'manager', [grace.id]: 'editor' })
+  })
+
+  t.test('me is the caller', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, grace, 'manager')
+    const change = { token: ada.token, params: paramsOf(project, { id: 'me' }), body: { role: 'viewer' } }
+    t.match((await service.expect('setProjectMember', 200, change)).body, { user_id: ada.id, role: 'viewer' })
+  })
+
+  t.test('400', async (t) => {
+    const project = await createProject(ada)
+    const params = paramsOf(project, grace)
+    for (const [body, pointer] of [
+      [{}, '/role'],
+      [{ role: 'owner' }, '/role'],
+      [{ role: null }, '/role'],
+      [{ role: 'viewer', version: 'x' }, '/version'],
+      [{ role: 'viewer', expires_at: null }, '/expires_at'],
+    ] as const) {
+      const reply = await service.expect('setProjectMember', 400, { token: ada.token, params, body })
+      t.strictSame(pointersOf(reply.body), [pointer])
+    }
+  })
+
+  t.test('403 for members who are no managers', async () => {
+    const project = await createProject(ada)
+    for (const role of ['viewer', 'commenter', 'editor'] as const) {
+      await setMember(ada, project, grace, role)
+      const request = { token: grace.token, params: paramsOf(project, edsger), body: { role: 'viewer' } }
+      await service.expect('setProjectMember', 403, request)
+      const promotion = { token: grace.token, params: paramsOf(project, grace), body: { role: 'manager' } }
+      await service.expect('setProjectMember', 403, promotion)
+    }
+  })
+
+  t.test('404: strangers, unknown projects and unknown users', async () => {
+    const project = await createProject(ada)
+    const body = { role: 'viewer' }
+    for (const [account, params] of [
+      [stranger, paramsOf(project, stranger)],
+      [ada, paramsOf({ id: unknownId }, grace)],
+      [ada, paramsOf(project, { id: unknownId })],
+    ] as const)
+      await service.expect('setProjectMember', 404, { token: account.token, params, body })
+  })
+
+  t.test('409: the last manager keeps the role', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, grace, 'editor')
+    const params = paramsOf(project, ada)
+    for (const token of [ada.token, admin.token]) {
+      const reply = await service.call('setProjectMember', { token, params, body: { role: 'editor' } })
+      t.match(reply, isLastManager)
+    }
+    t.match((await readMember(ada, project, ada)).member, { role: 'manager', version: 1 })
+  })
+
+  t.test('409: of two managers who demote each other, one succeeds', async (t) => {
+    for (let round = 0; round < 5; round += 1) {
+      const project = await createProject(ada)
+      await setMember(ada, project, grace, 'manager')
+      const demote = ({ token }: Account, other: Account) =>
+        service.call('setProjectMember', {
+          token,
+          params: paramsOf(project, other),
+          body: { role: 'viewer' },
+        })
+      const replies = await Promise.all([demote(ada, grace), demote(grace, ada)])
+      const counts = countStatuses(replies)
+      t.equal(counts[200], 1)
+      t.equal((counts[409] ?? 0) + (counts[403] ?? 0), 1, 'refused as the last manager, or as a viewer')
+      const roles = Object.values(await rolesIn(ada, project))
+      t.strictSame(roles.toSorted(), ['manager', 'viewer'])
+    }
+  })
+
+  t.test('412: conditions', async (t) => {
+    const project = await createProject(ada)
+    const put = (list: string, role: ProjectRole, body: object = {}) =>
+      service.call('setProjectMember', {
+        token: ada.token,
+        params: paramsOf(project, grace),
+        headers: { 'if-match': list },
+        body: { role, ...body },
+      })
+    for (const list of ['*', '"0"', '"1"'])
+      t.equal((await put(list, 'viewer')).status, 412, `${list}: no member`)
+    await setMember(ada, project, grace, 'viewer')
+    const { etag } = await readMember(ada, project, grace)
+    t.equal((await put('"2"', 'editor')).status, 412)
+    t.equal((await put(etag, 'editor')).status, 200)
+    t.equal((await put(etag, 'viewer')).status, 412)
+    t.equal((await put('*', 'viewer', { version: 2 })).status, 200)
+    t.equal((await put('*', 'editor', { version: 2 })).status, 412)
+  })
+})
+
+t.test('removeProjectMember', async (t) => {
+  t.test('204: access ends', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, grace, 'manager')
+    await service.expect('removeProjectMember', 204, { token: ada.token, params: paramsOf(project, grace) })
+    const request = { token: grace.token, params: paramsOf(project, grace) }
+    await service.expect('getProjectMember', 404, request)
+    await service.expect('removeProjectMember', 404, request)
+    await service.expect('listProjectMembers', 404, request)
+    t.strictSame(await rolesIn(ada, project), { [ada.id]: 'manager' })
+    await service.expect('removeProjectMember', 404, { ...request, token: ada.token })
+  })
+
+  t.test('204: members of every role can leave', async (t) => {
+    const project = await createProject(ada)
+    for (const role of ['viewer', 'commenter', 'editor', 'manager'] as const) {
+      await setMember(ada, project, grace, role)
+      t.equal((await leave(grace, project)).status, 204, role)
+    }
+  })
+
+  t.test('403: others only by managers', async () => {
+    const project = await createProject(ada)
+    await setMember(ada, project, grace, 'editor')
+    await service.expect('removeProjectMember', 403, { token: grace.token, params: paramsOf(project, ada) })
+  })
+
+  t.test('404', async () => {
+    const project = await createProject(ada)
+    for (const [{ token }, params] of [
+      [stranger, paramsOf(project, ada)],
+      [stranger, paramsOf(project, stranger)],
+      [ada, paramsOf({ id: unknownId }, ada)],
+      [ada, paramsOf(project, grace)],
+      [ada, paramsOf(project, { id: unknownId })],
+    ] as const)
+      await service.expect('removeProjectMember', 404, { token, params })
+  })
+
+  t.test('409: the last manager cannot leave', async (t) => {
+    const project = await createProject(ada)
+    t.match(await leave(ada, project), isLastManager)
+    await setMember(ada, project, grace, 'editor')
+    t.match(await leave(ada, project), isLastManager)
+    await setMember(ada, project, grace, 'manager')
+    t.equal((await leave(ada, project)).status, 204)
+    t.match(await leave(grace, project), isLastManager)
+  })
+
+  t.test('409: of two managers who leave at once, one succeeds', async (t) => {
+    for (let round = 0; round < 5; round += 1) {
+      const project = await createProject(ada)
+      await setMember(ada, project, grace, 'manager')
+      const replies = await Promise.all([leave(ada, project), leave(grace, project)])
+      t.strictSame(countStatuses(replies), { 204: 1, 409: 1 })
+    }
+  })
+
+  t.test('412', async () => {
+    const project = await createProject(ada)
+    await setMember(ada, project, grace, 'viewer')
+    const request = { token: ada.token, params: paramsOf(project, grace) }
+    await service.expect('removeProjectMember', 412, { ...request, headers: { 'if-match': '"7"' } })
+    await service.expect('removeProjectMember', 204, { ...request, headers: { 'if-match': '"1"' } })
+  })
+})
+
+t.test('getProjectMember', async (t) => {
+  t.test('304, and 404 for strangers', async () => {
+    const project = await createProject(ada)
+    const { etag } = await readMember(ada, project, ada)
+    const request = { token: ada.token, params: paramsOf(project, ada) }
+    await service.expect('getProjectMember', 304, { ...request, headers: { 'if-none-match': etag } })
+    await service.expect('getProjectMember', 404, { ...request, token: stranger.token })
+    await service.expect('getProjectMember', 404, { ...request, params: paramsOf(project, grace) })
+  })
+})
+
+t.test('listProjectMembers', async (t) => {
+  const project = await createProject(ada)
+  await setMember(ada, project, grace, 'viewer')
+  await setMember(ada, project, edsger, 'editor')
+  const params = { project_id: project.id }
+  const list = async (query: Record<string, string | number | boolean | readonly string[]> = {}) =>
+    (await service.expect('listProjectMembers', 200, { token: grace.token, params, query })).body
+  const idsOf = async (query: Parameters<typeof list>[0]) =>
+    (await list(query)).items.map((one) => one.user_id)
+
+  t.test('200: newest first, on pages', async (t) => {
+    const first = await list({ limit: 2, include_total: true })
+    t.strictSame(
+      first.items.map(({ user_id }) => user_id),
+      [edsger.id, grace.id],
+    )
+    t.equal(first.total, 3)
+    const rest = await list({ limit: 2, cursor: first.next_cursor ?? '' })
+    t.strictSame(
+      rest.items.map(({ user_id }) => user_id),
+      [ada.id],
+    )
+    t.equal(rest.next_cursor, null)
+    t.strictSame((await list({ limit: 2, cursor: rest.prev_cursor ?? '' })).items, first.items)
+  })
+
+  t.test('200: filters', async (t) => {
+    t.strictSame(await idsOf({ role: ['viewer', 'manager'] }), [grace.id, ada.id])
+    t.strictSame(await idsOf({ role: ['commenter'] }), [])
+    t.strictSame(await idsOf({ q: 'DSG' }), [edsger.id])
+    t.strictSame(await idsOf({ q: 'a', role: ['viewer'] }), [grace.id])
+    t.strictSame(await idsOf({ q: 'stranger' }), [])
+  })
+
+  t.test('200: expand', async (t) => {
+    const { items } = await list({ expand: 'user' })
+    t.strictSame(
+      items.map(({ user }) => [user?.username, user?.email]),
+      [
+        ['edsger', null],
+        ['grace', 'grace@example.com'],
+        ['ada', null],
+      ],
+    )
+    const body = { name: 'a program', scopes: ['projects:read'] }
+    const { token } = (await service.expect('createApiToken', 201, { token: grace.token, body })).body
+    await service.expect('listProjectMembers', 200, { token, params })
+    await service.expect('listProjectMembers', 403, { token, params, query: { expand: 'user' } })
+    await service.expect('listProjectMembers', 400, { token, params, query: { expand: 'team' } })
+  })
+
+  t.test('404: strangers, also with filters that nobody passes', async () => {
+    const request = { token: stranger.token, params }
+    await service.expect('listProjectMembers', 404, request)
+    await service.expect('listProjectMembers', 404, { ...request, query: { role: 'commenter' } })
+    await service.expect('listProjectMembers', 404, { token: ada.token, params: { project_id: unknownId } })
+  })
+
+  t.test('a member who leaves between two pages gets no other', async () => {
+    await setMember(ada, project, stranger, 'viewer')
+    const { body } = await service.expect('listProjectMembers', 200, {
+      token: stranger.token,
+      params,
+      query: { limit: 1 },
+    })
+    await leave(stranger, project)
+    const query = { limit: 1, cursor: body.next_cursor ?? '' }
+    await service.expect('listProjectMembers', 404, { token: stranger.token, params, query })
+  })
+
+  t.test('administrators see the members of every project', async (t) => {
+    t.equal(
+      (await service.expect('listProjectMembers', 200, { token: admin.token, params })).body.items.length,
+      3,
+    )
+  })
+})
