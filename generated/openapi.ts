@@ -15,7 +15,7 @@ export interface paths {
         put?: never;
         /**
          * Register an account
-         * @description Creates an account and signs it in. The first account of an installation becomes its administrator. After that, the operator decides whether registration stays open.
+         * @description Creates an account and signs it in. The first account of an installation becomes its administrator. After that, the operator decides whether registration stays open. With the token of an invitation, the new user also joins its project; if the operator allows it, such a token registers even when registration is closed.
          */
         post: operations["register"];
         delete?: never;
@@ -1185,6 +1185,107 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the invitations to a project
+         * @description Returns the invitations that can be accepted, newest first. For managers of the project and administrators.
+         */
+        get: operations["listInvitations"];
+        put?: never;
+        /**
+         * Invite somebody to a project
+         * @description Sends a mail with a link to the address. Whoever opens the link can accept the invitation, once, for 7 days, and becomes a member with the role. The response and its timing do not depend on whether an account has the address. Inviting an address again sends another mail, and replaces the earlier invitation. An invitation is valid only while its sender may manage the project: it cannot be accepted after the sender was demoted, removed or deleted. A user can send 50 invitations in 24 hours, unless the operator has set another limit, and an address is sent at most 5. For managers of the project and administrators.
+         */
+        post: operations["createInvitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{project_id}/invitations/{invitation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the invitation.
+                 * @example 0199c0eb-8091-7b3c-9d4e-5f60718293a4
+                 */
+                invitation_id: components["parameters"]["InvitationId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke an invitation
+         * @description The link in its mail stops working immediately. For managers of the project and administrators, whoever sent the invitation.
+         */
+        delete: operations["revokeInvitation"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/invitations/lookup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Look up an invitation
+         * @description Returns what an invitation is about, for whoever has its token, and does not use it up. The link in the mail has the token after `#token=`.
+         */
+        post: operations["lookUpInvitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/invitations/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept an invitation
+         * @description Makes you a member of the project with the role of the invitation. If you are a member already, you keep the higher of the two roles. The token works once, for whoever sends it first: your email address need not be the invited one. To accept an invitation without an account, send the token to `POST /auth/register`.
+         */
+        post: operations["acceptInvitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/mcp": {
         parameters: {
             query?: never;
@@ -1904,6 +2005,58 @@ export interface components {
             readonly created_at?: string;
             readonly user?: components["schemas"]["User"];
         };
+        /** @description An invitation to a project that waits to be accepted. Its token is in the mail only. */
+        Invitation: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /** Format: uuid */
+            project_id: string;
+            /**
+             * Format: email
+             * @description In canonical form.
+             */
+            email: string;
+            role: components["schemas"]["ProjectRole"];
+            /**
+             * Format: uuid
+             * @description The user who sent it.
+             */
+            invited_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description 7 days after it was sent.
+             */
+            expires_at: string;
+        };
+        /** @description A page of invitations. */
+        InvitationList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Invitation"][];
+        };
+        /** @description Whom to invite, and the role that they get. */
+        InvitationCreate: {
+            email: components["schemas"]["EmailAddress"];
+            role: components["schemas"]["ProjectRole"];
+        };
+        /** @description The token from the mail with the invitation. */
+        InvitationToken: {
+            token: components["schemas"]["OpaqueToken"];
+        };
+        /** @description What an invitation is about. */
+        InvitationPreview: {
+            project_name: string;
+            role: components["schemas"]["ProjectRole"];
+            /** @description The display name of its sender. */
+            invited_by_name: string;
+            /** @description Whether an account can be registered to accept the invitation. */
+            can_register: boolean;
+            /** Format: date-time */
+            expires_at: string;
+        };
         /** @description The fields of a new account. */
         Registration: {
             username: components["schemas"]["Username"];
@@ -1913,6 +2066,8 @@ export interface components {
             display_name?: components["schemas"]["DisplayName"];
             /** @description Defaults to `UTC`. */
             time_zone?: components["schemas"]["TimeZone"];
+            /** @description The token of an invitation, which is accepted by the new account. */
+            invitation_token?: components["schemas"]["OpaqueToken"];
         };
         /** @description An email address and a password. */
         Login: {
@@ -2227,7 +2382,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "last_manager" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "last_manager" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -2497,8 +2652,42 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description This installation does not accept registrations. */
+        /** @description This installation does not accept registrations, or no invitations (`invitations_disabled`). */
         RegistrationClosed: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description You can see the project but do not have this permission, or your API token lacks the scope, or invitations are disabled (`invitations_disabled`). */
+        InvitationForbidden: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "WWW-Authenticate": components["headers"]["ScopeChallenge"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Invitations are disabled. */
+        InvitationsDisabled: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The token in the body is not that of a valid invitation. The response does not say whether it is unknown, expired, revoked or already used. */
+        InvitationInvalid: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
@@ -2811,7 +3000,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description A rate limit is exhausted, too many sign-in attempts have failed, or too many requests are in progress. Retry after the seconds in `Retry-After`. */
+        /** @description A rate limit is exhausted, too many sign-in attempts have failed, too many invitations were sent, or too many requests are in progress. Retry after the seconds in `Retry-After`. */
         TooManyRequests: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -2881,6 +3070,11 @@ export interface components {
          * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
          */
         ProjectId: string;
+        /**
+         * @description The id of the invitation.
+         * @example 0199c0eb-8091-7b3c-9d4e-5f60718293a4
+         */
+        InvitationId: string;
         /**
          * @description The id of the attachment.
          * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
@@ -3259,6 +3453,7 @@ export interface operations {
             409: components["responses"]["UserConflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["InvitationInvalid"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
@@ -5884,6 +6079,185 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["LastManager"];
             412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listInvitations: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of invitations, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvitationList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createInvitation: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InvitationCreate"];
+            };
+        };
+        responses: {
+            /** @description The invitation was created, and its mail is being sent. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Invitation"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InvitationForbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    revokeInvitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the invitation.
+                 * @example 0199c0eb-8091-7b3c-9d4e-5f60718293a4
+                 */
+                invitation_id: components["parameters"]["InvitationId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    lookUpInvitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InvitationToken"];
+            };
+        };
+        responses: {
+            /** @description The invitation. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvitationPreview"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            403: components["responses"]["InvitationsDisabled"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["InvitationInvalid"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    acceptInvitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InvitationToken"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ProjectRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InvitationForbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["InvitationInvalid"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];

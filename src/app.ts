@@ -7,6 +7,7 @@ import { createAttemptKeys } from './auth/attempts.ts'
 import { createAuthenticate, createAuthenticateLink } from './http/authenticate.ts'
 import { createCheckPassword } from './services/check-password.ts'
 import { createApiTokens } from './services/api-tokens.ts'
+import { createInvitations } from './services/invitations.ts'
 import { createPasswords } from './services/passwords.ts'
 import { createCheckReadiness } from './services/readiness.ts'
 import { createReauthenticate } from './services/reauthenticate.ts'
@@ -26,6 +27,7 @@ import { auditHandlers } from './handlers/audit.ts'
 import { authHandlers } from './handlers/auth.ts'
 import { memberHandlers } from './handlers/members.ts'
 import { assistantHandlers } from './handlers/assistants.ts'
+import { invitationHandlers } from './handlers/invitations.ts'
 import { passwordHandlers } from './handlers/passwords.ts'
 import { secondFactorHandlers } from './handlers/second-factor.ts'
 import { sessionHandlers } from './handlers/sessions.ts'
@@ -61,6 +63,7 @@ import { registerDocumentationPages } from './http/documentation-pages.ts'
 import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
 import { registerEmailChangeUndoPage } from './http/email-change-undo-page.ts'
+import { registerInvitationPage } from './http/invitation-page.ts'
 import { registerPasswordResetPage } from './http/password-reset-page.ts'
 import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
 import { logRequests, requestIdOf } from './http/request-log.ts'
@@ -87,6 +90,8 @@ export interface AppDeps {
   readonly config: Pick<
     Config,
     | 'registration'
+    | 'invitations'
+    | 'invitationsPerDay'
     | 'mcp'
     | 'publicUrl'
     | 'trustProxy'
@@ -271,13 +276,15 @@ export const buildApp = async ({
 
   const { attachmentMaxBytes, attachmentQuotaBytes } = config
   const taskQuota = createTaskQuota(db, config.taskQuota)
+  const isRegistrationOpen = config.registration === 'open'
   const signIn = createSignIn({
     accessTokens,
     passwords,
     attemptKeys,
     secondFactorKeys,
     takesFailure,
-    isRegistrationOpen: config.registration === 'open',
+    isRegistrationOpen,
+    invitations: config.invitations,
   })
   const sessions = createSessions({
     accessTokens,
@@ -318,6 +325,15 @@ export const buildApp = async ({
     ...taskTagHandlers({ paging }),
     ...projectHandlers({ paging }),
     ...memberHandlers({ paging }),
+    ...invitationHandlers({
+      paging,
+      invitations: createInvitations({
+        mode: config.invitations,
+        maxPerDay: config.invitationsPerDay,
+        isRegistrationOpen,
+        mailer,
+      }),
+    }),
     ...assistantHandlers({ contract, isOn: config.mcp === 'on', corsOrigins: config.corsOrigins, publicUrl }),
     ...systemHandlers({
       contract,
@@ -342,6 +358,7 @@ export const buildApp = async ({
   await registerDocumentationPages(app, { base, contract })
   await registerPasswordResetPage(app, { base })
   await registerEmailChangeUndoPage(app, { base })
+  await registerInvitationPage(app, { base })
   return app
 }
 

@@ -31,6 +31,7 @@ const finds: Partial<Record<OperationId, string>> = {
   createUpload: 'upload_id',
   createTag: 'tag_id',
   createProject: 'project_id',
+  createInvitation: 'invitation_id',
 }
 
 /** What the answers so far hold that later requests need. */
@@ -53,9 +54,22 @@ const credentials = (): Schemas['Login'] =>
 
 type Fields = Readonly<Record<string, unknown>>
 
+/** The token of an invitation. */
+const newInvitation = async (): Promise<string> => {
+  const { token } = await service.register(`inviter-${service.invitations.length}`)
+  const { body: project } = await service.expect('createProject', 201, { token, body: { name: 'A project' } })
+  const body = { email: 'invited@example.com', role: 'editor' }
+  await service.expect('createInvitation', 201, { token, params: { project_id: project.id }, body })
+  return service.invitations.at(-1)?.token ?? ''
+}
+
 /** The fields that cannot be literal, since the service or an authenticator makes their values up. */
 const live: Partial<Record<OperationId, (learned: Learned, example: Fields) => object | Promise<object>>> = {
+  register: async (_learned, { invitation_token }) =>
+    invitation_token === undefined ? {} : { invitation_token: await newInvitation() },
   refreshToken: ({ refresh_token }) => ({ refresh_token }),
+  lookUpInvitation: async () => ({ token: await newInvitation() }),
+  acceptInvitation: async () => ({ token: await newInvitation() }),
   resetPassword: () => ({ token: service.mails.at(-1)?.token }),
   confirmSecondFactor: async (learned) => ({ code: await freshCode(learned) }),
   completeLogin: async (learned, { code }) => ({

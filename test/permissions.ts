@@ -77,6 +77,7 @@ const rules: Partial<Record<Permission, Rule>> = {
   'project.create': { see: signedIn, may: signedIn },
   'project.see': { see: whoManage, may: whoManage },
   'project.manage': { see: whoManage, may: whoManage },
+  'invitation.accept': { see: signedIn, may: signedIn },
   'project_member.remove': { see: ['other', ...whoManage], may: ['other', ...whoManage] },
   'mcp.use': { see: signedIn, may: signedIn },
 }

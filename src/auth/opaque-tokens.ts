@@ -43,5 +43,8 @@ export const { create: newChallenge, hashOf: hashChallenge } = opaqueTokens('twc
 /** Undoes a change of email address. Single-use. */
 export const { create: newUndoToken, hashOf: hashUndoToken } = opaqueTokens('twu_')
 
+/** Accepts an invitation to a project. Single-use. */
+export const { create: newInvitationToken, hashOf: hashInvitationToken } = opaqueTokens('twi_')
+
 /** Sets a new password. Single-use. */
 export const { create: newResetToken, hashOf: hashResetToken } = opaqueTokens('twx_')

@@ -92,6 +92,20 @@ export const settings = {
     example: 'closed',
     doc: '`closed`: only administrators create accounts. The very first account can still register.',
   }),
+  invitations: setting({
+    name: 'INVITATIONS',
+    parse: oneOf(['open', 'registered', 'off']),
+    default: 'registered',
+    example: 'open',
+    doc: 'Who may accept an invitation to a project. `registered`: whoever has an account, or may register one. `open`: an invitation also allows registering an account when `REGISTRATION` is `closed`. `off`: nobody; invitations can be neither sent nor accepted. Sending needs mail (`SMTP_URL`).',
+  }),
+  invitationsPerDay: setting({
+    name: 'INVITATIONS_PER_DAY',
+    parse: parseRequestCount,
+    default: 50,
+    example: '50',
+    doc: 'Invitations that one user may send in 24 hours. One address is sent at most 5 in 24 hours, whoever invites it.',
+  }),
   mcp: setting({
     name: 'MCP',
     parse: oneOf(['on', 'off']),

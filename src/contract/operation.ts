@@ -22,6 +22,7 @@ export const openOperations = [
   'forgotPassword',
   'resetPassword',
   'undoEmailChange',
+  'lookUpInvitation',
   'getUploadOptions',
   'getLiveness',
   'getReadiness',
@@ -46,6 +47,7 @@ export const sessionOperations = [
   'enrolSecondFactor',
   'confirmSecondFactor',
   'disableSecondFactor',
+  'acceptInvitation',
   'listAuditEvents',
 ] as const satisfies readonly OperationId[]
 

@@ -237,6 +237,32 @@ export const apiTokenJson = (token: SQL): SQL => {
   } satisfies Fields<Schemas['ApiToken']>)
 }
 
+export const invitationJson = (invitation: SQL): SQL => {
+  const columns = columnsOf<'invitations'>(invitation)
+  const { id, project_id, email, role, invited_by } = columns
+  return object({
+    id,
+    project_id,
+    email,
+    role,
+    invited_by,
+    created_at: instantText(columns.created_at),
+    expires_at: instantText(columns.expires_at),
+  } satisfies Fields<Schemas['Invitation']>)
+}
+
+/** What whoever has the token of an invitation sees of it. */
+export const invitationPreviewJson = (invitation: SQL, project: SQL, sender: SQL, canRegister: SQL): SQL => {
+  const { role, expires_at } = columnsOf<'invitations'>(invitation)
+  return object({
+    project_name: columnsOf<'projects'>(project).name,
+    role,
+    invited_by_name: columnsOf<'users'>(sender).display_name,
+    can_register: canRegister,
+    expires_at: instantText(expires_at),
+  } satisfies Fields<Schemas['InvitationPreview']>)
+}
+
 export const auditEventJson = (event: SQL): SQL => {
   const columns = columnsOf<'audit_events'>(event)
   const { id, action, actor_id, user_id, session_id, token_id, address, user_agent, request_id } = columns

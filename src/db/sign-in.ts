@@ -4,6 +4,7 @@ import type { OpContext } from './engine/context.ts'
 import { newId } from './engine/ids.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
+import { joinInvited, usedInvitation } from './invitations.ts'
 import { newOneTimeToken } from './one-time-tokens.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -34,6 +35,7 @@ const register = query(
     time_zone: 'text',
     password_hash: 'text',
     is_open: 'bool',
+    invitation_hash: 'bytes?',
     ...sessionParameters,
   },
   startedColumns,
@@ -52,9 +54,13 @@ const register = query(
       with first as (
         insert into installation (${installation.columns}) values (${installation.values}) on conflict do nothing
         returning *
-      ), person as (
-        insert into users (${user.columns}) select ${user.values} where ${p.is_open} or exists (select from first)
+      ), ${usedInvitation(p.invitation_hash)}, person as (
+        insert into users (${user.columns}) select ${user.values}
+        where (${p.is_open} or exists (select from first))
+          and (${p.invitation_hash} is null or exists (select from invitation))
         returning *
+      ), joined as (
+        ${joinInvited(columnsOf<'users'>(person).id, sql`person, invitation`)}
       ), ${startSession(p, 'user.registered')}`
   },
 )
@@ -64,15 +70,17 @@ interface Registration {
   readonly account: NewUser
   readonly isOpen: boolean
   readonly tokenHash: Buffer
+  /** The hash of the token of an invitation, which the account accepts; null without one. */
+  readonly invitationHash: Buffer | null
 }
 
 /**
  * Creates an account and its first session. The first account becomes an administrator, exactly one of several that
- * race. Null when registration is closed and this is not the first account.
+ * race. Null when registration is closed and this is not the first account, or when there is no such invitation.
  */
 export const insertRegistration = async (
   ctx: OpContext,
-  { account, isOpen, tokenHash }: Registration,
+  { account, isOpen, tokenHash, invitationHash }: Registration,
 ): Promise<StartedSession | null> => {
   const [row] = await register(ctx, {
     id: newId(),
@@ -82,6 +90,7 @@ export const insertRegistration = async (
     time_zone: account.timeZone,
     password_hash: account.passwordHash,
     is_open: isOpen,
+    invitation_hash: invitationHash,
     ...sessionValues(tokenHash),
   })
   return readStarted(row)

@@ -19,6 +19,8 @@ export const simpleRefusals = [
   'last_admin',
   'project_archived',
   'email_changed_often',
+  'invited_many',
+  'address_invited_often',
   'upload_gone',
   'upload_locked',
   'upload_conflict',

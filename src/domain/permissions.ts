@@ -64,6 +64,8 @@ export const permissions = {
   'project.manage': ['manager', 'admin'],
   // Members can leave.
   'project_member.remove': ['self', 'manager', 'admin'],
+  // Whoever has the token of an invitation may accept it.
+  'invitation.accept': ['signed_in'],
   'project_trash.see': ['manager', 'admin'],
   'project_trash.restore': ['manager', 'admin'],
   'project_trash.delete': ['manager', 'admin'],

@@ -20,8 +20,9 @@ export const authHandlers = ({ signIn, sessions, reauthenticate, users }: Deps) 
   ({
     async register(ctx, { body }) {
       const { username, email, password, display_name: displayName = username } = body
-      const { time_zone: timeZone = defaultTimeZone } = body
-      const tokens = await signIn.register(ctx, { username, email, displayName, timeZone, password })
+      const { time_zone: timeZone = defaultTimeZone, invitation_token: invitationToken = null } = body
+      const account = { username, email, displayName, timeZone, password }
+      const tokens = await signIn.register(ctx, { account, invitationToken })
       return { status: 201, headers: { location: `/users/${tokens.userId}` }, body: tokensJson(tokens) }
     },
 

@@ -38,7 +38,7 @@ export const projectHandlers = ({ paging }: Deps) =>
     },
   }) satisfies Partial<Handlers>
 
-const projectAnswer = ({ json, version, variant }: ProjectRow) => ({
+export const projectAnswer = ({ json, version, variant }: ProjectRow) => ({
   status: 200 as const,
   headers: { etag: quoteETag(variantTag(version, variant)) },
   body: jsonText<Project>(json),

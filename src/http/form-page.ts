@@ -47,7 +47,7 @@ const formPage = (title: string, script: string, form: string): string =>
     `<style>
   label { display: block; margin-top: 1rem; }
   input, button { font: inherit; box-sizing: border-box; padding: 0.5rem; }
-  input { width: 100%; }
+  input:not([type='radio']) { width: 100%; }
   input[aria-invalid] { outline: 2px solid light-dark(#b00020, #ff8a80); }
   button { margin-top: 1.5rem; padding-inline: 1.5rem; }
   .fault { color: light-dark(#b00020, #ff8a80); }

@@ -1,6 +1,7 @@
 import { removeOldAttempts } from '../db/attempts.ts'
 import { removeOldAuditEvents } from '../db/audit.ts'
 import { removeExpiredKeys } from '../db/engine/idempotency.ts'
+import { removeExpiredInvitations, removeOldInvitationMails } from '../db/invitations.ts'
 import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { purgeDeleted } from '../db/purge.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
@@ -80,6 +81,8 @@ export const jobsOf = (deps: JobDeps) => {
     remove_spent_refresh_tokens: cleanup((stop) => removeSpentRefreshTokens(db, {}, stop)),
     remove_expired_idempotency_keys: cleanup((stop) => removeExpiredKeys(db, {}, stop)),
     remove_expired_one_time_tokens: cleanup((stop) => removeExpiredOneTimeTokens(db, {}, stop)),
+    remove_expired_invitations: cleanup((stop) => removeExpiredInvitations(db, {}, stop)),
+    remove_old_invitation_mails: cleanup((stop) => removeOldInvitationMails(db, {}, stop)),
     remove_old_attempts: cleanup((stop) => removeOldAttempts(db, {}, stop)),
     remove_old_audit_events: cleanup((stop) => removeOldAuditEvents(db, { days: auditDays }, stop)),
     reseal_secrets: cleanup((stop) => resealSecrets(db, secondFactorKeys, stop)),

@@ -13,11 +13,22 @@ export interface EmailChangedMessage {
   readonly undoToken: string | null
 }
 
+export interface InvitationMessage {
+  readonly to: string
+  readonly token: string
+  readonly projectName: string
+  /** The display name of the sender. */
+  readonly invitedByName: string
+}
+
 /** Sends mail in the background, so that response times do not reveal whether an account exists. */
 export interface Mailer {
+  /** Whether mails reach somebody. */
+  readonly delivers: boolean
   /** Returns at once. Failures are logged, without the address and the token. */
   sendPasswordReset(message: PasswordResetMessage): void
   sendEmailChanged(message: EmailChangedMessage): void
+  sendInvitation(message: InvitationMessage): void
   /** Refuses new mails, and waits a few seconds for those being sent. */
   close(): Promise<void>
 }
@@ -32,10 +43,13 @@ export const passwordResetLink = (base: string, token: string): string =>
 export const emailChangeUndoLink = (base: string, token: string): string =>
   `${base}/email-change-undo#token=${token}`
 
+export const invitationLink = (base: string, token: string): string => `${base}/invitation#token=${token}`
+
 /** Development: logs the links. `base` is a function because the address is known only once the service listens. */
 export const loggingMailer =
   (base: () => string): OpenMailer =>
   (log) => ({
+    delivers: true,
     sendPasswordReset: ({ token }) =>
       log.info({ link: passwordResetLink(base(), token) }, 'Password reset requested'),
     sendEmailChanged: ({ undoToken }) =>
@@ -43,16 +57,20 @@ export const loggingMailer =
         undoToken === null ? {} : { link: emailChangeUndoLink(base(), undoToken) },
         'Email address changed; the link, if there is one, undoes the change',
       ),
+    sendInvitation: ({ token }) =>
+      log.info({ link: invitationLink(base(), token) }, 'Invitation to a project'),
     close: async () => undefined,
   })
 
 /** Mail is disabled. */
 export const noMailer: OpenMailer = (log) => {
-  log.warn('SMTP_URL is not set: users cannot reset forgotten passwords')
+  log.warn('SMTP_URL is not set: users cannot reset forgotten passwords or send invitations')
   const drop = () => log.info('A mail was not sent because SMTP_URL is not set')
   return {
+    delivers: false,
     sendPasswordReset: drop,
     sendEmailChanged: drop,
+    sendInvitation: drop,
     close: async () => undefined,
   }
 }

@@ -4,6 +4,8 @@ import type { MailAddress, SmtpServer } from '../config/values.ts'
 import {
   emailChangeUndoLink,
   type EmailChangedMessage,
+  invitationLink,
+  type InvitationMessage,
   type OpenMailer,
   passwordResetLink,
   type PasswordResetMessage,
@@ -51,8 +53,10 @@ export const smtpMailer =
     }
 
     return {
+      delivers: true,
       sendPasswordReset: (message) => send(passwordResetMail(message, publicUrl)),
       sendEmailChanged: (message) => send(emailChangedMail(message, publicUrl)),
+      sendInvitation: (message) => send(invitationMail(message, publicUrl)),
       async close() {
         isClosed = true
         await Promise.race([Promise.all(pending), setTimeout(closeTime, null, { ref: false })])
@@ -102,6 +106,33 @@ ${passwordResetLink(publicUrl, token)}
 If you did not request this, ignore this mail. Your password has not changed.
 `,
 })
+
+/**
+ * A name in quotes, for a mail to a stranger; null if it is long, or has what mail programs make a link of. Invitations are not
+ * to be used for spam.
+ */
+const quoteName = (name: string): string | null =>
+  name.length > 80 || /[:/\\@]|\.\S/.test(name) ? null : `"${name}"`
+
+const invitationMail = (message: InvitationMessage, publicUrl: string): SendMailOptions => {
+  const { to, token } = message
+  const sender = quoteName(message.invitedByName) ?? 'Somebody'
+  const name = quoteName(message.projectName)
+  const project = name === null ? 'a project' : `the project ${name}`
+  return {
+    to: { name: '', address: to },
+    subject: 'Invitation to a Taskwright project',
+    headers: { 'Auto-Submitted': 'auto-generated' },
+    text: `${sender} invited you to ${project} at ${publicUrl}.
+
+To see the invitation, and to accept it, open this link within 7 days. It works once.
+
+${invitationLink(publicUrl, token)}
+
+Anyone who has the link can accept the invitation: do not pass it on. If you did not expect it, ignore this mail.
+`,
+  }
+}
 
 const emailChangedMail = ({ to, undoToken }: EmailChangedMessage, publicUrl: string): SendMailOptions => ({
   to: { name: '', address: to },

@@ -69,6 +69,13 @@ export const problemTypes = {
     cause: 'This installation does not accept registrations.',
     remedy: 'Ask an administrator for an account.',
   },
+  invitations_disabled: {
+    status: 403,
+    title: 'Invitations disabled',
+    cause:
+      'This installation does not use invitations, or it cannot send any because it sends no mail. The detail says which.',
+    remedy: 'Ask a manager of the project to add you as a member, or the operator to enable invitations.',
+  },
   not_found: {
     status: 404,
     title: 'Not found',
@@ -270,6 +277,13 @@ export const problemTypes = {
     cause: 'The code is not the one that the authenticator shows now, or it was already used.',
     remedy: 'Send the next code, or a recovery code.',
   },
+  invitation_invalid: {
+    status: 422,
+    title: 'Invitation invalid',
+    cause:
+      'The token is unknown, expired or already used, the invitation was revoked or replaced, its sender no longer manages the project, or the project was deleted. The response does not say which.',
+    remedy: 'Ask for another invitation.',
+  },
   upload_locked: {
     status: 423,
     title: 'Upload locked',
@@ -280,7 +294,7 @@ export const problemTypes = {
     status: 429,
     title: 'Too many requests',
     cause:
-      'A rate limit is exhausted, too many sign-in attempts have failed, or too many of your requests are in progress or queued. Nothing was done.',
+      'A rate limit is exhausted, too many sign-in attempts have failed, too many invitations were sent, or too many of your requests are in progress or queued. Nothing was done.',
     remedy: 'Retry after the seconds in Retry-After.',
   },
   header_fields_too_large: {

@@ -222,6 +222,32 @@ export const problems = {
       'The email address of this account was changed 5 times in 24 hours. Retry in 24 hours.',
       retryAfter(86_400),
     ),
+  invitedMany: () =>
+    new Problem(
+      'too_many_requests',
+      'You have sent as many invitations as one user may send in 24 hours. Retry in 24 hours.',
+      retryAfter(86_400),
+    ),
+  addressInvitedOften: () =>
+    new Problem(
+      'too_many_requests',
+      'This address was sent as many invitations as one address may be sent in 24 hours. Retry in 24 hours.',
+      retryAfter(86_400),
+    ),
+  invitationsOff: () =>
+    new Problem('invitations_disabled', 'Invitations are disabled. Ask a manager of the project to add you.'),
+  invitationsUndeliverable: () =>
+    new Problem(
+      'invitations_disabled',
+      'Invitations are sent by mail, and this installation sends none. Add the user as a member instead.',
+    ),
+  /** The same for every invitation that cannot be accepted. `pointer` is that of the token. */
+  invalidInvitation: (pointer: string) =>
+    new Problem(
+      'invitation_invalid',
+      'The invitation is unknown, expired, revoked or already used. Ask for another one.',
+      at(pointer, 'is not that of a valid invitation'),
+    ),
   registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
   notFound: () => new Problem('not_found', 'The resource does not exist, or you are not allowed to see it.'),
   methodNotAllowed: (method: string, allow: string) =>
@@ -458,6 +484,8 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   forbidden: problems.forbidden,
   reauthentication_required: problems.reauthenticationRequired,
   email_changed_often: problems.emailChangedOften,
+  invited_many: problems.invitedMany,
+  address_invited_often: problems.addressInvitedOften,
   precondition_failed: problems.preconditionFailed,
   start_twice: () => problems.conflictingDates(['start_twice']),
   due_twice: () => problems.conflictingDates(['due_twice']),
@@ -515,6 +543,9 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   attachments_uploaded_by_users_id_fk: problems.invalidToken,
   thumbnails_attachment_id_attachments_id_fk: problems.notFound,
   tags_owner_id_users_id_fk: problems.invalidToken,
+  invitations_project_id_projects_id_fk: problems.notFound,
+  invitations_invited_by_users_id_fk: problems.invalidToken,
+  project_members_user_id_users_id_fk: problems.invalidToken,
   idempotency_keys_principal_id_users_id_fk: problems.invalidToken,
   api_tokens_user_id_users_id_fk: problems.invalidToken,
   second_factors_user_id_users_id_fk: problems.invalidToken,

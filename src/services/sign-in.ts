@@ -1,11 +1,12 @@
 import type { AccessTokens } from '../auth/access-tokens.ts'
 import type { AttemptKeys } from '../auth/attempts.ts'
 import type { TakesFailure } from '../auth/audited-failures.ts'
-import { hashChallenge, newChallenge, newRefreshToken } from '../auth/opaque-tokens.ts'
+import { hashChallenge, hashInvitationToken, newChallenge, newRefreshToken } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
 import { readCode } from '../auth/second-factor.ts'
 import { insertFailure } from '../db/audit.ts'
 import type { OpContext } from '../db/engine/context.ts'
+import { selectHasInvitation } from '../db/invitations.ts'
 import { insertSessionBySecondFactor, selectChallenged } from '../db/second-factors.ts'
 import {
   challengeLifetime,
@@ -19,6 +20,7 @@ import {
 import type { KeyRing } from '../domain/key-ring.ts'
 import { problems } from '../problems/problems.ts'
 import { countCodeAttempt } from './check-code.ts'
+import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
 
 interface Account {
@@ -29,10 +31,16 @@ interface Account {
   readonly password: string
 }
 
+interface Registration {
+  readonly account: Account
+  /** The token of an invitation, which the account accepts; null without one. */
+  readonly invitationToken: string | null
+}
+
 /** Registration, and signing in. */
 export interface SignIn {
-  /** @throws Problem 403 when registration is closed and this is not the first account */
-  register(ctx: OpContext, account: Account): Promise<IssuedTokens>
+  /** @throws Problem 403 when registration is closed and this is not the first account, 422 for an invalid invitation */
+  register(ctx: OpContext, registration: Registration): Promise<IssuedTokens>
   /** @throws Problem 401 for a wrong password and when a second factor is required, 429 after too many attempts */
   signIn(ctx: OpContext, input: { readonly email: string; readonly password: string }): Promise<IssuedTokens>
   /** @throws Problem 401 for a wrong challenge or code, 429 after too many attempts */
@@ -50,6 +58,8 @@ interface Deps {
   readonly takesFailure: TakesFailure
   /** Whether more than the first user may register. */
   readonly isRegistrationOpen: boolean
+  /** `open`: also whoever has an invitation. */
+  readonly invitations: InvitationMode
 }
 
 export const createSignIn = ({
@@ -59,13 +69,17 @@ export const createSignIn = ({
   secondFactorKeys,
   takesFailure,
   isRegistrationOpen,
+  invitations,
 }: Deps): SignIn => ({
-  async register(ctx, { password, ...fields }) {
-    if (!isRegistrationOpen && (await selectHasAccounts(ctx))) throw problems.registrationClosed()
+  async register(ctx, { account: { password, ...fields }, invitationToken }) {
+    const isOpen = isRegistrationOpen || (invitations === 'open' && invitationToken !== null)
+    if (!isOpen && (await selectHasAccounts(ctx))) throw problems.registrationClosed()
+    const invitationHash =
+      invitationToken === null ? null : await findInvitation(ctx, invitations, invitationToken)
     const account = { ...fields, passwordHash: await passwords.hash(password) }
     const { token: refreshToken, hash: tokenHash } = newRefreshToken()
-    const started = await insertRegistration(ctx, { account, isOpen: isRegistrationOpen, tokenHash })
-    if (started === null) throw problems.registrationClosed()
+    const started = await insertRegistration(ctx, { account, isOpen, tokenHash, invitationHash })
+    if (started === null) throw invitationHash === null ? problems.registrationClosed() : invalidInvitation()
     return issueTokens(accessTokens, started, { refreshToken })
   },
 
@@ -105,6 +119,16 @@ export const createSignIn = ({
     return issueTokens(accessTokens, started, { refreshToken })
   },
 })
+
+const invalidInvitation = (): Error => problems.invalidInvitation('/invitation_token')
+
+/** The hash of the token of a valid invitation. Checked before the password is hashed, which is costly. */
+const findInvitation = async (ctx: OpContext, mode: InvitationMode, token: string): Promise<Buffer> => {
+  if (mode === 'off') throw problems.invitationsOff()
+  const hash = hashInvitationToken(token)
+  if (hash === null || !(await selectHasInvitation(ctx, hash))) throw invalidInvitation()
+  return hash
+}
 
 /** Stores a challenge for the second factor, and returns the problem that asks for it. */
 const challenge = async (ctx: OpContext, verified: VerifiedPassword): Promise<Error> => {

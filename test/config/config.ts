@@ -22,6 +22,8 @@ t.test('an empty environment has the defaults', async (t) => {
     dataDir: resolve('data'),
     jwtSecrets: null,
     registration: 'open',
+    invitations: 'registered',
+    invitationsPerDay: 50,
     mcp: 'on',
     storageUrl: null,
     publicUrl: null,

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { noMailer } from '../../src/mail/mailer.ts'
 import { accountActions, startBeside } from '../fixture/accounts.ts'
 import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
 import { secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
@@ -387,9 +388,7 @@ t.test('undoEmailChange', async (t) => {
 })
 
 t.test('without a mail server an address is changed all the same', async (t) => {
-  const silent = await startService(t, {
-    openMailer: () => ({ sendPasswordReset() {}, sendEmailChanged() {}, async close() {} }),
-  })
+  const silent = await startService(t, { openMailer: noMailer })
   const { token, id, user } = await silent.register('first')
   const request = { token, params: { user_id: id }, body: newAddress() }
   const { body } = await silent.expect('updateUser', 200, request)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { emailChangeUndoLink, passwordResetLink } from '../../src/mail/mailer.ts'
+import { emailChangeUndoLink, invitationLink, passwordResetLink } from '../../src/mail/mailer.ts'
 import { startService } from '../fixture/service.ts'
 
 /** What the page does is tried in a browser, by scripts/browser.ts. */
@@ -63,4 +63,24 @@ t.test('the page that restores an address', async (t) => {
   const script = await fetch(new URL('/email-change-undo/script.js', service.url))
   t.equal(script.headers.get('content-type'), 'text/javascript; charset=utf-8')
   t.match(await script.text(), "'auth/email-change/undo'")
+})
+
+t.test('the page that accepts an invitation', async (t) => {
+  const service = await startService(t, { config: { publicUrl: 'https://tasks.example.com/api' } })
+  const response = await fetch(invitationLink(`${service.url}/api`, 'twi_secret'))
+  const html = await response.text()
+  t.equal(response.status, 200)
+  t.equal(response.headers.get('cache-control'), 'no-store')
+  t.equal(response.headers.get('referrer-policy'), 'no-referrer')
+  t.match(response.headers.get('content-security-policy'), /script-src 'self'; connect-src 'self';/)
+  t.match(html, '/api/invitation/script.js"')
+  t.match(html, /<button>Accept invitation<\/button>/)
+  const labels = [...html.matchAll(/<label for="(\w+)">/g)].map(([, name]) => name)
+  const fields = [...html.matchAll(/<input id="(\w+)"/g)].map(([, name]) => name)
+  t.strictSame(fields, labels, 'each field has a label')
+  const script = await fetch(new URL('/api/invitation/script.js', service.url))
+  t.equal(script.headers.get('content-type'), 'text/javascript; charset=utf-8')
+  const text = await script.text()
+  for (const path of ['invitations/lookup', 'invitations/accept', 'auth/register', 'auth/login'])
+    t.match(text, `'${path}'`)
 })

@@ -87,6 +87,8 @@ t.test('the answers of no operation', async (t) => {
     [200, '/password-reset/form.js'],
     [200, '/email-change-undo'],
     [200, '/email-change-undo/script.js'],
+    [200, '/invitation'],
+    [200, '/invitation/script.js'],
     [404, '/nope'],
     [405, '/tasks', { method: 'DELETE' }],
     [405, '/', { method: 'OPTIONS' }],

@@ -110,6 +110,34 @@ t.test('the mail about a changed address', async (t) => {
   t.equal(written(), '', 'there is nothing to log')
 })
 
+t.test('the mail with an invitation', async (t) => {
+  const server = await startMailServer(t)
+  const { mailer, written } = openSmtp(server.port)
+  const invitation = { to: 'ada@example.com', token: 'twi_0b4dYxq0vmDPhyRtn8l3cS6GTDZ4T1aPMu7rhW1Zk9E' }
+  const textOf = async (projectName: string, invitedByName: string): Promise<string> => {
+    const before = server.received.length
+    mailer.sendInvitation({ ...invitation, projectName, invitedByName })
+    await eventually('it arrives', async () => server.received.length > before)
+    const mail = server.received[before]
+    t.ok(mail?.header.includes('Auto-Submitted: auto-generated'))
+    t.ok(mail?.header.includes('Subject: Invitation to a Taskwright project'))
+    return mail?.text ?? ''
+  }
+  const named = await textOf('Website', 'Grace Hopper')
+  t.match(named, '"Grace Hopper" invited you to the project "Website" at https://tasks.example.com/api.')
+  const link = `https://tasks.example.com/api/invitation#token=${invitation.token}`
+  t.ok(named.split('\n').includes(link), 'the link stands alone')
+  for (const words of [/within 7 days/, /works once/, /ignore this mail/]) t.match(named, words)
+  for (const advert of ['Win at https://example.org', 'example.org', 'eve@example.org', 'x'.repeat(81)]) {
+    const anonymous = await textOf(advert, advert)
+    t.match(anonymous, 'Somebody invited you to a project at https://tasks.example.com/api.')
+    t.notMatch(anonymous, advert)
+  }
+  t.match(await textOf('Plan B', 'Dr. Strange'), '"Dr. Strange" invited you to the project "Plan B" at')
+  await mailer.close()
+  t.equal(written(), '', 'there is nothing to log')
+})
+
 t.test('an address is one recipient and one field, whatever is in it', async (t) => {
   const server = await startMailServer(t)
   const { mailer, written } = openSmtp(server.port)
@@ -258,6 +286,10 @@ t.test('in development the link is logged', async (t) => {
   const { mailer, written } = open(loggingMailer(() => 'http://localhost:3000'))
   mailer.sendPasswordReset({ to: 'ada@example.com', token })
   t.match(JSON.parse(written()), { level: 30, link: `http://localhost:3000/password-reset#token=${token}` })
+  mailer.sendInvitation({ to: 'ada@example.com', token, projectName: 'Website', invitedByName: 'Grace' })
+  t.match(JSON.parse(written().trim().split('\n')[1] ?? ''), {
+    link: `http://localhost:3000/invitation#token=${token}`,
+  })
   await mailer.close()
 })
 

@@ -15,6 +15,7 @@ export interface ParameterTypes {
   day: string
   'instant?': string | null
   bytes: Buffer
+  'bytes?': Buffer | null
   json: object
   xid8: string
   'xid8?': string | null
@@ -60,6 +61,7 @@ const postgresTypes: Record<ParameterType, string> = {
   day: 'text::date',
   'instant?': 'timestamptz',
   bytes: 'bytea',
+  'bytes?': 'bytea',
   json: 'jsonb',
   xid8: 'xid8',
   'xid8?': 'xid8',

@@ -81,6 +81,13 @@ CREATE TABLE "installation" (
 	CONSTRAINT "installation_is_one" CHECK ("installation"."singleton")
 );
 --> statement-breakpoint
+CREATE TABLE "invitation_mails" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"email" text NOT NULL,
+	"invited_by" uuid NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "invitations" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"project_id" uuid NOT NULL,
@@ -386,6 +393,9 @@ CREATE INDEX "audit_events_action_newest" ON "audit_events" USING btree ("action
 CREATE INDEX "departures_age" ON "departures" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "file_deletions_due" ON "file_deletions" USING btree ("due_at");--> statement-breakpoint
 CREATE INDEX "idempotency_keys_age" ON "idempotency_keys" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "invitation_mails_inviter" ON "invitation_mails" USING btree ("invited_by","created_at");--> statement-breakpoint
+CREATE INDEX "invitation_mails_email" ON "invitation_mails" USING btree ("email","created_at");--> statement-breakpoint
+CREATE INDEX "invitation_mails_age" ON "invitation_mails" USING btree ("created_at");--> statement-breakpoint
 CREATE UNIQUE INDEX "invitations_hash_unique" ON "invitations" USING btree ("hash");--> statement-breakpoint
 CREATE UNIQUE INDEX "invitations_email_unique" ON "invitations" USING btree ("project_id","email");--> statement-breakpoint
 CREATE INDEX "invitations_project_newest" ON "invitations" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint

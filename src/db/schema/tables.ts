@@ -419,6 +419,23 @@ export const invitations = pgTable(
   ],
 )
 
+/** The mails with invitations of the last day, which limit further ones. It has no foreign keys because it outlives them. */
+export const invitationMails = pgTable(
+  'invitation_mails',
+  {
+    /** That of the invitation. */
+    id: uuid('id').primaryKey(),
+    email: text('email').notNull(),
+    invited_by: uuid('invited_by').notNull(),
+    created_at: createdAt(),
+  },
+  (t) => [
+    index('invitation_mails_inviter').on(t.invited_by, t.created_at),
+    index('invitation_mails_email').on(t.email, t.created_at),
+    index('invitation_mails_age').on(t.created_at),
+  ],
+)
+
 /** The sections of a project, in which its tasks are grouped. */
 export const sections = pgTable(
   'sections',

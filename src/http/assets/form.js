@@ -22,38 +22,50 @@ export const finish = (text) => {
 }
 
 /** Removes the token from the address, so that neither the history nor the screen shows it. */
-const takeToken = () => {
+const takeToken = (show) => {
   const found = new URLSearchParams(location.hash.slice(1)).get('token')
   if (location.hash !== '') history.replaceState(null, '', location.pathname)
   if (!found) return
   token = found
   form.hidden = false
   report('', false)
+  void attempt(() => show(found))
 }
 
-/** Shows the form if the link has a token, and calls `send` with it when the form is submitted. */
-export const handleForm = (send, incompleteLink) => {
+/** Does what needs the service, and reports if it does not respond. */
+const attempt = async (request) => {
+  try {
+    await request()
+  } catch {
+    report('The service did not respond. Try again.', true)
+  }
+}
+
+/**
+ * Shows the form if the link has a token, and calls `send` with it when the form is submitted. `show` is called with each token
+ * that the page gets.
+ */
+export const handleForm = (send, incompleteLink, show = () => undefined) => {
   form.addEventListener('submit', async (event) => {
     event.preventDefault()
     if (isSending) return
     isSending = true
     report('', false)
-    try {
-      await send(token)
-    } catch {
-      report('The service did not respond. Try again.', true)
-    } finally {
-      isSending = false
-    }
+    await attempt(() => send(token))
+    isSending = false
   })
-  addEventListener('hashchange', takeToken)
-  takeToken()
+  addEventListener('hashchange', () => takeToken(show))
+  takeToken(show)
   if (token === null) report(incompleteLink, true)
 }
 
-export const post = (path, body) =>
+/** Sends JSON, or no body; with a bearer token if there is one. */
+export const post = (path, body, bearer) =>
   fetch(path, {
     method: 'POST',
-    headers: { 'content-type': 'application/json' },
+    headers: {
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
+    },
     body: JSON.stringify(body),
   })

@@ -1,0 +1,50 @@
+import type { components } from '../../generated/openapi.ts'
+import { jsonText } from '../contract/json-text.ts'
+import type { Handlers } from '../contract/operation.ts'
+import { checkInvitations, deleteInvitation, selectInvitations } from '../db/invitations.ts'
+import type { Paging } from '../http/paging.ts'
+import { expectDone } from '../problems/problems.ts'
+import type { Invitations } from '../services/invitations.ts'
+import { projectAnswer } from './projects.ts'
+
+interface Deps {
+  readonly paging: Paging
+  readonly invitations: Invitations
+}
+
+type Schemas = components['schemas']
+
+/** The operations of the contract's tag `invitations`. */
+export const invitationHandlers = ({ paging, invitations }: Deps) =>
+  ({
+    async listInvitations(ctx, { path, params, query }) {
+      const { request, answer } = paging(path, ctx.principal, query)
+      expectDone(await checkInvitations(ctx, params.project_id))
+      return answer(await selectInvitations(ctx, params.project_id, request))
+    },
+
+    async createInvitation(ctx, { params, body }) {
+      const projectId = params.project_id
+      const { id, json, replayed } = await invitations.create(ctx, { projectId, ...body })
+      return {
+        status: 201,
+        headers: { location: `/projects/${projectId}/invitations/${id}` },
+        body: jsonText<Schemas['Invitation']>(json),
+        replayed,
+      }
+    },
+
+    async revokeInvitation(ctx, { params }) {
+      expectDone(await deleteInvitation(ctx, { projectId: params.project_id, id: params.invitation_id }))
+      return { status: 204 }
+    },
+
+    async lookUpInvitation(ctx, { body }) {
+      const json = await invitations.lookUp(ctx, body.token)
+      return { status: 200, body: jsonText<Schemas['InvitationPreview']>(json) }
+    },
+
+    async acceptInvitation(ctx, { body }) {
+      return projectAnswer(await invitations.accept(ctx, body.token))
+    },
+  }) satisfies Partial<Handlers>

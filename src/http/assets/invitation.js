@@ -1,0 +1,96 @@
+/** Runs in the browser, on the page that accepts an invitation to a project. */
+
+import { finish, form, handleForm, post, report } from './form.js'
+
+const find = (id) => form.querySelector(`#${id}`)
+const fields = Object.fromEntries(['username', 'email', 'password', 'code'].map((name) => [name, find(name)]))
+
+/** What the answer to a sign-in with a second factor is sent with; null until then. */
+let challenge = null
+
+const isNew = () => form.elements.account.value === 'new'
+
+/** Shows the fields of a new account, or those of a sign-in. */
+const showFields = () => {
+  challenge = null
+  find('name').hidden = !isNew()
+  find('factor').hidden = true
+  fields.username.required = isNew()
+  fields.code.required = false
+  fields.password.autocomplete = isNew() ? 'new-password' : 'current-password'
+}
+
+const askForCode = (answer) => {
+  challenge = answer.challenge
+  find('factor').hidden = false
+  fields.code.required = true
+  fields.code.focus()
+  report('Your account has a second factor.', false)
+}
+
+/** Reports a problem document (RFC 9457), and marks the field that it is about. */
+const reportProblem = ({ detail, title, errors = [] }) => {
+  report(detail ?? title, true)
+  const field = fields[errors[0]?.pointer.slice(1)]
+  field?.setAttribute('aria-invalid', 'true')
+  field?.focus()
+}
+
+/** The answer to a request, null if it was refused, which has been reported. */
+const expectAnswer = async (response) => {
+  const answer = response.status === 204 ? {} : await response.json()
+  if (response.ok) return answer
+  if (answer.code === 'second_factor_required') askForCode(answer)
+  else reportProblem(answer)
+  return null
+}
+
+const signIn = () => {
+  const { email, password, code } = fields
+  return challenge === null
+    ? post('auth/login', { email: email.value, password: password.value })
+    : post('auth/login/second-factor', { challenge, code: code.value })
+}
+
+const register = (token) => {
+  const { username, email, password } = fields
+  return post('auth/register', {
+    username: username.value,
+    email: email.value,
+    password: password.value,
+    invitation_token: token,
+  })
+}
+
+/** This page keeps nobody signed in. */
+const signOut = ({ access_token: accessToken }) => post('auth/logout', undefined, accessToken)
+
+const accept = async (token) => {
+  for (const field of Object.values(fields)) field.removeAttribute('aria-invalid')
+  const isRegistration = isNew()
+  const session = await expectAnswer(await (isRegistration ? register(token) : signIn()))
+  if (session === null) return
+  const joined =
+    isRegistration || (await expectAnswer(await post('invitations/accept', { token }, session.access_token)))
+  await signOut(session)
+  if (joined !== null) finish('You are a member of the project now.')
+}
+
+/** Says what the invitation is about. */
+const describe = async (token) => {
+  const answer = await expectAnswer(await post('invitations/lookup', { token }))
+  if (answer === null) {
+    form.hidden = true
+    return
+  }
+  const { project_name: project, role, invited_by_name: sender, can_register: canRegister } = answer
+  const article = role === 'editor' ? 'an' : 'a'
+  find('invitation').textContent = `${sender} invited you to the project “${project}” as ${article} ${role}.`
+  find('choice').hidden = !canRegister
+}
+
+form.addEventListener('change', ({ target }) => {
+  if (target.name === 'account') showFields()
+})
+
+handleForm(accept, 'This link is incomplete. Open the complete link from the mail.', describe)

@@ -1,0 +1,654 @@
+import { createHash } from 'node:crypto'
+import t from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import type { ProjectRole } from '../../src/domain/project-roles.ts'
+import { noMailer } from '../../src/mail/mailer.ts'
+import { accountActions, withoutIds } from '../fixture/accounts.ts'
+import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
+import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
+import { type Account, type BodyAt, type Reply, type Service, startService } from '../fixture/service.ts'
+import { countStatuses, unknownId } from '../fixture/tasks.ts'
+
+type Project = components['schemas']['Project']
+
+const service = await startService(t, { config: { invitationsPerDay: 1_000 } })
+const { db } = service.deps
+const admin = await service.register('admin')
+const { createApiToken, setRole } = accountActions(service, admin)
+const manager = await service.register('manager')
+const guest = await service.register('guest')
+
+const shared = { db, storage: service.deps.storage }
+const closed = await startService(t, { ...shared, config: { registration: 'closed', invitations: 'open' } })
+const closedRegistered = await startService(t, { ...shared, config: { registration: 'closed' } })
+const off = await startService(t, { ...shared, config: { invitations: 'off' } })
+
+let count = 0
+const newAddress = (): string => `invited-${(count += 1)}@example.com`
+
+const newProject = async ({ token }: Pick<Account, 'token'> = manager): Promise<Project> =>
+  (await service.expect('createProject', 201, { token, body: { name: `Project ${(count += 1)}` } })).body
+
+const setMember = (project_id: string, user_id: string, role: ProjectRole): Promise<unknown> =>
+  db.run(
+    `insert into project_members (project_id, user_id, role) values ($1, $2, $3)
+     on conflict (project_id, user_id) do update set role = excluded.role`,
+    [project_id, user_id, role],
+  )
+
+const roleOf = async (project_id: string, { token }: Pick<Account, 'token'>): Promise<string | null> => {
+  const { status, body } = await service.call('getProject', { token, params: { project_id } })
+  return status === 200 ? (body as Project).role : null
+}
+
+const create = (
+  project_id: string,
+  fields: object = {},
+  { token }: Pick<Account, 'token'> = manager,
+  at: Service = service,
+) =>
+  at.call('createInvitation', {
+    token,
+    params: { project_id },
+    body: { email: newAddress(), role: 'editor', ...fields },
+  })
+
+interface Invited {
+  readonly invitation: BodyAt<'createInvitation', 201>
+  readonly token: string
+}
+
+/** Invites somebody, and opens the mail. */
+const invite = async (
+  project_id: string,
+  fields: { readonly email?: string; readonly role?: ProjectRole } = {},
+  { token }: Pick<Account, 'token'> = manager,
+): Promise<Invited> => {
+  const before = service.invitations.length
+  const body = { email: newAddress(), role: 'editor', ...fields }
+  const created = await service.expect('createInvitation', 201, { token, params: { project_id }, body })
+  const mail = service.invitations[before]
+  if (mail === undefined) throw new Error('There was no mail')
+  return { invitation: created.body, token: mail.token }
+}
+
+const lookUp = (token: string, at: Service = service) => at.call('lookUpInvitation', { body: { token } })
+
+const accept = (token: string, { token: bearer }: Pick<Account, 'token'> = guest, at: Service = service) =>
+  at.call('acceptInvitation', { token: bearer, body: { token } })
+
+const list = async (project_id: string, { token }: Pick<Account, 'token'> = manager) =>
+  (await service.expect('listInvitations', 200, { token, params: { project_id } })).body.items
+
+const revoke = ({ id, project_id }: Invited['invitation'], { token }: Pick<Account, 'token'> = manager) =>
+  service.call('revokeInvitation', { token, params: { project_id, invitation_id: id } })
+
+const newcomer = (name: string) => ({
+  username: name,
+  email: `${name}@example.com`,
+  password: 'a good password',
+})
+
+const isRefused = { status: 422, body: { code: 'invitation_invalid', errors: [{ pointer: '/token' }] } }
+const isOff = { status: 403, body: { code: 'invitations_disabled' } }
+
+t.test('createInvitation', async (t) => {
+  t.test('201: a mail with a token, of which only the hash is stored', async (t) => {
+    const project = await newProject()
+    const { invitation, token } = await invite(project.id, { email: 'Grace@Example.com', role: 'commenter' })
+    t.match(token, /^twi_[\w-]{43}$/)
+    t.match(service.invitations.at(-1), {
+      to: 'grace@example.com',
+      projectName: project.name,
+      invitedByName: manager.user.display_name,
+    })
+    t.match(invitation, {
+      project_id: project.id,
+      email: 'grace@example.com',
+      role: 'commenter',
+      invited_by: manager.id,
+    })
+    t.equal(Date.parse(invitation.expires_at) - Date.parse(invitation.created_at), 7 * 86_400_000)
+    t.strictSame(await list(project.id), [invitation])
+    const stored = await db.run(
+      `select hash, invitation::text || (select coalesce(string_agg(body, ''), '') from idempotency_keys) as text
+       from invitations invitation where id = $1`,
+      [invitation.id],
+    )
+    t.notMatch(stored[0]?.text, token.slice(4))
+    t.strictSame(stored[0]?.hash, createHash('sha256').update(token).digest())
+  })
+
+  t.test('201: Location', async (t) => {
+    const project = await newProject()
+    const { headers, body } = await create(project.id)
+    const { id } = body as Invited['invitation']
+    t.equal(headers.get('location'), `/projects/${project.id}/invitations/${id}`)
+  })
+
+  t.test('201: the same whether or not the address has an account, or is a member', async (t) => {
+    const project = await newProject()
+    await setMember(project.id, guest.id, 'viewer')
+    const hidden = new Set(['location', 'content-length', 'date', 'x-request-id'])
+    const contentOf = ({ status, headers, body }: Reply): object => {
+      const { project_id, role, invited_by, ...own } = body as Invited['invitation']
+      const shown = [...headers].filter(([name]) => !hidden.has(name))
+      return { status, headers: shown, body: { project_id, role, invited_by }, others: Object.keys(own) }
+    }
+    const stranger = contentOf(await create(project.id))
+    for (const { email } of [admin, guest, manager])
+      t.strictSame(contentOf(await create(project.id, { email })), stranger)
+  })
+
+  t.test('201: replaces an earlier invitation of the address', async (t) => {
+    const project = await newProject()
+    const email = newAddress()
+    const first = await invite(project.id, { email, role: 'manager' })
+    const second = await invite(project.id, { email: email.toUpperCase(), role: 'viewer' })
+    t.match(await accept(first.token), isRefused)
+    t.match(await revoke(first.invitation), { status: 404 })
+    t.strictSame(await list(project.id), [second.invitation])
+    t.match(await accept(second.token), { status: 200, body: { role: 'viewer' } })
+  })
+
+  t.test('201: one mail for a repeat with the same key', async (t) => {
+    const project = await newProject()
+    const before = service.invitations.length
+    const request = {
+      token: manager.token,
+      params: { project_id: project.id },
+      body: { email: newAddress(), role: 'viewer' },
+      headers: { 'idempotency-key': 'once' },
+    }
+    const first = await service.expect('createInvitation', 201, request)
+    const second = await service.expect('createInvitation', 201, request)
+    t.strictSame(second.body, first.body)
+    t.equal(service.invitations.length, before + 1)
+    const other = { ...request, body: { ...request.body, role: 'manager' } }
+    t.match(await service.call('createInvitation', other), {
+      status: 422,
+      body: { code: 'idempotency_key_reused' },
+    })
+  })
+
+  t.test('201: to an archived project', async (t) => {
+    const project = await newProject()
+    await db.run('update projects set archived_at = now() where id = $1', [project.id])
+    const { token } = await invite(project.id)
+    t.match(await accept(token), { status: 200, body: { role: 'editor' } })
+  })
+
+  t.test('201: by an API token with the scope', async (t) => {
+    const project = await newProject()
+    const writer = await createApiToken(manager, { scopes: ['projects:write'] })
+    t.match(await create(project.id, {}, writer), { status: 201 })
+    const reader = await createApiToken(manager, { scopes: ['projects:read'] })
+    t.match(await create(project.id, {}, reader), { status: 403, body: { code: 'insufficient_scope' } })
+  })
+
+  t.test('400, and no mail', async (t) => {
+    const project = await newProject()
+    const before = service.invitations.length
+    for (const email of [
+      '',
+      'nobody',
+      'a@example.com, b@example.com',
+      'a@example.com\r\nBcc: b@example.com',
+      null,
+      undefined,
+    ])
+      t.match(await create(project.id, { email }), isInvalid('/email'))
+    for (const role of ['owner', 'admin', '', null, undefined])
+      t.match(await create(project.id, { role }), isInvalid('/role'))
+    t.match(await create(project.id, { expires_at: '2099-01-01T00:00:00Z' }), isInvalid('/expires_at'))
+    t.equal(service.invitations.length, before)
+  })
+
+  refusesBodies(t, service, 'createInvitation', { token: manager.token, params: { project_id: unknownId } })
+
+  t.test('403: a member who is no manager', async (t) => {
+    const project = await newProject()
+    for (const role of ['viewer', 'commenter', 'editor'] as const) {
+      await setMember(project.id, guest.id, role)
+      t.match(await create(project.id, {}, guest), { status: 403, body: { code: 'forbidden' } })
+    }
+    t.strictSame(await list(project.id), [])
+  })
+
+  t.test('403 where invitations are off, or no mail is sent', async (t) => {
+    const project = await newProject()
+    t.match(await create(project.id, {}, manager, off), isOff)
+    const mute = await startService(t, { ...shared, openMailer: noMailer })
+    t.match(await create(project.id, {}, manager, mute), { ...isOff, body: { detail: /mail/ } })
+    t.strictSame(await list(project.id), [])
+  })
+
+  t.test('404: not a member, no such project, or one in the trash', async (t) => {
+    const project = await newProject()
+    t.match(await create(project.id, {}, guest), { status: 404 })
+    t.match(await create(unknownId), { status: 404 })
+    await db.run('update projects set deleted_at = now() where id = $1', [project.id])
+    t.match(await create(project.id), { status: 404 })
+    t.match(await create(project.id, {}, admin), { status: 404 })
+  })
+
+  t.test('429: as many as a user may send in a day, however they end', async (t) => {
+    const limited = await startService(t, { ...shared, config: { invitationsPerDay: 3 } })
+    const sender = await service.register('sender')
+    const send = async (fields: object = {}) => create((await newProject(sender)).id, fields, sender, limited)
+    const email = newAddress()
+    const first = await send({ email })
+    t.equal((await revoke(first.body as Invited['invitation'], sender)).status, 204)
+    const { project_id } = first.body as Invited['invitation']
+    t.equal((await create(project_id, { email }, sender, limited)).status, 201)
+    const replies = await Promise.all([send(), send(), send()])
+    t.strictSame(countStatuses(replies), { 201: 1, 429: 2 })
+    const refused = replies.find(({ status }) => status === 429)
+    t.match(refused, { body: { code: 'too_many_requests' } })
+    t.equal(refused?.headers.get('retry-after'), '86400')
+    await db.run(
+      `update invitation_mails set created_at = created_at - interval '25 hours' where invited_by = $1`,
+      [sender.id],
+    )
+    t.equal((await send()).status, 201)
+  })
+
+  t.test('429: five to one address in a day, whoever invites it', async (t) => {
+    const email = newAddress()
+    for (const account of [manager, admin, guest, manager, admin])
+      await invite((await newProject(account)).id, { email }, account)
+    const before = service.invitations.length
+    t.match(await create((await newProject()).id, { email }), { status: 429 })
+    t.equal(service.invitations.length, before)
+    await db.run(
+      `update invitation_mails set created_at = created_at - interval '25 hours' where email = $1`,
+      [email],
+    )
+    t.equal((await create((await newProject()).id, { email })).status, 201)
+  })
+})
+
+t.test('listInvitations', async (t) => {
+  t.test('200: newest first, of this project, for its managers', async (t) => {
+    const project = await newProject()
+    await invite((await newProject()).id)
+    const first = await invite(project.id)
+    const second = await invite(project.id, {}, admin)
+    const expected = [second.invitation, first.invitation]
+    t.strictSame(await list(project.id), expected)
+    t.strictSame(await list(project.id, admin), expected)
+    const query = { limit: 1, include_total: true }
+    const params = { project_id: project.id }
+    const page = await service.expect('listInvitations', 200, { token: manager.token, params, query })
+    t.match(page.body, { items: [second.invitation], total: 2, prev_cursor: null })
+    const rest = { limit: 1, cursor: page.body.next_cursor ?? '' }
+    const next = await service.expect('listInvitations', 200, { token: manager.token, params, query: rest })
+    t.match(next.body, { items: [first.invitation], next_cursor: null })
+  })
+
+  t.test('200: only what can be accepted', async (t) => {
+    const project = await newProject()
+    await setMember(project.id, guest.id, 'manager')
+    await invite(project.id, {}, guest)
+    const expired = await invite(project.id)
+    const accepted = await invite(project.id)
+    const { invitation } = await invite(project.id)
+    await accept(accepted.token, admin)
+    await db.run('update invitations set expires_at = now() where id = $1', [expired.invitation.id])
+    await setMember(project.id, guest.id, 'editor')
+    t.strictSame(await list(project.id), [invitation])
+  })
+
+  t.test('403: a member who is no manager', async (t) => {
+    const project = await newProject()
+    await setMember(project.id, guest.id, 'editor')
+    const request = { token: guest.token, params: { project_id: project.id } }
+    t.match(await service.call('listInvitations', request), { status: 403, body: { code: 'forbidden' } })
+  })
+
+  t.test('404', async (t) => {
+    const project = await newProject()
+    for (const project_id of [project.id, unknownId])
+      t.match(await service.call('listInvitations', { token: guest.token, params: { project_id } }), {
+        status: 404,
+      })
+  })
+})
+
+t.test('revokeInvitation', async (t) => {
+  t.test('204: by another manager, and the token is void', async (t) => {
+    const project = await newProject()
+    await setMember(project.id, guest.id, 'manager')
+    const { invitation, token } = await invite(project.id)
+    t.match(await revoke(invitation, guest), { status: 204, body: null })
+    t.match(await accept(token), isRefused)
+    t.strictSame(await list(project.id), [])
+    t.match(await revoke(invitation), { status: 404 })
+  })
+
+  t.test('403: a member who is no manager, whether it exists or not', async (t) => {
+    const project = await newProject()
+    await setMember(project.id, guest.id, 'editor')
+    const { invitation, token } = await invite(project.id)
+    for (const id of [invitation.id, unknownId])
+      t.match(await revoke({ ...invitation, id }, guest), { status: 403, body: { code: 'forbidden' } })
+    t.equal((await lookUp(token)).status, 200)
+  })
+
+  t.test('404: unknown, of another project, or of a project that is not seen', async (t) => {
+    const [project, other] = [await newProject(), await newProject()]
+    const { invitation, token } = await invite(project.id)
+    t.match(await revoke({ ...invitation, id: unknownId }), { status: 404 })
+    t.match(await revoke({ ...invitation, project_id: other.id }), { status: 404 })
+    t.match(await revoke(invitation, guest), { status: 404 })
+    t.equal((await lookUp(token)).status, 200)
+  })
+})
+
+t.test('lookUpInvitation', async (t) => {
+  t.test('200: what it is about, however often', async (t) => {
+    const project = await newProject()
+    const { invitation, token } = await invite(project.id, { role: 'viewer' })
+    const expected = {
+      project_name: project.name,
+      role: 'viewer',
+      invited_by_name: manager.user.display_name,
+      can_register: true,
+      expires_at: invitation.expires_at,
+    }
+    for (let index = 0; index < 2; index += 1)
+      t.strictSame((await service.expect('lookUpInvitation', 200, { body: { token } })).body, expected)
+    t.match((await lookUp(token, closed)).body, { can_register: true })
+    t.match((await lookUp(token, closedRegistered)).body, { can_register: false })
+  })
+
+  t.test('400', async (t) => {
+    for (const token of ['', null, 7, 'x'.repeat(513), 'a\u0000', undefined])
+      t.match(await service.call('lookUpInvitation', { body: { token } }), isInvalid('/token'))
+  })
+
+  refusesBodies(t, service, 'lookUpInvitation')
+
+  t.test('403 where invitations are off', async (t) => {
+    const { token } = await invite((await newProject()).id)
+    t.match(await lookUp(token, off), isOff)
+  })
+
+  t.test('422: one and the same for everything that is no valid invitation', async (t) => {
+    const project = await newProject()
+    const [expired, revoked, used, other] = [
+      await invite(project.id),
+      await invite(project.id),
+      await invite(project.id),
+      await invite(project.id),
+    ]
+    await db.run('update invitations set expires_at = now() where id = $1', [expired.invitation.id])
+    await revoke(revoked.invitation)
+    await accept(used.token)
+    const unknown = await lookUp(`twi_${'A'.repeat(43)}`)
+    t.match(unknown, isRefused)
+    const tokens = [
+      expired.token,
+      revoked.token,
+      used.token,
+      'x',
+      other.token.slice(4),
+      ` ${other.token}`,
+      other.token.replace('twi_', 'twx_'),
+      manager.token,
+      manager.refreshToken,
+    ]
+    for (const token of tokens)
+      t.strictSame(withoutIds(await lookUp(token)), withoutIds(unknown), token.slice(0, 10))
+    t.equal((await lookUp(other.token)).status, 200)
+  })
+})
+
+t.test('acceptInvitation', async (t) => {
+  t.test('200: the project, with nothing but the role of the invitation', async (t) => {
+    for (const role of ['viewer', 'commenter', 'editor', 'manager'] as const) {
+      const project = await newProject()
+      const { token } = await invite(project.id, { role })
+      const { body, headers } = await service.expect('acceptInvitation', 200, {
+        token: guest.token,
+        body: { token },
+      })
+      t.match(body, { id: project.id, name: project.name, role, member_count: 2 })
+      const read = await service.expect('getProject', 200, {
+        token: guest.token,
+        params: { project_id: project.id },
+      })
+      t.strictSame(read.body, body)
+      t.equal(read.headers.get('etag'), headers.get('etag'))
+      t.strictSame(await list(project.id), [])
+    }
+    const { body } = await service.expect('getCurrentUser', 200, { token: guest.token })
+    t.equal(body.role, 'member')
+  })
+
+  t.test('200: a member keeps the higher role', async (t) => {
+    const project = await newProject()
+    const steps = [
+      ['editor', 'editor'],
+      ['viewer', 'editor'],
+      ['manager', 'manager'],
+      ['editor', 'manager'],
+    ] as const
+    for (const [role, expected] of steps) {
+      const { token } = await invite(project.id, { role })
+      t.match(await accept(token), { status: 200, body: { role: expected } })
+      t.match(await accept(token), isRefused, 'and the token is used up')
+    }
+    const { token } = await invite(project.id, { role: 'viewer' }, guest)
+    t.match(await accept(token, manager), { status: 200, body: { role: 'manager' } })
+  })
+
+  t.test('200: with a team, the higher role counts', async (t) => {
+    const project = await newProject()
+    const team = '0199c0de-0000-7000-8000-000000000001'
+    await db.run(`insert into teams (id, name) values ($1, 'Team')`, [team])
+    await db.run(`insert into team_members (team_id, user_id, role) values ($1, $2, 'manager')`, [
+      team,
+      guest.id,
+    ])
+    await db.run(`insert into project_teams (project_id, team_id, role) values ($1, $2, 'editor')`, [
+      project.id,
+      team,
+    ])
+    const { token } = await invite(project.id, { role: 'viewer' })
+    t.match(await accept(token), { status: 200, body: { role: 'editor', member_count: 2 } })
+    await db.run('delete from teams where id = $1', [team])
+    t.equal(await roleOf(project.id, guest), 'viewer')
+  })
+
+  t.test('200: once, of several at once', async (t) => {
+    const project = await newProject()
+    const people = [guest, admin, await service.register('racer'), await service.register('rival')]
+    const { token } = await invite(project.id)
+    const replies = await Promise.all(people.map((account) => accept(token, account)))
+    t.strictSame(countStatuses(replies), { 200: 1, 422: people.length - 1 })
+    const { body } = await service.expect('getProject', 200, {
+      token: manager.token,
+      params: { project_id: project.id },
+    })
+    t.equal(body.member_count, 2)
+  })
+
+  t.test('one of acceptance and revocation wins', async (t) => {
+    const project = await newProject()
+    for (let index = 0; index < 5; index += 1) {
+      const { invitation, token } = await invite(project.id, { role: 'viewer' })
+      const [accepted, revoked] = await Promise.all([accept(token), revoke(invitation)])
+      t.ok(
+        (accepted.status === 200 && revoked.status === 404) ||
+          (accepted.status === 422 && revoked.status === 204),
+        `${accepted.status} ${revoked.status}`,
+      )
+    }
+  })
+
+  t.test('401', async () => {
+    await service.expect('acceptInvitation', 401, { body: { token: 'x' } })
+  })
+
+  t.test('400', async (t) => {
+    for (const token of ['', null, 7, undefined])
+      t.match(
+        await service.call('acceptInvitation', { token: guest.token, body: { token } }),
+        isInvalid('/token'),
+      )
+  })
+
+  refusesBodies(t, service, 'acceptInvitation', { token: guest.token })
+
+  t.test('403: an API token, and where invitations are off', async (t) => {
+    const { token } = await invite((await newProject()).id)
+    const program = await createApiToken(guest, { scopes: ['projects:write'] })
+    t.match(await accept(token, program), { status: 403, body: { code: 'insufficient_scope' } })
+    t.match(await accept(token, guest, off), isOff)
+    t.equal((await accept(token)).status, 200)
+  })
+
+  t.test('422 once its sender may not manage the project', async (t) => {
+    const newSender = async (name: string): Promise<Invited & { sender: Account; projectId: string }> => {
+      const project = await newProject()
+      const sender = await service.register(name)
+      await setMember(project.id, sender.id, 'manager')
+      return { ...(await invite(project.id, {}, sender)), sender, projectId: project.id }
+    }
+    const demoted = await newSender('demoted')
+    await setMember(demoted.projectId, demoted.sender.id, 'editor')
+    t.match(await accept(demoted.token), isRefused)
+    await setMember(demoted.projectId, demoted.sender.id, 'manager')
+    t.equal((await lookUp(demoted.token)).status, 200, 'again while the sender is')
+
+    const removed = await newSender('removed')
+    await db.run('delete from project_members where project_id = $1 and user_id = $2', [
+      removed.projectId,
+      removed.sender.id,
+    ])
+    t.match(await accept(removed.token), isRefused)
+
+    const deleted = await newSender('deleted')
+    await service.expect('deleteUser', 204, {
+      token: deleted.sender.token,
+      params: { user_id: deleted.sender.id },
+    })
+    t.match(await accept(deleted.token), isRefused)
+
+    const project = await newProject()
+    const deputy = await service.register('deputy')
+    await setRole(deputy, 'admin')
+    const { token } = await invite(project.id, {}, deputy)
+    t.equal((await lookUp(token)).status, 200)
+    await setRole(deputy, 'member')
+    t.match(await accept(token), isRefused)
+    t.equal(await roleOf(project.id, guest), null)
+  })
+
+  t.test('422 while the project is in the trash', async (t) => {
+    const project = await newProject()
+    const { token } = await invite(project.id)
+    await db.run('update projects set deleted_at = now() where id = $1', [project.id])
+    t.match(await accept(token), isRefused)
+    t.match(await lookUp(token), isRefused)
+    await db.run('update projects set deleted_at = null where id = $1', [project.id])
+    t.match(await accept(token), { status: 200, body: { role: 'editor' } })
+  })
+
+  t.test('422 after 7 days', async (t) => {
+    const project = await newProject()
+    const { invitation, token } = await invite(project.id)
+    const age = (time: string) =>
+      db.run('update invitations set expires_at = expires_at - $2::text::interval where id = $1', [
+        invitation.id,
+        time,
+      ])
+    await age('7 days 1 minute')
+    t.match(await accept(token), isRefused)
+    await age('-2 minutes')
+    t.equal((await accept(token)).status, 200)
+  })
+})
+
+t.test('register with an invitation', async (t) => {
+  const registerAt = (at: Service, name: string, invitation_token: unknown) =>
+    at.call('register', { body: { ...newcomer(name), invitation_token } })
+  const isInvalidInvitation = {
+    status: 422,
+    body: { code: 'invitation_invalid', errors: [{ pointer: '/invitation_token' }] },
+  }
+
+  t.test('201: joins, with registration open or closed, as a member', async (t) => {
+    for (const [index, at] of [service, closed].entries()) {
+      const project = await newProject()
+      const { token } = await invite(project.id, { role: 'commenter' })
+      const body = { ...newcomer(`newcomer-${index}`), invitation_token: token }
+      const registered = (await at.expect('register', 201, { body })).body
+      t.equal(registered.user.role, 'member')
+      t.equal(await roleOf(project.id, { token: registered.access_token }), 'commenter')
+      t.match(await registerAt(at, `second-${index}`, token), isInvalidInvitation)
+    }
+  })
+
+  t.test('201: once, of several at once', async (t) => {
+    const project = await newProject()
+    const { token } = await invite(project.id)
+    const names = ['one', 'two', 'three']
+    const replies = await Promise.all(names.map((name) => registerAt(closed, `racing-${name}`, token)))
+    t.strictSame(countStatuses(replies), { 201: 1, 422: 2 })
+    const [row] = await db.run(`select count(*)::int from users where username like 'racing-%'`, [])
+    t.equal(row?.count, 1)
+  })
+
+  t.test('403 where an invitation is not enough, and for nobody without one', async (t) => {
+    const { token } = await invite((await newProject()).id)
+    const isClosed = { status: 403, body: { code: 'registration_closed' } }
+    t.match(await registerAt(closedRegistered, 'uninvited', token), isClosed)
+    t.match(await closed.call('register', { body: newcomer('uninvited') }), isClosed)
+    t.match(await registerAt(off, 'uninvited', token), isOff)
+    t.equal((await lookUp(token)).status, 200)
+  })
+
+  t.test('409 does not use the invitation up', async (t) => {
+    const project = await newProject()
+    const { token } = await invite(project.id)
+    const taken = { ...newcomer('unlike'), email: guest.email, invitation_token: token }
+    t.match(await closed.call('register', { body: taken }), { status: 409, body: { code: 'email_taken' } })
+    t.equal((await accept(token)).status, 200)
+  })
+
+  t.test('422 registers nobody', async (t) => {
+    for (const at of [service, closed])
+      for (const token of [`twi_${'A'.repeat(43)}`, 'x', manager.refreshToken])
+        t.match(await registerAt(at, 'never', token), isInvalidInvitation)
+    for (const token of ['', null, 7])
+      t.match(await registerAt(closed, 'never', token), isInvalid('/invitation_token'))
+    t.match(
+      await service.call('login', { body: { email: 'never@example.com', password: 'a good password' } }),
+      {
+        status: 401,
+      },
+    )
+  })
+})
+
+t.test('a job removes expired invitations, and mails of which the day is over', async (t) => {
+  const project = await newProject()
+  const [expired, valid] = [await invite(project.id), await invite(project.id)]
+  await db.run('update invitations set expires_at = now() where id = $1', [expired.invitation.id])
+  await db.run(`update invitation_mails set created_at = now() - interval '1 day' where id = $1`, [
+    expired.invitation.id,
+  ])
+  await runJobs(jobDepsOf(service))
+  const ids = [expired.invitation.id, valid.invitation.id]
+  const left = await Promise.all(
+    ['invitations', 'invitation_mails'].map((table) =>
+      db.run(`select id from ${table} where id = any($1::uuid[])`, [`{${ids.join()}}`]),
+    ),
+  )
+  t.strictSame(
+    left.flat().map(({ id }) => id),
+    [valid.invitation.id, valid.invitation.id],
+  )
+})
