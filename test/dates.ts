@@ -351,19 +351,23 @@ t.test('overdue: when the day has ended where the caller is', async (t) => {
       due_on: dayBefore(day),
       status: 'done',
     })
-    const isOverdue = async (at: string, one: Task): Promise<boolean> => {
+    const overdueAt = async (at: string): Promise<(one: Task) => boolean> => {
       now = new Date(at)
       const query = { overdue: true, limit: 200 }
       const overdue = await listTasks(traveller, query)
       const others = await listTasks(traveller, { ...query, overdue: false })
-      const found = overdue.some(({ id }) => id === one.id)
-      if (found === others.some(({ id }) => id === one.id)) throw new Error('A task is overdue or not')
-      return found
+      return (one) => {
+        const found = overdue.some(({ id }) => id === one.id)
+        if (found === others.some(({ id }) => id === one.id)) throw new Error('A task is overdue or not')
+        return found
+      }
     }
-    t.equal(await isOverdue(shift(start, -1), task), false, `${zone} before ${day}`)
-    t.equal(await isOverdue(start, task), true, `${zone} on ${day}`)
-    t.equal(await isOverdue(start, next), false)
-    t.equal(await isOverdue(start, done), false)
+    const wasOverdue = await overdueAt(shift(start, -1))
+    t.equal(wasOverdue(task), false, `${zone} before ${day}`)
+    const isOverdue = await overdueAt(start)
+    t.equal(isOverdue(task), true, `${zone} on ${day}`)
+    t.equal(isOverdue(next), false)
+    t.equal(isOverdue(done), false)
   }
 
   t.test('two callers see the same task differently at the same time', async (t) => {
@@ -395,6 +399,8 @@ t.test('overdue: when the day has ended where the caller is', async (t) => {
 t.test('filters, held against a naive reading', async (t) => {
   let owner = await service.register('filters')
   let all: readonly Task[] = []
+  /** What was found so far: some filters are compared with others more than once. */
+  const found = new Map<string, readonly string[]>()
   /** Tasks of another user in this zone: around the start of the day, at the bounds of the calendar, and without a date. */
   const moveOn = async (zone: string, day: string, start: string) => {
     owner = await registerIn(`${zone.replace(/.*\//, '').toLowerCase()}-${day}`, zone)
@@ -411,6 +417,7 @@ t.test('filters, held against a naive reading', async (t) => {
     ]
     await service.expect('batchTasks', 200, { token: owner.token, body: { create } })
     all = await listTasks(owner, { limit: 200 })
+    found.clear()
     t.equal(all.length, create.length)
   }
 
@@ -427,7 +434,13 @@ t.test('filters, held against a naive reading', async (t) => {
       '!=': order !== 0,
     }[operator]
   }
-  const matching = async (filter: string) => titlesOf(await listTasks(owner, { filter, limit: 200 }))
+  const matching = async (filter: string): Promise<readonly string[]> => {
+    const known = found.get(filter)
+    if (known !== undefined && !filter.includes('now')) return known
+    const titles = titlesOf(await listTasks(owner, { filter, limit: 200 }))
+    found.set(filter, titles)
+    return titles
+  }
   const expected = (orderOf: (task: Task) => number | null, operator: Operator) =>
     titlesOf(all.filter((task) => holds(orderOf(task), operator)))
   const order = (one: string, other: string): number => (one < other ? -1 : Number(one > other))
@@ -501,6 +514,7 @@ t.test('filters, held against a naive reading', async (t) => {
   t.test('at the bounds of the calendar', async (t) => {
     for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
       await moveTo(owner, zone)
+      found.clear()
       await listTasks(owner, {
         due_before: '0001-01-01',
         created_after: '0001-01-01',
