@@ -1,12 +1,12 @@
 import t from 'tap'
-import type { components } from '../../generated/openapi.ts'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
 import { noteOrigin, removeOldTombstones } from '../../src/db/task-changes.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'
+import { copyActions, type TaskCopy } from '../fixture/copies.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
-import { pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
+import { pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 
 const { db, options } = await openTestDatabase(t)
 const service = await startService(t, { db })
@@ -14,75 +14,7 @@ const { attachFile, createTag, createTask, peopleOf, readTask } = taskActions(se
 const admin = await service.register('admin')
 const { setRole } = accountActions(service, admin)
 
-type Changes = components['schemas']['TaskChanges']
-type TaskList = components['schemas']['TaskList']
-
-const ask = async ({ token }: Account, query: Call['query'] = {}): Promise<Changes> =>
-  (await service.expect('listTaskChanges', 200, { token, query })).body
-
-const byId = (tasks: Iterable<Task>): Task[] => [...tasks].toSorted((a, b) => (a.id < b.id ? -1 : 1))
-
-/** A copy of somebody's tasks, or of all tasks, kept as the contract says. */
-const newCopy = (account: Account, { limit = 200, all = false } = {}) => {
-  const tasks = new Map<string, Task>()
-  let cursor: string | null = null
-
-  /** Takes one answer over. */
-  const step = async (): Promise<Changes> => {
-    const changes = await ask(account, { limit, all, ...(cursor !== null && { since: cursor }) })
-    for (const task of changes.changed) tasks.set(task.id, task)
-    for (const id of changes.deleted) tasks.delete(id)
-    cursor = changes.next_cursor
-    return changes
-  }
-
-  return {
-    account,
-    all,
-    step,
-    cursor: () => cursor ?? '',
-    tasks: () => byId(tasks.values()),
-
-    /** Reads on to the end of what is known by now, and answers with what was told. */
-    async update() {
-      await changesToBeKnown(db)
-      return this.read()
-    },
-
-    /** Reads on to the end of what is told, and answers with it. */
-    async read() {
-      const changed: string[] = []
-      const deleted: string[] = []
-      for (let more = true; more;) {
-        const answer = await step()
-        changed.push(...answer.changed.map(({ id }) => id))
-        deleted.push(...answer.deleted)
-        more = answer.has_more
-      }
-      return { changed, deleted }
-    },
-  }
-}
-
-/** The copy of somebody who has just read everything. */
-const copyOf = async (account: Account, all = false): Promise<ReturnType<typeof newCopy>> => {
-  const copy = newCopy(account, { all })
-  await copy.update()
-  return copy
-}
-
-/** Somebody's tasks, or all tasks, by the list. */
-const truthOf = async ({ token }: Account, all = false): Promise<Task[]> => {
-  const tasks: Task[] = []
-  let cursor: string | null = null
-  do {
-    const query: Call['query'] = { limit: 200, all, ...(cursor !== null && { cursor }) }
-    const { body }: { body: TaskList } = await service.expect('listTasks', 200, { token, query })
-    tasks.push(...body.items)
-    cursor = body.next_cursor
-  } while (cursor !== null)
-  return byId(tasks)
-}
+const { ask, newCopy, copyOf, truthOf } = copyActions(service, db)
 
 const ofTask = ({ token }: Account, task_id: string, more: Call = {}): Call => ({
   token,
@@ -101,7 +33,7 @@ t.test('200: all tasks first, in pages, and then what has changed', async (t) =>
 
   const copy = newCopy(owner, { limit: 3 })
   t.strictSame(await copy.update(), { changed: ids, deleted: [] }, 'what was deleted before is not told of')
-  t.strictSame(copy.tasks(), await truthOf(owner))
+  t.strictSame(copy.tasks(), await truthOf(copy))
   t.strictSame(await copy.update(), nothing, 'nothing is told twice')
   t.strictSame(await (await copyOf(assignee)).update(), nothing)
 
@@ -110,11 +42,14 @@ t.test('200: all tasks first, in pages, and then what has changed', async (t) =>
   const { id } = await createTask(owner)
   await service.expect('updateTask', 200, ofTask(owner, first, { body: { assignee_id: stranger.id } }))
   t.strictSame(await copy.update(), { changed: [second, id, first], deleted: [] }, 'the oldest change first')
-  t.strictSame(copy.tasks(), await truthOf(owner))
+  t.strictSame(copy.tasks(), await truthOf(copy))
   t.strictSame((await ask(stranger)).changed, [(await readTask(stranger, first)).task])
   t.strictSame((await ask(admin)).changed, [], "an administrator's own feed has nothing of others")
   const all = { limit: 200, all: true }
-  t.strictSame((await ask(admin, all)).changed.length, (await truthOf(admin, true)).length)
+  t.strictSame(
+    (await ask(admin, all)).changed.length,
+    (await truthOf({ account: admin, query: { all: true } })).length,
+  )
 })
 
 t.test('200: what moves the version of a task is a change', async (t) => {
@@ -137,7 +72,7 @@ t.test('200: what moves the version of a task is a change', async (t) => {
   for (const [index, change] of changes.entries()) {
     await change()
     t.strictSame(await copy.update(), { changed: [id], deleted: [] }, `change ${index}`)
-    t.strictSame(copy.tasks(), await truthOf(owner))
+    t.strictSame(copy.tasks(), await truthOf(copy))
   }
   await service.expect('updateTask', 200, ofTask(owner, id, { body: { title: 'Replaced' } }))
   t.strictSame(await copy.update(), nothing, 'a change to what is there already is none')
@@ -152,7 +87,7 @@ t.test('200: a task that leaves the sight of somebody is told of as deleted, unt
     owner: await copyOf(owner),
     assignee: await copyOf(assignee),
     stranger: await copyOf(stranger),
-    admin: await copyOf(admin, true),
+    admin: await copyOf(admin, { query: { all: true } }),
     // An administrator whose own feed has to do with the task as everybody's has.
     manager: await copyOf(manager),
   }
@@ -222,7 +157,7 @@ t.test('200: a task that leaves the sight of somebody is told of as deleted, unt
     for (const name of ['owner', 'assignee', 'stranger', 'admin', 'manager'] as const) {
       const told = { '+': { changed: [id], deleted: [] }, '-': { changed: [], deleted: [id] }, ' ': nothing }
       t.strictSame(await copies[name].update(), told[expected[name] ?? ' '], `${what}: ${name}`)
-      t.strictSame(copies[name].tasks(), await truthOf(copies[name].account, copies[name].all))
+      t.strictSame(copies[name].tasks(), await truthOf(copies[name]))
     }
   }
 })
@@ -234,7 +169,7 @@ t.test('200: the tasks of a user who is deleted', async (t) => {
   const copy = await copyOf(assignee)
   await service.expect('deleteUser', 204, { token: owner.token, params: { user_id: owner.id } })
   t.strictSame(await copy.update(), { changed: [kept], deleted: [id] })
-  t.strictSame(copy.tasks(), await truthOf(assignee))
+  t.strictSame(copy.tasks(), await truthOf(copy))
 })
 
 t.test('200: HEAD', async (t) => {
@@ -374,7 +309,7 @@ t.test(
     t.strictSame(await copy.read(), nothing, 'what began later has to wait')
     await other`commit`
     t.strictSame(await copy.update(), { changed: [slow.id, fast.id], deleted: [] })
-    t.strictSame(copy.tasks(), await truthOf(owner))
+    t.strictSame(copy.tasks(), await truthOf(copy))
   },
 )
 
@@ -428,9 +363,9 @@ t.test('copies that are kept while others write are right in the end', async (t)
     for (let n = 0; n < 40; n += 1) await write()
   }
   const copies = everybody.map((account, index) =>
-    newCopy(account, { limit: 2 + 3 * index, all: account === admin }),
+    newCopy(account, { limit: 2 + 3 * index, query: { all: account === admin } }),
   )
-  const reader = async (copy: ReturnType<typeof newCopy>): Promise<void> => {
+  const reader = async (copy: TaskCopy): Promise<void> => {
     while (!writing.signal.aborted) await copy.step()
   }
   const readers = copies.map(reader)
@@ -441,6 +376,6 @@ t.test('copies that are kept while others write are right in the end', async (t)
   for (const copy of copies) {
     await copy.update()
     t.ok(copy.tasks().length > 0)
-    t.strictSame(copy.tasks(), await truthOf(copy.account, copy.all), copy.account.user.username)
+    t.strictSame(copy.tasks(), await truthOf(copy), copy.account.user.username)
   }
 })
