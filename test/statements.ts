@@ -81,7 +81,7 @@ const seed = async (): Promise<void> => {
   )
   await fill(
     'task_tombstones',
-    'task_id, user_id, changed_in, task_created_at',
+    'task_id, user_id, changed_in, placed_at',
     `${id(2)}, ${id(1)}, pg_current_xact_id(), now()`,
   )
   await fill('second_factors', 'user_id, secret', `${id(1)}, ''`)

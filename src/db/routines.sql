@@ -140,6 +140,9 @@ BEGIN
     END IF;
   END IF;
   NEW.changed_in := pg_current_xact_id();
+  IF NEW.project_id IS DISTINCT FROM OLD.project_id THEN
+    NEW.placed_at := clock_timestamp();
+  END IF;
   RETURN NEW;
 END $$;
 
@@ -239,6 +242,28 @@ CREATE OR REPLACE TRIGGER api_tokens_given AFTER INSERT ON api_tokens
 
 CREATE OR REPLACE TRIGGER tags_given AFTER INSERT ON tags
   FOR EACH ROW EXECUTE FUNCTION refuse_row_of_deleted_user('owner_id', 'tags_owner_id_users_id_fk');
+
+-- Deleted projects --------------------------------------------------------------------------------------------------
+-- A project in the trash takes no tasks and tags. Like the triggers above, these fire after the checks of the foreign keys, which
+-- wait for a project that is being moved to the trash (move_project).
+
+CREATE OR REPLACE FUNCTION refuse_trashed_project() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM projects WHERE id = NEW.project_id AND deleted_at IS NOT NULL) THEN
+    RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = TG_ARGV[0];
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_placed AFTER INSERT ON tasks FOR EACH ROW
+  WHEN (NEW.project_id IS NOT NULL) EXECUTE FUNCTION refuse_trashed_project('tasks_project_id_projects_id_fk');
+
+CREATE OR REPLACE TRIGGER tasks_moved AFTER UPDATE OF project_id ON tasks FOR EACH ROW
+  WHEN (NEW.project_id <> OLD.project_id OR OLD.project_id IS NULL AND NEW.project_id IS NOT NULL)
+  EXECUTE FUNCTION refuse_trashed_project('tasks_project_id_projects_id_fk');
+
+CREATE OR REPLACE TRIGGER tags_placed AFTER INSERT ON tags FOR EACH ROW
+  WHEN (NEW.project_id IS NOT NULL) EXECUTE FUNCTION refuse_trashed_project('tags_project_id_projects_id_fk');
 
 -- Membership --------------------------------------------------------------------------------------------------------
 -- `memberships` says who has access to a project. Whatever changes a member, a team or a project computes it anew under the
@@ -354,9 +379,11 @@ CREATE OR REPLACE TRIGGER projects_shown BEFORE UPDATE OF deleted_at ON projects
 -- membership. The others who see some of them are assignees who are no members, and the administrators.
 CREATE OR REPLACE FUNCTION move_project() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+  -- Waits for tasks that are being assigned (keep_tombstones).
+  PERFORM FROM projects WHERE id = NEW.id FOR UPDATE;
   IF NEW.deleted_at IS NOT NULL THEN
-    INSERT INTO task_tombstones (task_id, project_id, user_id, changed_in, task_created_at)
-      SELECT id, project_id, assignee_id, pg_current_xact_id(), created_at FROM tasks task
+    INSERT INTO task_tombstones (task_id, project_id, user_id, changed_in, placed_at)
+      SELECT id, project_id, assignee_id, pg_current_xact_id(), coalesce(placed_at, created_at) FROM tasks task
       WHERE project_id = NEW.id AND deleted_at IS NULL AND assignee_id IS NOT NULL
         AND NOT EXISTS (SELECT FROM memberships WHERE project_id = NEW.id AND user_id = task.assignee_id)
       ON CONFLICT ON CONSTRAINT task_tombstones_once
@@ -479,18 +506,24 @@ CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
 
 -- Change feed -------------------------------------------------------------------------------------------------------
 
--- Writes a tombstone for each viewer who no longer sees the task, and removes it for each viewer who sees it again.
+-- Writes a tombstone for each viewer who no longer sees the task, and removes it for each user who sees it again. That of a
+-- project stays, for those who have left the project meanwhile.
 CREATE OR REPLACE FUNCTION keep_tombstones() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO task_tombstones (task_id, project_id, user_id, changed_in, task_created_at)
-    SELECT OLD.id, project_id, user_id, pg_current_xact_id(), OLD.created_at FROM (
+  -- A project that moves to the trash meanwhile must know of its assignees (move_project).
+  IF TG_OP = 'UPDATE' AND NEW.assignee_id IS NOT NULL THEN
+    PERFORM FROM projects WHERE id = NEW.project_id FOR KEY SHARE;
+  END IF;
+  INSERT INTO task_tombstones AS tombstone (task_id, project_id, user_id, changed_in, placed_at)
+    SELECT OLD.id, project_id, user_id, pg_current_xact_id(), coalesce(OLD.placed_at, OLD.created_at) FROM (
       SELECT * FROM task_viewers(OLD) EXCEPT SELECT * FROM task_viewers(NEW) WHERE TG_OP = 'UPDATE'
     ) viewer
-    ON CONFLICT ON CONSTRAINT task_tombstones_once
-      DO UPDATE SET changed_in = EXCLUDED.changed_in, created_at = EXCLUDED.created_at;
+    ON CONFLICT ON CONSTRAINT task_tombstones_once DO UPDATE SET
+      changed_in = EXCLUDED.changed_in, created_at = EXCLUDED.created_at,
+      placed_at = least(tombstone.placed_at, EXCLUDED.placed_at);
   IF TG_OP = 'UPDATE' THEN
     DELETE FROM task_tombstones tombstone USING task_viewers(NEW) viewer
-      WHERE tombstone.task_id = NEW.id
+      WHERE tombstone.task_id = NEW.id AND (tombstone.project_id IS NULL OR tombstone.user_id IS NOT NULL)
         AND (tombstone.project_id, tombstone.user_id) IS NOT DISTINCT FROM (viewer.project_id, viewer.user_id);
   END IF;
   RETURN NULL;

@@ -9,6 +9,7 @@ import { taskJson } from './read-models.ts'
 import { renderedRows } from './engine/rendered-rows.ts'
 import { unionOfBranches } from './access/branches.ts'
 import { allowsTask, changeBranches } from './access/permissions.ts'
+import { isMember, isProjectInUse } from './access/task-relations.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { compile, query, statement, type StatementName } from './engine/statement.ts'
@@ -16,12 +17,14 @@ import { compile, query, statement, type StatementName } from './engine/statemen
 /**
  * The change feed: changes to tasks, in transaction order. PostgreSQL does not expose the order of commits, only a horizon:
  * every transaction before the oldest running one has ended. The feed stops at the horizon, so that nothing that commits later
- * can sort before changes that a client has already read. Each task appears once, in its current state: at its last change, or
- * as a tombstone at the transaction that made it invisible to the caller.
+ * can sort before changes that a client has already read. Each task appears in its current state: at its last change, or as a
+ * tombstone at the transaction that made it invisible to the caller.
  *
  * Whoever joins a project gets all of its tasks at the transaction of the joining, and whoever leaves it loses them at that of the
  * departure; there they are ordered by their last changes. So the order of a project's tasks in the feed is always that of
- * their changes, whenever its members have joined.
+ * their changes, whenever its members have joined. Whatever changes a caller's copy leaves one of these transactions, which
+ * cannot be before the horizon of the client's last page: a membership or a departure that replaces an earlier one is later, and a
+ * task that another relation shows is reported at the departure as it is.
  */
 
 /** Changes that bring a client's copy up to date. `changed` and `deleted` are JSON arrays as text. */
@@ -93,7 +96,7 @@ const rowsAfter = (
   return sql`
     select greatest(${changedIn}, ${since}) as at, ${changedIn} as changed_in, ${id} as id ${columns ?? sql``}
     from ${from}
-    where ${condition} and (${changedIn}, ${id}) > (${changedAfter}, ${idAfter}) and greatest(${changedIn}, ${since}) < ${horizon}
+    where ${condition} and (${changedIn}, ${id}) > (${changedAfter}, ${idAfter}) and ${changedIn} < ${horizon} and ${since} < ${horizon}
     order by ${prefix} ${changedIn}, ${id} limit ${limit ?? sql`${p.limit} + 1`}`
 }
 
@@ -109,7 +112,8 @@ const selectFor = (role: Role) =>
 
     const seen = unionOfBranches(
       changeBranches(role, caller, tombstonesFrom),
-      (isRepeated, beganIn) =>
+      // A task that is seen for two reasons can stand at two positions, and is reported at each.
+      (_isRepeated, beganIn) =>
         (condition, { limit } = {}) =>
           rowsAfter(p, {
             from: sql`tasks item`,
@@ -117,7 +121,7 @@ const selectFor = (role: Role) =>
             changedIn: sql`item.changed_in`,
             condition,
             ...(beganIn !== null && { since: ifNews(beganIn), prefix: sql`item.deleted_at,` }),
-            columns: sql`, item.project_id, true as is_seen, ${isRepeated} as is_repeated`,
+            columns: sql`, item.project_id, true as is_seen, false as is_repeated`,
             ...(limit !== undefined && { limit }),
           }),
       { order: sql`at, changed_in, id`, count: sql`${p.limit} + 1` },
@@ -141,7 +145,13 @@ const selectFor = (role: Role) =>
           union all select reached.* from memberships membership cross join lateral (
             ${tombstones(sql`${ofProject(sql`membership.project_id`)} and ${tombstone.changed_in} >= membership.joined_in`)}
           ) reached where membership.user_id = ${p.caller}`
-    // What whoever left may have seen: the tasks that are still in the project, and those that have left it.
+    // What whoever left may have seen: the tasks that are still in the project, unless they joined it again, and those that have
+    // left it. Some they see for another reason: they are reported in their current state, since they may have been out of sight
+    // while the project was in the trash.
+    const isBack =
+      role === 'admin'
+        ? isProjectInUse(departure.project_id)
+        : isMember(departure.project_id, p.caller, 'viewer')
     const left = sql`
       select reached.* from departures departure cross join lateral (
         (${rowsAfter(p, {
@@ -149,17 +159,17 @@ const selectFor = (role: Role) =>
           id: sql`item.id`,
           changedIn: sql`item.changed_in`,
           condition: sql`item.project_id = ${departure.project_id} and item.deleted_at is null
-            and item.created_at <= ${departure.created_at} and not ${isSeen(sql`item.id`)}`,
+            and coalesce(item.placed_at, item.created_at) <= ${departure.created_at} and not ${isBack}`,
           since: departure.left_in,
           prefix: sql`item.deleted_at,`,
-          columns: sql`, false as is_seen`,
+          columns: sql`, ${isSeen(sql`item.id`)} as is_seen`,
         })}) union all (${tombstones(
-          sql`${ofProject(departure.project_id)} and ${tombstone.task_created_at} <= ${departure.created_at}`,
+          sql`${ofProject(departure.project_id)} and ${tombstone.placed_at} <= ${departure.created_at}`,
           { since: departure.left_in },
         )})
       ) reached
       where ${role === 'admin' ? sql`${departure.user_id} is null` : sql`${departure.user_id} = ${p.caller}`}
-        and ${departure.left_in} >= greatest(${tombstonesFrom}, ${p.at}) and ${departure.left_in} < ${horizon}`
+        and ${departure.left_in} >= ${tombstonesFrom} and ${departure.left_in} < ${horizon}`
     const json = sql`(select ${taskJson(task)} from tasks task where id = numbered.id and is_seen)`
     return sql`
       with recursive picked as (
@@ -171,14 +181,15 @@ const selectFor = (role: Role) =>
       ), numbered as (
         select picked.*, row_number() over (order by at, changed_in, id) as ordinal from picked
       ), ${renderedRows(json, p.limit)}, page as (
-        select id, at, changed_in, is_seen, ordinal, json from numbered join rendered using (ordinal)
+        select id, at, changed_in, is_seen, ordinal, json, ordinal = max(ordinal) over (partition by id) as is_last
+        from numbered join rendered using (ordinal)
       )
       select
         coalesce(${p.epoch} <> coalesce(epoch, 1) or ${p.tombstones_from} <= coalesce(pruned_through, '0')
           or ${p.at} > ${horizon}, false) as is_expired,
-        (select '[' || coalesce(string_agg(json, ',' order by ordinal), '') || ']' from page where is_seen) as changed,
+        (select '[' || coalesce(string_agg(json, ',' order by ordinal), '') || ']' from page where is_last and is_seen) as changed,
         (select '[' || coalesce(string_agg(to_json(id)::text, ',' order by ordinal), '') || ']'
-          from page where not is_seen) as deleted,
+          from page where is_last and not is_seen) as deleted,
         (select count(*) from numbered) > (select count(*) from page) as has_more,
         (select at::text from page order by ordinal desc limit 1) as last_at,
         (select changed_in::text from page order by ordinal desc limit 1) as last_changed_in,

@@ -242,7 +242,7 @@ CREATE TABLE "task_tombstones" (
 	"project_id" uuid,
 	"user_id" uuid,
 	"changed_in" "xid8" NOT NULL,
-	"task_created_at" timestamp (3) with time zone NOT NULL,
+	"placed_at" timestamp (3) with time zone NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "task_tombstones_once" UNIQUE NULLS NOT DISTINCT("task_id","project_id","user_id")
 );
@@ -264,6 +264,7 @@ CREATE TABLE "tasks" (
 	"owner_id" uuid NOT NULL,
 	"assignee_id" uuid,
 	"project_id" uuid,
+	"placed_at" timestamp (3) with time zone,
 	"section_id" uuid,
 	"position" text collate "C" DEFAULT 'a0' NOT NULL,
 	"attachment_count" integer DEFAULT 0 NOT NULL,

@@ -383,7 +383,7 @@ export const departures = pgTable(
     user_id: uuid('user_id'),
     /** The transaction that ended their access, the last time. */
     left_in: xid8('left_in').notNull(),
-    /** They have seen no task of the project that was created later. */
+    /** They have seen no task of the project that was placed there later. */
     created_at: createdAt(),
   },
   (t) => [
@@ -511,6 +511,8 @@ export const tasks = pgTable(
     assignee_id: uuid('assignee_id').references(() => users.id, { onDelete: 'set null' }),
     /** Null: a personal task of its owner. */
     project_id: uuid('project_id').references(() => projects.id, { onDelete: 'cascade' }),
+    /** When it was moved to its project, or out of one; null if it was created where it is. Maintained by a trigger. */
+    placed_at: instant('placed_at'),
     /** A section of the project. */
     section_id: uuid('section_id'),
     /** A fractional index: the manual order among the tasks of the project, or of the owner. */
@@ -761,7 +763,8 @@ export const taskTombstones = pgTable(
     user_id: uuid('user_id'),
     /** The transaction that ended their access to the task. */
     changed_in: xid8('changed_in').notNull(),
-    task_created_at: instant('task_created_at').notNull(),
+    /** When the task was created in the project or moved there, at first. Whoever had left by then has not seen it there. */
+    placed_at: instant('placed_at').notNull(),
     created_at: createdAt(),
   },
   (t) => [
