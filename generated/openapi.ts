@@ -1120,6 +1120,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/tasks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List a project's tasks
+         * @description Returns the tasks of the project, for its members and administrators. A task must match all filters.
+         */
+        get: operations["listProjectTasks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/members": {
         parameters: {
             query?: never;
@@ -1426,6 +1452,8 @@ export interface components {
         TaskTitle: string;
         /** @description The id of a user. `me` is your own. Responses always have the id. */
         UserRef: string;
+        /** @description The id of a project, or `none` for no project. */
+        ProjectOrNone: string;
         /** @description The id of a user, or null for nobody. `me` is your own. Responses always have the id. */
         NullableUserRef: string | null;
         /**
@@ -1526,13 +1554,13 @@ export interface components {
          * @description A related resource to include in a task.
          * @enum {string}
          */
-        TaskExpansion: "owner" | "assignee" | "attachments";
+        TaskExpansion: "owner" | "assignee" | "project" | "attachments";
         /**
          * @description The priority of a task.
          * @enum {string}
          */
         TaskPriority: "none" | "low" | "medium" | "high" | "urgent";
-        /** @description A task. `owner`, `assignee` (if there is one) and `attachments` are present only if requested with `expand`. */
+        /** @description A task. `owner`, `assignee` (if there is one), `project` (if there is one that you can see) and `attachments` are present only if requested with `expand`. */
         Task: {
             /**
              * Format: uuid
@@ -1582,6 +1610,7 @@ export interface components {
             updated_at: string;
             owner?: components["schemas"]["User"];
             assignee?: components["schemas"]["User"];
+            project?: components["schemas"]["Project"];
             /** @description The 20 newest attachments, newest first. `attachment_count` is the total number. */
             attachments?: components["schemas"]["Attachment"][];
         };
@@ -1765,6 +1794,7 @@ export interface components {
             readonly updated_at?: string;
             readonly owner?: components["schemas"]["User"];
             readonly assignee?: components["schemas"]["User"];
+            readonly project?: components["schemas"]["Project"];
             readonly attachments?: components["schemas"]["Attachment"][];
         };
         /** @description The fields of a task to change. */
@@ -3149,6 +3179,8 @@ export interface components {
         PriorityFilter: components["schemas"]["TaskPriority"][];
         /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
         AssigneeFilter: components["schemas"]["UserRef"][];
+        /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
+        ProjectFilter: components["schemas"]["ProjectOrNone"][];
         /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
         TagFilter: string[];
         /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
@@ -3200,7 +3232,7 @@ export interface components {
         ProjectSearch: string;
         /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless it is `created_at`, a list of more than 50,000 projects is refused with 400. The default is `-created_at`. */
         ProjectSort: string;
-        /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */
+        /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
         TaskExpand: components["schemas"]["TaskExpansion"][];
         /** @description Related resources to include in each member, comma-separated. Each adds a property to the member; the ids stay. An API token also needs the scope to read them (`users:read`). */
         MemberExpand: components["schemas"]["MemberExpansion"][];
@@ -3212,6 +3244,7 @@ export interface components {
          *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
          *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
+         *     * `project_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
          *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
          *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
          *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -4389,6 +4422,8 @@ export interface operations {
                 owner_id?: components["parameters"]["OwnerFilter"];
                 /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
                 assignee_id?: components["parameters"]["AssigneeFilter"];
+                /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
+                project_id?: components["parameters"]["ProjectFilter"];
                 /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
                 /** @description Whether a task must have any or all of the tags in `tag_id`. */
@@ -4436,6 +4471,7 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
+                 *     * `project_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -4449,7 +4485,7 @@ export interface operations {
                  *     A comparison with a missing value is false, so `NOT due < now` is true for a task without a due date. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
                  */
                 filter?: components["parameters"]["TaskFilter"];
-                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */
+                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: never;
@@ -4494,6 +4530,8 @@ export interface operations {
                 owner_id?: components["parameters"]["OwnerFilter"];
                 /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
                 assignee_id?: components["parameters"]["AssigneeFilter"];
+                /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
+                project_id?: components["parameters"]["ProjectFilter"];
                 /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
                 /** @description Whether a task must have any or all of the tags in `tag_id`. */
@@ -4541,6 +4579,7 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
+                 *     * `project_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -4554,7 +4593,7 @@ export interface operations {
                  *     A comparison with a missing value is false, so `NOT due < now` is true for a task without a due date. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
                  */
                 filter?: components["parameters"]["TaskFilter"];
-                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */
+                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: never;
@@ -4693,7 +4732,7 @@ export interface operations {
     getTask: {
         parameters: {
             query?: {
-                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `attachments:read`). */
+                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
             };
             header?: {
@@ -5905,6 +5944,110 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listProjectTasks: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
+                status?: components["parameters"]["StatusFilter"];
+                /** @description Only tasks with one of these priorities. Repeat the parameter for several priorities. */
+                priority?: components["parameters"]["PriorityFilter"];
+                /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
+                owner_id?: components["parameters"]["OwnerFilter"];
+                /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
+                assignee_id?: components["parameters"]["AssigneeFilter"];
+                /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
+                tag_id?: components["parameters"]["TagFilter"];
+                /** @description Whether a task must have any or all of the tags in `tag_id`. */
+                tag_match?: components["parameters"]["TagMatchFilter"];
+                /** @description If true, only tasks without tags. If false, only tasks with tags. */
+                untagged?: components["parameters"]["Untagged"];
+                /** @description Only tasks due after this time. */
+                due_after?: components["parameters"]["DueAfter"];
+                /** @description Only tasks due before this time. */
+                due_before?: components["parameters"]["DueBefore"];
+                /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
+                overdue?: components["parameters"]["Overdue"];
+                /** @description Only items created after this time. */
+                created_after?: components["parameters"]["CreatedAfter"];
+                /** @description Only items created before this time. */
+                created_before?: components["parameters"]["CreatedBefore"];
+                /** @description Only tasks last changed after this time. */
+                updated_after?: components["parameters"]["UpdatedAfter"];
+                /** @description Only tasks last changed before this time. */
+                updated_before?: components["parameters"]["UpdatedBefore"];
+                /** @description Only tasks completed after this time. */
+                completed_after?: components["parameters"]["CompletedAfter"];
+                /** @description Only tasks completed before this time. */
+                completed_before?: components["parameters"]["CompletedBefore"];
+                /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
+                has_attachments?: components["parameters"]["HasAttachments"];
+                /**
+                 * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
+                 *     word: `rel` finds "Release". `"release notes"` matches the words as a phrase, `or` matches either of two words, and
+                 *     `-draft` excludes tasks with that word. A task also matches if its title contains the whole search text: `lease n`
+                 *     finds "Release notes". In scripts without spaces between words, any part of the text matches. Only the first 8,192
+                 *     characters of a description are searched.
+                 *
+                 *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 of more
+                 *     than 2,500 tasks match, all are returned newest first.
+                 */
+                q?: components["parameters"]["TaskSearch"];
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                sort?: components["parameters"]["TaskSort"];
+                /**
+                 * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
+                 *
+                 *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
+                 *
+                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+                 *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
+                 *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
+                 *     * `project_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+                 *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
+                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
+                 *     * `attachment_count`, `version`: all comparisons.
+                 *     * `field:*` is true if the field has a value; for a text, if it is not empty.
+                 *     * A bare word, or a phrase in quotes, is searched for in the title and description.
+                 *
+                 *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
+                 *
+                 *     A comparison with a missing value is false, so `NOT due < now` is true for a task without a due date. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
+                 */
+                filter?: components["parameters"]["TaskFilter"];
+                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
+                expand?: components["parameters"]["TaskExpand"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TaskPage"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };

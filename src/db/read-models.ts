@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import type { MemberExpansion, TaskExpansion } from '../domain/expansions.ts'
-import { allowsAttachment, allowsUser, type CallerPlaceholders } from './access/permissions.ts'
+import { allowsAttachment, allowsProject, allowsUser, type CallerPlaceholders } from './access/permissions.ts'
 import { instantText } from './engine/instant-text.ts'
 import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -180,9 +180,11 @@ export const carriedTags = (task: SQL): SQL =>
 export const expandedTaskJson = (task: SQL, expand: SQL, caller: CallerPlaceholders): SQL => {
   const member = (name: TaskExpansion, json: SQL): SQL =>
     sql`case when ${sql.raw(`'${name}'`)} = any(${expand}) then coalesce(${sql.raw(`',"${name}":'`)} || ${json}, '') else '' end`
+  const project = sql`(select ${projectJson(sql`project`, caller)} from projects project
+    where project.id = ${task}.project_id and ${allowsProject('project.see', caller, sql`project`)})`
   return sql`left(${taskJson(task)}, -1) || ${member('owner', visibleUser(sql`${task}.owner_id`, caller))}
     || ${member('assignee', visibleUser(sql`${task}.assignee_id`, caller))}
-    || ${member('attachments', newestAttachments(task, caller))} || '}'`
+    || ${member('project', project)} || ${member('attachments', newestAttachments(task, caller))} || '}'`
 }
 
 /** As many as the contract says. */

@@ -52,6 +52,18 @@ export const personIn = (condition: TaskCondition | null, userId: string): Perso
   return (['owner_id', 'assignee_id'] as const).find(requires) ?? null
 }
 
+/** The project that a condition requires: the list reads the indexes of that project alone. */
+export const projectIn = (condition: TaskCondition | null): string | null => {
+  if (condition === null) return null
+  const required = conjunctsOf(condition).flatMap((part) => {
+    if (part.kind === 'id') return part.field === 'project_id' && part.operator === '=' ? [part.value] : []
+    return part.kind === 'one_of' && part.field === 'project_id' && part.values.length === 1
+      ? part.values
+      : []
+  })
+  return required[0] ?? null
+}
+
 /** Whether the condition searches texts or tag names, and is therefore checked on a bounded number of rows. */
 const isExpensive = (condition: TaskCondition): boolean => {
   if ('operands' in condition) return condition.operands.some(isExpensive)

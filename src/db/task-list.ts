@@ -1,13 +1,20 @@
-import { listReader, type Principal } from '../domain/permissions.ts'
+import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import type { TaskList, TaskSortField } from '../domain/task-filter.ts'
-import { personBranches, type PersonColumn, taskBranches } from './access/permissions.ts'
+import type { AccessBranch } from './access/branches.ts'
+import {
+  branchesOfProject,
+  type CallerPlaceholders,
+  personBranches,
+  type PersonColumn,
+  taskBranches,
+} from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { parameter } from './engine/parameters.ts'
 import type { SortField } from './lists/keyset.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { expandedTaskJson, taskJson } from './read-models.ts'
-import { compileCondition, moments, personIn } from './task-condition.ts'
+import { compileCondition, moments, personIn, projectIn } from './task-condition.ts'
 import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './schema/task-order.ts'
 
 const instant = (value: SQL) => ({ value, type: 'instant' }) as const
@@ -25,35 +32,64 @@ const sortFields: Readonly<Record<TaskSortField, SortField>> = {
 
 const isInTitle = sql`${wordsOfTitle(sql`item.search`)} @@ ${parameter('title_words', 'text')}::tsquery`
 
+/** Where a list reads its tasks. */
+interface Scope {
+  /** Distinguishes prepared statements. */
+  readonly name: string
+  readonly branches: (role: Role, caller: CallerPlaceholders) => readonly AccessBranch[]
+  readonly values: Readonly<Record<string, unknown>>
+}
+
+const ofPerson = (name: string, columns: readonly PersonColumn[], userId: string): Scope => ({
+  name,
+  branches: (_role, caller) => personBranches(columns, parameter('user_id', 'uuid'), caller),
+  values: { user_id: userId },
+})
+
+const ofProject = (projectId: string): Scope => ({
+  name: 'project_tasks',
+  branches: (role, caller) => branchesOfProject(parameter('project_id', 'uuid'), role, caller),
+  values: { project_id: projectId },
+})
+
+const everything: Scope = {
+  name: 'tasks',
+  branches: (role, caller) => taskBranches('task.see', role, caller),
+  values: {},
+}
+
+const scopeOf = ({ userId, projectId, condition }: TaskList, reader: Principal): Scope => {
+  if (userId !== null) return ofPerson('user_tasks', ['owner_id', 'assignee_id'], userId)
+  const project = projectId ?? projectIn(condition)
+  if (project !== null) return ofProject(project)
+  const person = reader.role === 'member' ? personIn(condition, reader.userId) : null
+  return person === null ? everything : ofPerson(`tasks by ${person}`, [person], reader.userId)
+}
+
 /**
  * A page of the principal's tasks that pass the filter. An administrator gets all tasks they may see only with `all`, and in
- * the list of another user's tasks.
+ * the list of a project's or another user's tasks.
  *
  * @throws TooManyToSort
  */
 export const selectTasks = (
   db: Database,
   principal: Principal,
-  { userId, condition, order, titleWords, expand, all }: TaskList,
+  list: TaskList,
   page: PageRequest,
 ): Promise<Page> => {
-  const isOfOther = userId !== null && userId !== principal.userId
+  const { userId, projectId, condition, order, titleWords, expand, all } = list
+  const isOfOther = projectId !== null || (userId !== null && userId !== principal.userId)
   const reader = listReader(principal, { all: all || isOfOther })
-  const person = userId === null && reader.role === 'member' ? personIn(condition, principal.userId) : null
-  const columns: readonly PersonColumn[] =
-    userId !== null ? ['owner_id', 'assignee_id'] : person === null ? [] : [person]
-  const name = userId !== null ? 'user_tasks' : person === null ? 'tasks' : `tasks by ${person}`
+  const scope = scopeOf(list, reader)
   // Administrators see email addresses in their own lists as well.
   const viewer = { is_admin: sql.raw(String(principal.role === 'admin')) }
   return selectPage(
     db,
     {
-      name: expand.length > 0 ? `expanded ${name} for ${principal.role}` : name,
+      name: expand.length > 0 ? `expanded ${scope.name} for ${principal.role}` : scope.name,
       from: sql`tasks item`,
-      branches: (caller) =>
-        columns.length > 0
-          ? personBranches(columns, parameter('user_id', 'uuid'), caller)
-          : taskBranches('task.see', reader.role, caller),
+      branches: (caller) => scope.branches(reader.role, caller),
       filters: condition === null ? [] : compileCondition(condition),
       sortFields,
       order: order ?? newestFirst,
@@ -62,11 +98,7 @@ export const selectTasks = (
         expand.length > 0
           ? expandedTaskJson(row, parameter('expand', 'text[]'), { ...caller, ...viewer })
           : taskJson(row),
-      values: {
-        expand,
-        ...(titleWords !== null && { title_words: titleWords }),
-        ...(columns.length > 0 && { user_id: userId ?? principal.userId }),
-      },
+      values: { expand, ...(titleWords !== null && { title_words: titleWords }), ...scope.values },
     },
     reader,
     page,

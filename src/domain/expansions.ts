@@ -11,6 +11,7 @@ export type MemberExpansion = components['schemas']['MemberExpansion']
 const scopes: Readonly<Record<TaskExpansion | MemberExpansion, Scope>> = {
   owner: 'users:read',
   assignee: 'users:read',
+  project: 'projects:read',
   attachments: 'attachments:read',
   user: 'users:read',
 }

@@ -31,6 +31,7 @@ const fields = {
   completed_at: { type: 'instant' },
   owner_id: { type: 'user' },
   assignee_id: { type: 'user' },
+  project_id: { type: 'id' },
   attachment_count: { type: 'number' },
   version: { type: 'number' },
   created_at: { type: 'instant' },

@@ -15,6 +15,8 @@ export interface TaskListQuery {
   readonly priority?: readonly string[]
   readonly owner_id?: readonly string[]
   readonly assignee_id?: readonly string[]
+  /** Ids, or `none` for personal tasks. */
+  readonly project_id?: readonly string[]
   readonly tag_id?: readonly string[]
   readonly tag_match?: 'any' | 'all'
   readonly untagged?: boolean
@@ -54,6 +56,8 @@ const synonyms: Readonly<Record<string, TaskSortField>> = { due_at: 'due', start
 export interface TaskList {
   /** Only tasks that this user owns or is assigned to; null for the caller. */
   readonly userId: string | null
+  /** Only tasks of this project, which the caller can see; null for all that they can see. */
+  readonly projectId: string | null
   /** Null for no condition. */
   readonly condition: TaskCondition | null
   /** Null for the default, newest first. */
@@ -66,18 +70,23 @@ export interface TaskList {
 }
 
 /**
- * Parses a list query; null if it sorts by a field twice. `userId` restricts the list to one user's tasks.
+ * Parses a list query; null if it sorts by a field twice. `userId` and `projectId` restrict the list to the tasks of one user or project.
  *
  * @throws FilterError
  */
-export const taskList = (query: TaskListQuery, context: FilterContext, userId?: string): TaskList | null => {
+export const taskList = (
+  query: TaskListQuery,
+  context: FilterContext,
+  { userId = null, projectId = null }: Partial<Pick<TaskList, 'userId' | 'projectId'>> = {},
+): TaskList | null => {
   const { filter = '', sort, q, expand = [], all = false } = query
   const order = sort === undefined ? undefined : parseSort(sort, taskSortField)
   if (order === null) return null
   const search = q === undefined ? null : searchFor(q)
   const conditions = [readTaskCondition(filter, context), search, ...parameterConditions(query, context)]
   return {
-    userId: userId ?? null,
+    userId,
+    projectId,
     condition: allOf(conditions.filter((condition) => condition !== null)),
     order: order ?? null,
     titleWords: order === undefined && search?.kind === 'search' ? search.words : null,
@@ -97,9 +106,17 @@ const allOf = (operands: readonly TaskCondition[]): TaskCondition | null => {
 const not = (operand: TaskCondition): TaskCondition => ({ kind: 'not', operand })
 
 const oneOf = (
-  field: 'status' | 'priority' | 'owner_id' | 'assignee_id',
+  field: 'status' | 'priority' | 'owner_id' | 'assignee_id' | 'project_id',
   values: readonly string[],
 ): TaskCondition => ({ kind: 'one_of', field, values: [...new Set(values)] })
+
+const isInOneOf = (projects: readonly string[]): TaskCondition => {
+  const ids = projects.filter((id) => id !== 'none')
+  const inProject = oneOf('project_id', ids)
+  if (ids.length === projects.length) return inProject
+  const isPersonal = not({ kind: 'present', field: 'project_id' })
+  return ids.length === 0 ? isPersonal : { kind: 'or', operands: [isPersonal, inProject] }
+}
 
 /** Open and past due. */
 const isOverdue = (context: FilterContext): TaskCondition => ({
@@ -112,7 +129,8 @@ const isOverdue = (context: FilterContext): TaskCondition => ({
 
 /** The conditions of all query parameters except `filter` and `q`. */
 const parameterConditions = (query: TaskListQuery, context: FilterContext): readonly TaskCondition[] => {
-  const { tag_id: tags, tag_match: match = 'any', untagged, has_attachments: attached, overdue } = query
+  const { project_id: projects, tag_id: tags, tag_match: match = 'any' } = query
+  const { untagged, has_attachments: attached, overdue } = query
   const choices = (['status', 'priority', 'owner_id', 'assignee_id'] as const).flatMap((field) => {
     const values = query[field]
     return values === undefined ? [] : [oneOf(field, values)]
@@ -134,6 +152,7 @@ const parameterConditions = (query: TaskListQuery, context: FilterContext): read
   return [
     ...choices,
     ...ranges,
+    ...(projects === undefined ? [] : [isInOneOf(projects)]),
     ...(tags === undefined ? [] : [{ kind: 'carries', match, tags: [...new Set(tags)] } as const]),
     ...(untagged === undefined ? [] : [untagged ? not(hasTags) : hasTags]),
     ...(attached === undefined

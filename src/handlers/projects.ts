@@ -8,9 +8,12 @@ import {
   selectProject,
   selectProjects,
 } from '../db/projects.ts'
+import { selectTasks } from '../db/task-list.ts'
 import { variantTag } from '../domain/entity-tags.ts'
+import { scopesOfExpansions } from '../domain/expansions.ts'
+import { taskList } from '../domain/task-filter.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectMayListAll } from '../problems/problems.ts'
+import { expectDone, expectMayListAll, expectScopes, problems } from '../problems/problems.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -35,6 +38,16 @@ export const projectHandlers = ({ paging }: Deps) =>
 
     async getProject(ctx, { params }) {
       return projectAnswer(expectDone(await selectProject(ctx, params.project_id)))
+    },
+
+    async listProjectTasks(ctx, { path, params, query }) {
+      const { principal } = ctx
+      const { filter, asOf, request, answer } = paging(path, principal, query)
+      const list = taskList(filter, { now: asOf, ...principal }, { projectId: params.project_id })
+      if (list === null) throw problems.sortedTwice()
+      expectScopes(scopesOfExpansions(list.expand), principal)
+      expectDone(await selectProject(ctx, params.project_id))
+      return answer(await selectTasks(ctx.db, principal, list, request))
     },
   }) satisfies Partial<Handlers>
 

@@ -61,7 +61,7 @@ export const userHandlers = ({ paging, users }: Deps) => {
     async listUserTasks(ctx, { path, params, query }) {
       const { principal } = ctx
       const { filter, asOf, request, answer } = paging(path, principal, query)
-      const list = taskList(filter, { now: asOf, ...principal }, params.user_id)
+      const list = taskList(filter, { now: asOf, ...principal }, { userId: params.user_id })
       if (list === null) throw problems.sortedTwice()
       expectScopes(scopesOfExpansions(list.expand), principal)
       expectDone(await selectUser(ctx, params.user_id))

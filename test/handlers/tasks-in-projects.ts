@@ -348,3 +348,218 @@ t.test('in an archived project', async (t) => {
     t.equal(await statusOf('updateTask', editor, { ...ofTask, body: { title: 'Changed' } }), 200)
   })
 })
+
+t.test('lists', async (t) => {
+  const reader = await service.register('reader')
+  const other = await service.register('other-owner')
+  const projectOf = async (member: Account, role: (typeof roles)[number]): Promise<string> => {
+    const id = newId()
+    await db.run('insert into projects (id, name, description) values ($1, $2, $3)', [id, 'Listed', ''])
+    await join(id, other, 'manager')
+    await join(id, member, role)
+    return id
+  }
+  const [first, second] = [await projectOf(reader, 'editor'), await projectOf(reader, 'viewer')]
+  const hidden = await projectOf(stranger, 'editor')
+  const inTrash = await projectOf(reader, 'manager')
+
+  const due = (day: number) => ({ due_on: `2027-01-0${day}` })
+  const create = (account: Account, title: string, fields: object): Promise<Task> =>
+    createTask(account, { title, ...fields })
+  const own = await create(reader, 'Own apple', { ...due(5), priority: 'high' })
+  const given = await create(other, 'Given apple', { assignee_id: reader.id, status: 'in_progress' })
+  const inFirst = await create(other, 'First pear', { project_id: first, ...due(3) })
+  const ownInFirst = await create(reader, 'First apple', { project_id: first, ...due(1) })
+  const givenInFirst = await create(other, 'First fig', { project_id: first, assignee_id: reader.id })
+  const inSecond = await create(other, 'Second pear', { project_id: second, ...due(2), status: 'done' })
+  const givenInHidden = await create(other, 'Hidden fig', { project_id: hidden, assignee_id: reader.id })
+  await create(other, 'Hidden apple', { project_id: hidden })
+  await create(other, 'Foreign apple', {})
+  await create(reader, 'Trashed apple', { project_id: inTrash })
+  await db.run('update projects set deleted_at = now() where id = $1', [inTrash])
+  const all = [own, given, inFirst, ownInFirst, givenInFirst, inSecond, givenInHidden]
+
+  type List = 'listTasks' | 'listProjectTasks' | 'listUserTasks'
+  const list = async (
+    { token }: Account,
+    query: Readonly<Record<string, string | number | boolean | readonly string[]>> = {},
+    { operation = 'listTasks', params = {} }: { operation?: List; params?: Record<string, string> } = {},
+  ) => (await service.expect(operation, 200, { token, query, params })).body
+  const titlesOf = ({ items }: Schemas['TaskList']): string[] => items.map(({ title }) => title)
+  const titles = (tasks: readonly Task[]): string[] => tasks.map(({ title }) => title)
+
+  t.test('listTasks has personal, assigned and project tasks, each once', async (t) => {
+    const page = await list(reader, { include_total: true })
+    t.strictSame(titlesOf(page), titles(all.toReversed()))
+    t.equal(page.total, all.length)
+    t.strictSame(
+      page.items.find(({ id }) => id === inSecond.id),
+      inSecond,
+    )
+  })
+
+  t.test('every order, page by page in both directions', async (t) => {
+    const sorts = ['created_at', 'updated_at', 'due', 'start', 'completed_at', 'priority', 'status', 'title']
+    for (const sort of sorts.flatMap((name) => [name, `-${name}`])) {
+      const whole = titlesOf(await list(reader, { sort }))
+      t.strictSame(whole.toSorted(), titles(all).toSorted(), sort)
+      const pages: string[][] = []
+      let page = await list(reader, { sort, limit: 3 })
+      pages.push(titlesOf(page))
+      while (page.next_cursor !== null) {
+        page = await list(reader, { sort, limit: 3, cursor: page.next_cursor })
+        pages.push(titlesOf(page))
+      }
+      t.strictSame(pages.flat(), whole, sort)
+      const back = await list(reader, { sort, limit: 3, cursor: page.prev_cursor ?? '' })
+      t.strictSame(titlesOf(back), pages.at(-2), `${sort}: back`)
+    }
+  })
+
+  t.test('search, and filters by project', async (t) => {
+    t.strictSame(titlesOf(await list(reader, { q: 'apple' })), titles([ownInFirst, given, own]))
+    const byProject: readonly (readonly [readonly string[], readonly Task[]])[] = [
+      [[first], [givenInFirst, ownInFirst, inFirst]],
+      [[first.toUpperCase()], [givenInFirst, ownInFirst, inFirst]],
+      [[second], [inSecond]],
+      [
+        [first, second],
+        [inSecond, givenInFirst, ownInFirst, inFirst],
+      ],
+      [['none'], [given, own]],
+      [
+        ['none', second],
+        [inSecond, given, own],
+      ],
+      [[hidden], [givenInHidden]],
+      [[inTrash], []],
+      [[unknownId], []],
+    ]
+    for (const [project_id, tasks] of byProject) {
+      const page = await list(reader, { project_id, include_total: true })
+      t.strictSame(titlesOf(page), titles(tasks), project_id.join())
+      t.equal(page.total, tasks.length)
+    }
+    const byExpression: readonly (readonly [string, readonly Task[]])[] = [
+      [`project_id = ${first}`, [givenInFirst, ownInFirst, inFirst]],
+      [`project_id = ${first} AND title:pear`, [inFirst]],
+      [`project_id = ${first} OR project_id = ${second}`, [inSecond, givenInFirst, ownInFirst, inFirst]],
+      [`project_id != ${first}`, [givenInHidden, inSecond]],
+      ['NOT project_id:*', [given, own]],
+      ['project_id:* AND assignee_id = me', [givenInHidden, givenInFirst]],
+    ]
+    for (const [filter, tasks] of byExpression)
+      t.strictSame(titlesOf(await list(reader, { filter })), titles(tasks), filter)
+    t.strictSame(
+      titlesOf(await list(reader, { project_id: [first], sort: 'due', due_before: '2027-01-03' })),
+      titles([ownInFirst]),
+    )
+    t.strictSame(
+      titlesOf(await list(reader, { project_id: [first], assignee_id: ['me'] })),
+      titles([givenInFirst]),
+    )
+  })
+
+  t.test('a cursor is bound to the projects', async (t) => {
+    const { next_cursor } = await list(reader, { project_id: [first], limit: 1 })
+    const query = { project_id: [second], cursor: next_cursor ?? '' }
+    await service.expect('listTasks', 400, { token: reader.token, query })
+    const page = await list(reader, { project_id: [first], cursor: next_cursor ?? '' })
+    t.strictSame(titlesOf(page), titles([ownInFirst, inFirst]))
+  })
+
+  t.test('400: a project that is no id', async (t) => {
+    for (const query of [{ project_id: ['me'] }, { filter: 'project_id = me' }, { filter: 'project_id > 1' }])
+      t.equal(await statusOf('listTasks', reader, { query }), 400)
+  })
+
+  t.test('listProjectTasks', async (t) => {
+    const of = (project_id: string) => ({ operation: 'listProjectTasks' as const, params: { project_id } })
+    const page = await list(reader, { include_total: true }, of(first))
+    t.strictSame(titlesOf(page), titles([givenInFirst, ownInFirst, inFirst]))
+    t.equal(page.total, 3)
+    t.strictSame(titlesOf(await list(reader, { sort: 'title' }, of(first))), [
+      'First apple',
+      'First fig',
+      'First pear',
+    ])
+    t.strictSame(titlesOf(await list(reader, { q: 'pear' }, of(first))), titles([inFirst]))
+    t.strictSame(titlesOf(await list(admin, {}, of(first))), titlesOf(page), 'an administrator')
+    const { next_cursor } = await list(reader, { limit: 2 }, of(first))
+    t.strictSame(titlesOf(await list(reader, { cursor: next_cursor ?? '' }, of(first))), titles([inFirst]))
+
+    const statusFor = (project_id: string, account: Account, query: Call['query'] = {}) =>
+      statusOf('listProjectTasks', account, { params: { project_id }, query })
+    t.equal(await statusFor(first, stranger), 404)
+    t.equal(await statusFor(hidden, reader), 404, 'an assignee who is no member')
+    t.equal(await statusFor(inTrash, reader), 404)
+    t.equal(await statusFor(unknownId, reader), 404)
+    t.equal(await statusFor(first, reader, { sort: 'due,-due' }), 400)
+  })
+
+  t.test('listUserTasks has the tasks that the caller can see', async (t) => {
+    const of = { operation: 'listUserTasks' as const, params: { user_id: reader.id } }
+    t.strictSame(
+      titlesOf(await list(reader, {}, of)),
+      titles([givenInHidden, givenInFirst, ownInFirst, given, own]),
+    )
+    t.strictSame(
+      titlesOf(await list(stranger, {}, of)),
+      titles([givenInHidden]),
+      'a member of the hidden project',
+    )
+    t.strictSame(titlesOf(await list(admin, {}, of)), titlesOf(await list(reader, {}, of)))
+  })
+
+  t.test('an administrator lists everything only with all', async (t) => {
+    t.strictSame(titlesOf(await list(admin, { project_id: [first] })), [])
+    const page = await list(admin, { project_id: [first], all: true })
+    t.strictSame(titlesOf(page), titles([givenInFirst, ownInFirst, inFirst]))
+    t.strictSame(titlesOf(await list(admin, { project_id: [inTrash], all: true })), [])
+  })
+
+  t.test('expand=project', async (t) => {
+    const expanded = await list(reader, { expand: 'project', q: 'fig' })
+    t.match(
+      expanded.items.map(({ title, project }) => [title, project?.id, project?.role]),
+      [
+        ['Hidden fig', undefined, undefined],
+        ['First fig', first, 'editor'],
+      ],
+      'as the caller may see it',
+    )
+    const request = { params: { task_id: ownInFirst.id }, query: { expand: 'project' } }
+    const { body } = await service.expect('getTask', 200, { token: reader.token, ...request })
+    const { project, ...plain } = body
+    t.strictSame(plain, ownInFirst)
+    const seen = { token: reader.token, params: { project_id: first } }
+    t.strictSame(project, (await service.expect('getProject', 200, seen)).body)
+    const put = { token: reader.token, params: { task_id: ownInFirst.id }, body }
+    await service.expect('replaceTask', 200, put)
+    const { body: personal } = await service.expect('getTask', 200, {
+      token: reader.token,
+      params: { task_id: own.id },
+      query: { expand: 'project' },
+    })
+    t.notOk('project' in personal)
+  })
+})
+
+t.test('the trash', async (t) => {
+  const task = await newTask(project)
+  await service.expect('deleteTask', 204, { token: editor.token, params: { task_id: task.id } })
+  const { body } = await service.expect('listTrash', 200, { token: editor.token })
+  t.ok(body.items.some(({ id }) => id === task.id))
+  const params = { task_id: task.id }
+  const expected = { viewer: 404, commenter: 404, assignee: 404, stranger: 404, editor: 200, admin: 200 }
+  for (const [who, status] of Object.entries(expected)) {
+    t.equal(await statusOf('getTrashedTask', people[who as Person], { params }), status, who)
+    if (status !== 200) t.equal(await statusOf('restoreTask', people[who as Person], { params }), 404, who)
+  }
+  const headers = { 'if-match': '"1"' }
+  t.equal(await statusOf('restoreTask', editor, { params, headers }), 412)
+  const restored = await service.expect('restoreTask', 200, { token: editor.token, params })
+  t.match(restored.body, { project_id: project, owner_id: manager.id })
+  await service.expect('deleteTask', 204, { token: manager.token, params })
+  await service.expect('deleteTrashedTask', 204, { token: editor.token, params })
+})

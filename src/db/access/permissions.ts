@@ -152,6 +152,23 @@ export const changeBranches = (
   ]
 }
 
+/**
+ * Access branches for the tasks `item` of a project that the caller can see. Whether they are a member is asked once: neither
+ * condition reads the row.
+ */
+export const branchesOfProject = (
+  project: SQL,
+  role: Role,
+  caller: CallerPlaceholders,
+): readonly AccessBranch[] => {
+  const ofProject = (condition: SQL): readonly AccessBranch[] =>
+    onlyBranch(withTrashState('task.see', sql`item`, sql`item.project_id = ${project} and ${condition}`))
+  if (role === 'admin') return ofProject(isProjectInUse(project))
+  const isViewer = isMember(project, caller.caller, 'viewer')
+  const isAssignee = sql`item.assignee_id = ${caller.caller} and ${isProjectInUse(project)}`
+  return [...ofProject(isViewer), ...ofProject(sql`not ${isViewer} and ${isAssignee}`)]
+}
+
 /** A part that people have in tasks, by which tasks are listed. */
 export type PersonColumn = 'owner_id' | 'assignee_id'
 
