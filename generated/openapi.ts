@@ -1211,6 +1211,194 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/members/teams": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the teams of a project
+         * @description Returns the teams that are members of the project, with their roles. For members of the project and administrators.
+         */
+        get: operations["listProjectTeams"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{project_id}/members/teams/{team_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a team of a project
+         * @description Returns the role that a team has in the project. For members of the project and administrators.
+         */
+        get: operations["getProjectTeam"];
+        /**
+         * Set a team of a project
+         * @description Adds a team to the project with a role, or changes its role. Every member of the team then has access with at least this role. For managers of the project and administrators who can see the team. A project keeps at least one manager (409 `last_manager`).
+         */
+        put: operations["setProjectTeam"];
+        post?: never;
+        /**
+         * Remove a team from a project
+         * @description Its members lose access immediately, unless they have it themselves or through another team. For managers of the project and administrators. A project keeps at least one manager (409 `last_manager`).
+         */
+        delete: operations["removeProjectTeam"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/teams": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List teams
+         * @description Returns the teams that you are a member of, and the teams in your projects. With `all=true`, an administrator lists every team in the installation.
+         */
+        get: operations["listTeams"];
+        put?: never;
+        /**
+         * Create a team
+         * @description You become its first member and manager. Names of teams do not have to be unique.
+         */
+        post: operations["createTeam"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/teams/{team_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a team
+         * @description For members of the team, members of a project that the team is in, and administrators. The `ETag` also covers your role; in `If-Match` of an update, it stands for the `version` of the team.
+         */
+        get: operations["getTeam"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a team
+         * @description Its members lose the access to projects that they had through the team. A team through which a project has its only manager cannot be deleted (409 `last_manager`). For managers of the team and administrators.
+         */
+        delete: operations["deleteTeam"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a team
+         * @description A JSON merge patch. For managers of the team and administrators.
+         */
+        patch: operations["updateTeam"];
+        trace?: never;
+    };
+    "/teams/{team_id}/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the members of a team
+         * @description For everybody who can see the team.
+         */
+        get: operations["listTeamMembers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/teams/{team_id}/members/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a member of a team
+         * @description For everybody who can see the team.
+         */
+        get: operations["getTeamMember"];
+        /**
+         * Set a member of a team
+         * @description Adds a user to the team, which gives access to its projects, or changes the role that the user has in the team. For managers of the team and administrators. A team keeps at least one manager (409 `last_manager`).
+         */
+        put: operations["setTeamMember"];
+        post?: never;
+        /**
+         * Remove a member from a team
+         * @description The user loses the access to projects that they had only through the team. For managers of the team and administrators; members can remove themselves. A team, and a project, keeps at least one manager (409 `last_manager`).
+         */
+        delete: operations["removeTeamMember"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/invitations": {
         parameters: {
             query?: never;
@@ -2035,6 +2223,106 @@ export interface components {
             readonly created_at?: string;
             readonly user?: components["schemas"]["User"];
         };
+        /** @description A team that is a member of a project. */
+        ProjectTeam: {
+            /** Format: uuid */
+            team_id: string;
+            /** @description The name of the team. */
+            name: string;
+            /** @description The role of every member of the team, unless the member has a higher one. */
+            role: components["schemas"]["ProjectRole"];
+            /** @description Increases with every change of the role. */
+            version: number;
+            /**
+             * Format: date-time
+             * @description When the team was added.
+             */
+            created_at: string;
+        };
+        /** @description A page of the teams of a project. */
+        ProjectTeamList: components["schemas"]["Page"] & {
+            items: components["schemas"]["ProjectTeam"][];
+        };
+        /** @description The role of a team. Read-only fields are accepted as `getProjectTeam` returns them, and ignored. */
+        ProjectTeamSet: {
+            role: components["schemas"]["ProjectRole"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly team_id?: string;
+            readonly name?: string;
+            /** Format: date-time */
+            readonly created_at?: string;
+        };
+        /**
+         * @description The role of a user in a team: `member`, or `manager` for who changes the team and its members.
+         * @enum {string}
+         */
+        TeamRole: "member" | "manager";
+        /**
+         * @description The role of a user in a team: `member`, or `manager` for who changes the team and its members.
+         * @enum {string|null}
+         */
+        NullableTeamRole: "member" | "manager" | null;
+        TeamName: string;
+        /** @description Users who share their access to projects. */
+        Team: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            name: string;
+            /** @description Your own role; null if you are not a member. */
+            role: components["schemas"]["NullableTeamRole"];
+            /** @description Increases with every change of the name. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A page of teams. */
+        TeamList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Team"][];
+        };
+        /** @description The fields of a new team. */
+        TeamCreate: {
+            name: components["schemas"]["TeamName"];
+        };
+        /** @description The fields of a team to change. */
+        TeamPatch: {
+            name?: components["schemas"]["TeamName"];
+        };
+        /** @description A member of a team. */
+        TeamMember: {
+            /** Format: uuid */
+            user_id: string;
+            role: components["schemas"]["TeamRole"];
+            /** @description Increases with every change of the role. */
+            version: number;
+            /**
+             * Format: date-time
+             * @description When the user was added.
+             */
+            created_at: string;
+            user?: components["schemas"]["User"];
+        };
+        /** @description A page of members of a team. */
+        TeamMemberList: components["schemas"]["Page"] & {
+            items: components["schemas"]["TeamMember"][];
+        };
+        /** @description The role of a member. Read-only fields are accepted as `getTeamMember` returns them, and ignored. */
+        TeamMemberSet: {
+            role: components["schemas"]["TeamRole"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly user_id?: string;
+            /** Format: date-time */
+            readonly created_at?: string;
+            readonly user?: components["schemas"]["User"];
+        };
         /** @description An invitation to a project that waits to be accepted. Its token is in the mail only. */
         Invitation: {
             /**
@@ -2614,6 +2902,42 @@ export interface components {
                 "application/json": components["schemas"]["ProjectMember"];
             };
         };
+        /** @description The role of the team in the project. */
+        ProjectTeamRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["ProjectTeam"];
+            };
+        };
+        /** @description The team. */
+        TeamRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Team"];
+            };
+        };
+        /** @description The member. */
+        TeamMemberRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["TeamMember"];
+            };
+        };
         /** @description The cached representation is still current. No body. */
         NotModified: {
             headers: {
@@ -3106,6 +3430,11 @@ export interface components {
          */
         InvitationId: string;
         /**
+         * @description The id of the team.
+         * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+         */
+        TeamId: string;
+        /**
          * @description The id of the attachment.
          * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
@@ -3232,6 +3561,8 @@ export interface components {
         ProjectSearch: string;
         /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless it is `created_at`, a list of more than 50,000 projects is refused with 400. The default is `-created_at`. */
         ProjectSort: string;
+        /** @description Only teams whose name contains this text, ignoring case and accents. */
+        TeamSearch: string;
         /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
         TaskExpand: components["schemas"]["TaskExpansion"][];
         /** @description Related resources to include in each member, comma-separated. Each adds a property to the member; the ids stay. An API token also needs the scope to read them (`users:read`). */
@@ -6205,6 +6536,527 @@ export interface operations {
                  * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
                  */
                 project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["LastManager"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listProjectTeams: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of teams, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectTeamList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getProjectTeam: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ProjectTeamRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    setProjectTeam: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProjectTeamSet"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ProjectTeamRead"];
+            /** @description The team was added. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectTeam"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["LastManager"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    removeProjectTeam: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["LastManager"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listTeams: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                all?: components["parameters"]["All"];
+                /** @description Only teams whose name contains this text, ignoring case and accents. */
+                q?: components["parameters"]["TeamSearch"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of teams, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TeamList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createTeam: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TeamCreate"];
+            };
+        };
+        responses: {
+            /** @description The team was created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Team"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getTeam: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TeamRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteTeam: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["LastManager"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    updateTeam: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/merge-patch+json": components["schemas"]["TeamPatch"];
+                "application/json": components["schemas"]["TeamPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TeamRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedPatchType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listTeamMembers: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only users whose username or display name contains this text, ignoring case and accents. */
+                q?: components["parameters"]["UserSearch"];
+                /** @description Related resources to include in each member, comma-separated. Each adds a property to the member; the ids stay. An API token also needs the scope to read them (`users:read`). */
+                expand?: components["parameters"]["MemberExpand"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of members, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TeamMemberList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getTeamMember: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TeamMemberRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    setTeamMember: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TeamMemberSet"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TeamMemberRead"];
+            /** @description The user was added. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TeamMember"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["LastManager"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    removeTeamMember: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the team.
+                 * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+                 */
+                team_id: components["parameters"]["TeamId"];
                 /**
                  * @description The id of the user. `me` is your own.
                  * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968

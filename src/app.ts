@@ -37,6 +37,7 @@ import { tagHandlers } from './handlers/tags.ts'
 import { taskTagHandlers } from './handlers/task-tags.ts'
 import { taskBatchHandlers } from './handlers/task-batch.ts'
 import { taskHandlers } from './handlers/tasks.ts'
+import { teamHandlers } from './handlers/teams.ts'
 import { thumbnailHandlers } from './handlers/thumbnails.ts'
 import { trashHandlers } from './handlers/trash.ts'
 import { uploadHandlers } from './handlers/uploads.ts'
@@ -334,6 +335,7 @@ export const buildApp = async ({
         mailer,
       }),
     }),
+    ...teamHandlers({ paging }),
     ...assistantHandlers({ contract, isOn: config.mcp === 'on', corsOrigins: config.corsOrigins, publicUrl }),
     ...systemHandlers({
       contract,

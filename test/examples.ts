@@ -32,6 +32,7 @@ const finds: Partial<Record<OperationId, string>> = {
   createTag: 'tag_id',
   createProject: 'project_id',
   createInvitation: 'invitation_id',
+  createTeam: 'team_id',
 }
 
 /** What the answers so far hold that later requests need. */
@@ -110,6 +111,12 @@ const queries: Partial<Record<OperationId, (learned: Learned) => Required<Pick<C
 
 /** What ends something that others need, and what needs something that the contract has later. */
 const last: readonly OperationId[] = [
+  'setProjectTeam',
+  'getProjectTeam',
+  'removeProjectTeam',
+  'getTeamMember',
+  'removeTeamMember',
+  'deleteTeam',
   'getProjectMember',
   'removeProjectMember',
   'deleteAttachment',

@@ -33,7 +33,7 @@ type Scenario = ScenarioOf<Persona, World>
 const everybody = personas
 const signedIn: readonly Persona[] = ['other', 'former', 'assignee', 'owner', 'admin']
 const whoSeeTheTask: readonly Persona[] = ['assignee', 'owner', 'admin']
-/** `other` is an editor of the project if the request is about its members. */
+/** `other` is an editor of the project, or a member of the team, if the request is about its members. */
 const whoManage: readonly Persona[] = ['owner', 'admin']
 
 /** `owner` owns the task, its tag, a session and an API token, and is the user whom the operations on a user are about. */
@@ -79,6 +79,10 @@ const rules: Partial<Record<Permission, Rule>> = {
   'project.manage': { see: whoManage, may: whoManage },
   'invitation.accept': { see: signedIn, may: signedIn },
   'project_member.remove': { see: ['other', ...whoManage], may: ['other', ...whoManage] },
+  'team.see': { see: whoManage, may: whoManage },
+  'team.create': { see: signedIn, may: signedIn },
+  'team.manage': { see: whoManage, may: whoManage },
+  'team_member.remove': { see: ['other', ...whoManage], may: ['other', ...whoManage] },
   'mcp.use': { see: signedIn, may: signedIn },
 }
 
@@ -135,6 +139,8 @@ const replacementOf = (world: World) => ({
 /** What the request of the registry does not cover. */
 const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
   getProjectMember: [{ rule: membersSee }],
+  getTeamMember: [{ rule: membersSee }],
+  setTeamMember: [{ rule: { see: ['other', ...whoManage], may: whoManage } }],
   setProjectMember: [{ rule: { see: ['other', ...whoManage], may: whoManage } }],
   setUserPassword: [
     {

@@ -20,14 +20,14 @@ import { projectMemberJson } from './read-models.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
-/** A member as JSON text, with the version of their own role. */
-export interface ProjectMemberRow {
+/** A member as JSON text, with the version of their role. */
+export interface MemberRow {
   readonly json: string
   readonly version: number
 }
 
-/** A member after a change, and whether the change gave them a role of their own. */
-export interface ChangedProjectMember extends ProjectMemberRow {
+/** A member after a change, and whether they had no role before. */
+export interface ChangedMember extends MemberRow {
   readonly isNew: boolean
 }
 
@@ -51,7 +51,7 @@ const membersOf = (projectId: SQL): SQL => sql`(
   where membership.project_id = ${projectId})`
 
 /** Whether the caller sees the project. Not correlated to a row, so that a list asks once. */
-const seesProject = (caller: CallerPlaceholders, projectId: SQL): SQL => sql`exists (
+export const seesProject = (caller: CallerPlaceholders, projectId: SQL): SQL => sql`exists (
   select from projects project where project.id = ${projectId} and ${allowsProject('project.see', caller, project)})`
 
 const select = query(
@@ -67,7 +67,7 @@ const select = query(
 export const selectProjectMember = async (
   ctx: OpContext,
   { projectId, userId }: ProjectMemberKey,
-): Promise<Outcome<ProjectMemberRow>> => {
+): Promise<Outcome<MemberRow>> => {
   const [row] = await select(ctx, { project_id: projectId, user_id: userId })
   return found(row)
 }
@@ -139,7 +139,7 @@ interface ProjectMemberChange extends ProjectMemberKey {
 export const setProjectMember = async (
   ctx: OpContext,
   { projectId, userId, role, mustExist }: ProjectMemberChange,
-): Promise<Outcome<ChangedProjectMember>> => {
+): Promise<Outcome<ChangedMember>> => {
   const [row] = await set(ctx, { project_id: projectId, user_id: userId, role, must_exist: mustExist })
   const result = readOutcome(row)
   if (result.outcome !== 'done') return result

@@ -106,6 +106,66 @@ export const projectVariant = (project: SQL, caller: CallerPlaceholders): SQL =>
   return sql`concat_ws('-', coalesce(${role}, 'none'), ${member_count}, ${open_task_count})`
 }
 
+/** The JSON of a member, with the user as the caller sees it if `expand` asks for it. */
+const withUser = (
+  json: SQL,
+  userId: SQL,
+  expand: readonly MemberExpansion[],
+  caller: CallerPlaceholders,
+): SQL =>
+  expand.includes('user')
+    ? sql`left(${json}, -1) || coalesce(',"user":' || ${visibleUser(userId, caller)}, '') || '}'`
+    : json
+
+/** A team as the caller sees it. */
+export const teamJson = (
+  team: SQL,
+  caller: CallerPlaceholders,
+  role: SQL = roleInTeam(team, caller),
+): SQL => {
+  const { id, name, version, created_at, updated_at } = columnsOf<'teams'>(team)
+  return object({
+    id,
+    name,
+    role,
+    version,
+    created_at: instantText(created_at),
+    updated_at: instantText(updated_at),
+  } satisfies Fields<Schemas['Team']>)
+}
+
+/** The caller's role in a team; null if they are no member. */
+export const roleInTeam = (team: SQL, caller: CallerPlaceholders): SQL =>
+  sql`(select own.role from team_members own where own.team_id = ${team}.id and own.user_id = ${caller.caller})`
+
+/** A member of a team, with the user as the caller sees it if `expand` asks for it. */
+export const teamMemberJson = (
+  member: SQL,
+  expand: readonly MemberExpansion[],
+  caller: CallerPlaceholders,
+): SQL => {
+  const { user_id, role, version, created_at } = columnsOf<'team_members'>(member)
+  const json = object({
+    user_id,
+    role,
+    version,
+    created_at: instantText(created_at),
+  } satisfies Fields<Omit<Schemas['TeamMember'], MemberExpansion>>)
+  return withUser(json, user_id, expand, caller)
+}
+
+/** A team of a project: a row of `project_teams` and the name of the team. */
+export const projectTeamJson = (row: SQL, name: SQL): SQL => {
+  const { team_id, role, version, created_at } = columnsOf<'project_teams'>(row)
+  return object({
+    team_id,
+    name,
+    role,
+    version,
+    created_at: instantText(created_at),
+  } satisfies Fields<Schemas['ProjectTeam']>)
+}
+
 /** A member of a project, with the user as the caller sees it if `expand` asks for it. */
 export const projectMemberJson = (
   member: SQL,
@@ -120,9 +180,7 @@ export const projectMemberJson = (
     version: column('version'),
     created_at: instantText(column('created_at')),
   } satisfies Fields<Omit<Schemas['ProjectMember'], MemberExpansion>>)
-  return expand.includes('user')
-    ? sql`left(${json}, -1) || coalesce(',"user":' || ${visibleUser(column('user_id'), caller)}, '') || '}'`
-    : json
+  return withUser(json, column('user_id'), expand, caller)
 }
 
 /** A task without expansions. `carried` names what is joined as `tag`: by default the rows that the statement sees in task_tags. */

@@ -80,6 +80,7 @@ CREATE OR REPLACE TRIGGER tasks_text_changed BEFORE UPDATE ON tasks FOR EACH ROW
 CREATE INDEX IF NOT EXISTS users_name_pairs ON users USING gin (pairs_of(fold_text(username || ' ' || display_name)));
 CREATE INDEX IF NOT EXISTS tags_name_pairs ON tags USING gin (pairs_of(fold_text(name)));
 CREATE INDEX IF NOT EXISTS projects_name_pairs ON projects USING gin (pairs_of(name_folded));
+CREATE INDEX IF NOT EXISTS teams_name_pairs ON teams USING gin (pairs_of(name_folded));
 
 CREATE OR REPLACE FUNCTION fold_name() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -348,17 +349,47 @@ END $$;
 CREATE OR REPLACE TRIGGER team_members_granted AFTER INSERT OR DELETE ON team_members
   FOR EACH ROW EXECUTE FUNCTION compute_memberships_of_team_member();
 
+-- A team has a manager as long as it exists.
+CREATE OR REPLACE FUNCTION check_team_managers(which uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF EXISTS (
+    SELECT FROM teams team
+    WHERE id = ANY (which) AND NOT EXISTS (
+      SELECT FROM team_members member JOIN users ON users.id = member.user_id AND users.deleted_at IS NULL
+      WHERE member.team_id = team.id AND member.role = 'manager'))
+  THEN
+    RAISE check_violation USING CONSTRAINT = 'teams_have_manager', TABLE = 'teams';
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION check_managers_of_team() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM teams WHERE id = OLD.team_id FOR NO KEY UPDATE;
+  PERFORM check_team_managers(ARRAY[OLD.team_id]);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER team_members_managed AFTER DELETE OR UPDATE OF role ON team_members FOR EACH ROW
+  WHEN (OLD.role = 'manager') EXECUTE FUNCTION check_managers_of_team();
+
 -- The projects of a deleted user. One that nobody else has access to moves to the trash; one that others have access to and
--- nobody else manages keeps the account from being deleted.
+-- nobody else manages keeps the account from being deleted. The same holds for teams, but there is no trash for them.
 CREATE OR REPLACE FUNCTION end_memberships_of_user() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   joined uuid[] := ARRAY(SELECT project_id FROM memberships WHERE user_id = NEW.id);
+  managed uuid[] := ARRAY(SELECT team_id FROM team_members WHERE user_id = NEW.id AND role = 'manager');
 BEGIN
+  PERFORM FROM teams WHERE id = ANY (managed) ORDER BY id FOR UPDATE;
   PERFORM FROM projects WHERE id = ANY (joined) ORDER BY id FOR UPDATE;
   UPDATE projects project SET deleted_at = now()
   WHERE id = ANY (joined) AND deleted_at IS NULL
     AND NOT EXISTS (SELECT FROM memberships WHERE project_id = project.id AND user_id <> NEW.id);
   PERFORM compute_memberships(joined, ARRAY[NEW.id]);
+  DELETE FROM teams team
+  WHERE id = ANY (managed) AND NOT EXISTS (
+    SELECT FROM team_members member JOIN users ON users.id = member.user_id AND users.deleted_at IS NULL
+    WHERE member.team_id = team.id);
+  PERFORM check_team_managers(managed);
   RETURN NULL;
 END $$;
 

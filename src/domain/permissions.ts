@@ -72,7 +72,7 @@ export const permissions = {
   'team.see': ['member', 'shares_project', 'admin'],
   'team.create': ['signed_in'],
   'team.manage': ['manager', 'admin'],
-  'team.leave': ['self'],
+  'team_member.remove': ['self', 'manager', 'admin'],
   'mcp.use': ['signed_in'],
 } as const
 

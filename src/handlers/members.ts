@@ -1,25 +1,29 @@
-import { hash } from 'node:crypto'
 import type { components } from '../../generated/openapi.ts'
-import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
+import type { Handlers } from '../contract/operation.ts'
 import { withVersion } from '../db/engine/context.ts'
 import {
   deleteProjectMember,
-  type ProjectMemberRow,
   selectProjectMember,
   selectProjectMembers,
   setProjectMember,
 } from '../db/project-members.ts'
-import { variantTag } from '../domain/entity-tags.ts'
+import {
+  deleteProjectTeam,
+  selectProjectTeam,
+  selectProjectTeams,
+  setProjectTeam,
+} from '../db/project-teams.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes } from '../problems/problems.ts'
+import { memberAnswer, requiresExisting, setAnswer } from './member-answers.ts'
 
 interface Deps {
   readonly paging: Paging
 }
 
 type ProjectMember = components['schemas']['ProjectMember']
+type ProjectTeam = components['schemas']['ProjectTeam']
 
 /** The operations of the contract's tag `members`. */
 export const memberHandlers = ({ paging }: Deps) =>
@@ -31,20 +35,38 @@ export const memberHandlers = ({ paging }: Deps) =>
     },
 
     async getProjectMember(ctx, { params }) {
-      return memberAnswer(expectDone(await selectProjectMember(ctx, keyOf(params))))
+      return memberAnswer<ProjectMember>(expectDone(await selectProjectMember(ctx, keyOf(params))))
     },
 
     async setProjectMember(ctx, { path, params, body, headers }) {
       const key = keyOf(params)
-      const change = { ...key, role: body.role, mustExist: headers['if-match']?.trim() === '*' }
+      const change = { ...key, role: body.role, mustExist: requiresExisting(headers) }
       const member = expectDone(await setProjectMember(withVersion(ctx, body.version), change))
-      return member.isNew
-        ? created<ProjectMember>(path, etagOf(member), { json: member.json, replayed: false })
-        : memberAnswer(member)
+      return setAnswer<ProjectMember>(path, member)
     },
 
     async removeProjectMember(ctx, { params }) {
       expectDone(await deleteProjectMember(ctx, keyOf(params)))
+      return { status: 204 }
+    },
+
+    async listProjectTeams(ctx, { path, params, query }) {
+      const { request, answer } = paging(path, ctx.principal, query)
+      return answer(expectDone(await selectProjectTeams(ctx, params.project_id, request)))
+    },
+
+    async getProjectTeam(ctx, { params }) {
+      return memberAnswer<ProjectTeam>(expectDone(await selectProjectTeam(ctx, teamKeyOf(params))))
+    },
+
+    async setProjectTeam(ctx, { path, params, body, headers }) {
+      const change = { ...teamKeyOf(params), role: body.role, mustExist: requiresExisting(headers) }
+      const team = expectDone(await setProjectTeam(withVersion(ctx, body.version), change))
+      return setAnswer<ProjectTeam>(path, team)
+    },
+
+    async removeProjectTeam(ctx, { params }) {
+      expectDone(await deleteProjectTeam(ctx, teamKeyOf(params)))
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>
@@ -54,12 +76,7 @@ const keyOf = (params: { readonly project_id: string; readonly user_id: string }
   userId: params.user_id,
 })
 
-/** The role also depends on the user's teams, so the ETag has a digest of the representation. */
-const etagOf = ({ json, version }: ProjectMemberRow): string =>
-  quoteETag(variantTag(version, hash('sha256', json, 'base64url')))
-
-const memberAnswer = (member: ProjectMemberRow) => ({
-  status: 200 as const,
-  headers: { etag: etagOf(member) },
-  body: jsonText<ProjectMember>(member.json),
+const teamKeyOf = (params: { readonly project_id: string; readonly team_id: string }) => ({
+  projectId: params.project_id,
+  teamId: params.team_id,
 })

@@ -277,6 +277,11 @@ export const problems = {
   projectArchived: () => new Problem('project_archived', 'The project is archived. Unarchive it first.'),
   lastProjectManager: () =>
     new Problem('last_manager', 'The project would have no manager. Make another member a manager first.'),
+  lastTeamManager: () =>
+    new Problem(
+      'last_manager',
+      'The team would have no manager. Make another member a manager first, or delete the team.',
+    ),
   fileLost: (cause?: unknown) =>
     new Problem(
       'file_lost',
@@ -534,6 +539,7 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   tasks_owner_id_users_id_fk: () => problems.unknownReference('/owner_id', 'user'),
   tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
   projects_have_manager: problems.lastProjectManager,
+  teams_have_manager: problems.lastTeamManager,
   // From here on: a resource of the request was deleted while the request ran.
   task_tags_task_id_tasks_id_fk: problems.notFound,
   task_tags_tag_id_tags_id_fk: problems.notFound,

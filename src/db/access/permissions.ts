@@ -97,6 +97,45 @@ export const projectBranches = (role: Role, caller: CallerPlaceholders): readonl
   return [{ select: (rows) => rows(sql`true`, { from: ofCaller }), isRepeated: sql`false`, beganIn: null }]
 }
 
+/** Whether the caller has the permission on the row `team`. */
+export const allowsTeam = (permission: Permission, caller: CallerPlaceholders, team: SQL): SQL =>
+  allowed(permission, teamRelations(caller, team))
+
+/** Whether the caller has the permission on the membership of the user `userId` in the row `team`. */
+export const allowsTeamMember = (
+  permission: Permission,
+  caller: CallerPlaceholders,
+  team: SQL,
+  userId: SQL,
+): SQL => allowed(permission, { ...teamRelations(caller, team), self: sql`${userId} = ${caller.caller}` })
+
+const teamRelations = (caller: CallerPlaceholders, team: SQL) => {
+  const isInTeam = (condition: SQL): SQL => sql`exists (
+    select from team_members own
+    where own.team_id = ${team}.id and own.user_id = ${caller.caller} and ${condition})`
+  return {
+    member: isInTeam(sql`true`),
+    manager: isInTeam(sql`own.role = 'manager'`),
+    shares_project: sql`exists (
+      select from project_teams shared join memberships membership on membership.project_id = shared.project_id
+      where shared.team_id = ${team}.id and membership.user_id = ${caller.caller})`,
+    admin: caller.is_admin,
+  }
+}
+
+/** Access branches for the teams `item` that pass `team.see`. */
+export const teamBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
+  if (role === 'admin') return onlyBranch(sql`true`)
+  const ofCaller = sql`(
+    select * from teams where id in (
+      select team_id from team_members where user_id = ${caller.caller}
+      union
+      select shared.team_id from memberships membership
+        join project_teams shared on shared.project_id = membership.project_id
+      where membership.user_id = ${caller.caller})) item`
+  return [{ select: (rows) => rows(sql`true`, { from: ofCaller }), isRepeated: sql`false`, beganIn: null }]
+}
+
 /** Whether the caller has the permission on the audit trail. */
 export const allowsAudit = (permission: Permission, caller: CallerPlaceholders): SQL =>
   allowed(permission, { admin: caller.is_admin })

@@ -1,0 +1,188 @@
+import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { ProjectRole } from '../domain/project-roles.ts'
+import { onlyBranch } from './access/branches.ts'
+import { allowsProject, allowsTeam } from './access/permissions.ts'
+import type { OpContext } from './engine/context.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { parameter } from './engine/parameters.ts'
+import { query } from './engine/statement.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { type ChangedMember, type MemberRow, seesProject } from './project-members.ts'
+import { projectTeamJson } from './read-models.ts'
+import { columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+
+/** A project, and a team that may be its member. */
+export interface ProjectTeamKey {
+  readonly projectId: string
+  readonly teamId: string
+}
+
+const key = { project_id: 'uuid', team_id: 'uuid' } as const
+const project = sql.raw('project')
+const team = sql.raw('team')
+const current = sql.raw('current')
+const currentVersion = columnsOf<'project_teams'>(current).version
+
+/** The teams of a project, with their names. */
+const teamsOf = (projectId: SQL): SQL => sql`(
+  select shared.team_id as id, shared.*, team.name
+  from project_teams shared join teams team on team.id = shared.team_id where shared.project_id = ${projectId})`
+
+const select = query(
+  'project_teams.select',
+  key,
+  { json: 'text', version: 'int' },
+  (p) => sql`
+    select ${projectTeamJson(sql`shared`, sql`shared.name`)} as json, shared.version
+    from ${teamsOf(p.project_id)} shared where shared.id = ${p.team_id} and ${seesProject(p, p.project_id)}`,
+)
+
+/** One team of a project, if the caller can see the project. */
+export const selectProjectTeam = async (
+  ctx: OpContext,
+  { projectId, teamId }: ProjectTeamKey,
+): Promise<Outcome<MemberRow>> => {
+  const [row] = await select(ctx, { project_id: projectId, team_id: teamId })
+  return found(row)
+}
+
+// The members of the team, the team and the project are locked in the order of deleteUser. The project is locked as the triggers
+// of memberships lock it, before a foreign key shares the lock.
+const set = query(
+  'project_teams.set',
+  { ...key, role: 'text', must_exist: 'bool' },
+  { outcome: 'text', json: 'text?', version: 'int?', is_new: 'bool' },
+  (p) => {
+    const { columns, values } = insertion<'project_teams'>({
+      project_id: p.project_id,
+      team_id: p.team_id,
+      role: p.role,
+    })
+    return sql`
+      with people as materialized (
+        select from users where id in (
+          select user_id from team_members join teams team on team.id = team_id
+          where team.id = ${p.team_id} and ${allowsTeam('team.see', p, team)})
+        order by id for key share
+      ), team as materialized (
+        select * from teams team
+        where team.id = ${p.team_id} and ${allowsTeam('team.see', p, team)} and (select count(*) from people) is not null
+        for no key update
+      ), project as materialized (
+        select * from projects project
+        where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)} and exists (select from team)
+        for update
+      ), current as materialized (
+        select * from project_teams current
+        where current.project_id = (select id from project) and current.team_id = ${p.team_id} for update
+      ), checked as (
+        select ${checkedOutcome(p, {
+          allowed: allowsProject('project.manage', p, project),
+          etag: sql`${currentVersion}::text`,
+          refusals: sql`when ${p.must_exist} and ${currentVersion} is null then 'precondition_failed'`,
+        })} as outcome
+        from project left join current on true
+      ), changed as (
+        insert into project_teams (${columns}) select ${values} from checked where outcome = 'done'
+        on conflict (project_id, team_id) do update set role = excluded.role returning *
+      )
+      select outcome, ${projectTeamJson(sql`changed`, sql`(select name from team)`)} as json, changed.version,
+        not exists (select from current) as is_new
+      from checked left join changed on true`
+  },
+)
+
+/** A role to give to a team. */
+interface ProjectTeamChange extends ProjectTeamKey {
+  readonly role: ProjectRole
+  /** Whether the team must be in the project already. */
+  readonly mustExist: boolean
+}
+
+/** Adds a team that the caller sees to a project, or changes its role. Without a manager left, violates projects_have_manager. */
+export const setProjectTeam = async (
+  ctx: OpContext,
+  { projectId, teamId, role, mustExist }: ProjectTeamChange,
+): Promise<Outcome<ChangedMember>> => {
+  const [row] = await set(ctx, { project_id: projectId, team_id: teamId, role, must_exist: mustExist })
+  const result = readOutcome(row)
+  if (result.outcome !== 'done') return result
+  const { json, version, is_new: isNew } = result.value
+  return json === null || version === null ? missing : done({ json, version, isNew })
+}
+
+const remove = query(
+  'project_teams.delete',
+  key,
+  { outcome: 'text' },
+  (p) => sql`
+    with team as materialized (
+      select id from teams
+      where id = ${p.team_id}
+        and exists (select from project_teams where project_id = ${p.project_id} and team_id = ${p.team_id})
+      for no key update
+    ), project as materialized (
+      select * from projects project
+      where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)} and exists (select from team)
+      for update
+    ), current as materialized (
+      select * from project_teams current
+      where current.project_id = (select id from project) and current.team_id = ${p.team_id} for update
+    ), checked as (
+      select ${checkedOutcome(p, {
+        allowed: allowsProject('project.manage', p, project),
+        etag: sql`${currentVersion}::text`,
+      })} as outcome
+      from project join current on true
+    ), deleted as (
+      delete from project_teams shared using checked
+      where shared.project_id = ${p.project_id} and shared.team_id = ${p.team_id} and checked.outcome = 'done'
+    )
+    select outcome from checked`,
+)
+
+/** Removes a team from a project. Without a manager left, violates projects_have_manager. */
+export const deleteProjectTeam = async (
+  ctx: OpContext,
+  { projectId, teamId }: ProjectTeamKey,
+): Promise<Outcome<unknown>> => {
+  const [row] = await remove(ctx, { project_id: projectId, team_id: teamId })
+  return readOutcome(row)
+}
+
+const checkProject = query(
+  'project_teams.check_project',
+  { project_id: 'uuid' },
+  {},
+  (p) => sql`select where ${seesProject(p, p.project_id)}`,
+)
+
+/** A page of the teams of a project, if the caller can see it. */
+export const selectProjectTeams = async (
+  ctx: OpContext<Principal>,
+  projectId: string,
+  page: PageRequest,
+): Promise<Outcome<Page>> => {
+  const id = parameter('project_id', 'uuid')
+  const teams = await selectPage(
+    ctx.db,
+    {
+      name: 'project_teams',
+      from: sql`${teamsOf(id)} item`,
+      branches: (caller) => onlyBranch(seesProject(caller, id)),
+      values: { project_id: projectId },
+      filters: [],
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
+      json: (row) => projectTeamJson(row, sql`${row}.name`),
+    },
+    ctx.principal,
+    page,
+  )
+  // A page with items proves that the project is visible; an empty one has to ask.
+  if (teams.items === '[]' && (await checkProject(ctx, { project_id: projectId })).length === 0)
+    return missing
+  return done(teams)
+}

@@ -1,0 +1,193 @@
+import type { MemberExpansion } from '../domain/expansions.ts'
+import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { foldSearch } from '../domain/text.ts'
+import { onlyBranch } from './access/branches.ts'
+import { allowsTeam, allowsTeamMember, allowsUser, type CallerPlaceholders } from './access/permissions.ts'
+import { nameContains } from './engine/conditions.ts'
+import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { parameter, type Placeholders } from './engine/parameters.ts'
+import { query } from './engine/statement.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import type { ChangedMember, MemberRow } from './project-members.ts'
+import { teamMemberJson } from './read-models.ts'
+import { columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+
+/** A team, and a user who may be its member. */
+export interface TeamMemberKey {
+  readonly teamId: string
+  readonly userId: string
+}
+
+/** The roles in a team. */
+export type TeamRole = 'member' | 'manager'
+
+const key = { team_id: 'uuid', user_id: 'uuid' } as const
+const team = sql.raw('team')
+const own = sql.raw('own')
+const ownVersion = columnsOf<'team_members'>(own).version
+
+/** The members of a team, with their names. */
+const membersOf = (teamId: SQL): SQL => sql`(
+  select member.user_id as id, member.*, person.username, person.display_name
+  from team_members member join users person on person.id = member.user_id and person.deleted_at is null
+  where member.team_id = ${teamId})`
+
+/** Whether the caller sees the team. Not correlated to a row, so that a list asks once. */
+const seesTeam = (caller: CallerPlaceholders, teamId: SQL): SQL => sql`exists (
+  select from teams team where team.id = ${teamId} and ${allowsTeam('team.see', caller, team)})`
+
+const select = query(
+  'team_members.select',
+  key,
+  { json: 'text', version: 'int' },
+  (p) => sql`
+    select ${teamMemberJson(sql`member`, [], p)} as json, member.version
+    from ${membersOf(p.team_id)} member where member.id = ${p.user_id} and ${seesTeam(p, p.team_id)}`,
+)
+
+/** One member, if the caller can see the team. */
+export const selectTeamMember = async (
+  ctx: OpContext,
+  { teamId, userId }: TeamMemberKey,
+): Promise<Outcome<MemberRow>> => {
+  const [row] = await select(ctx, { team_id: teamId, user_id: userId })
+  return found(row)
+}
+
+/** The user, the team and the membership, locked in the order of deleteUser; triggers lock the projects of the team then. */
+const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
+  person as materialized (
+    select person.id from users person
+    where person.id = ${p.user_id} and ${allowsUser('user.see', p, sql`person`)} for key share
+  ), team as materialized (
+    select * from teams team
+    where team.id = ${p.team_id} and ${allowsTeam('team.see', p, team)} and exists (select from person)
+    for no key update
+  ), own as materialized (
+    select * from team_members own
+    where own.team_id = (select id from team) and own.user_id = ${p.user_id} for update
+  )`
+
+const set = query(
+  'team_members.set',
+  { ...key, role: 'text', must_exist: 'bool' },
+  { outcome: 'text', json: 'text?', version: 'int?', is_new: 'bool' },
+  (p) => {
+    const { columns, values } = insertion<'team_members'>({
+      team_id: p.team_id,
+      user_id: p.user_id,
+      role: p.role,
+    })
+    return sql`
+      with ${locked(p)}, checked as (
+        select ${checkedOutcome(p, {
+          allowed: allowsTeam('team.manage', p, team),
+          etag: sql`${ownVersion}::text`,
+          refusals: sql`when ${p.must_exist} and ${ownVersion} is null then 'precondition_failed'`,
+        })} as outcome
+        from team left join own on true
+      ), changed as (
+        insert into team_members (${columns}) select ${values} from checked where outcome = 'done'
+        on conflict (team_id, user_id) do update set role = excluded.role returning *
+      )
+      select outcome, ${teamMemberJson(sql`changed`, [], p)} as json, changed.version,
+        not exists (select from own) as is_new
+      from checked left join changed on true`
+  },
+)
+
+/** A role to give to a member. */
+interface TeamMemberChange extends TeamMemberKey {
+  readonly role: TeamRole
+  /** Whether the user must be a member already. */
+  readonly mustExist: boolean
+}
+
+/** Adds a user to a team, or changes their role in it. Demoting the last manager violates teams_have_manager. */
+export const setTeamMember = async (
+  ctx: OpContext,
+  { teamId, userId, role, mustExist }: TeamMemberChange,
+): Promise<Outcome<ChangedMember>> => {
+  const [row] = await set(ctx, { team_id: teamId, user_id: userId, role, must_exist: mustExist })
+  const result = readOutcome(row)
+  if (result.outcome !== 'done') return result
+  const { json, version, is_new: isNew } = result.value
+  return json === null || version === null ? missing : done({ json, version, isNew })
+}
+
+const remove = query(
+  'team_members.delete',
+  key,
+  { outcome: 'text' },
+  (p) => sql`
+    with ${locked(p)}, checked as (
+      select ${checkedOutcome(p, {
+        allowed: allowsTeamMember('team_member.remove', p, team, p.user_id),
+        etag: sql`${ownVersion}::text`,
+      })} as outcome
+      from team join own on true
+    ), deleted as (
+      delete from team_members member using checked
+      where member.team_id = ${p.team_id} and member.user_id = ${p.user_id} and checked.outcome = 'done'
+    )
+    select outcome from checked`,
+)
+
+/**
+ * Removes a member from a team. Removing the last manager violates teams_have_manager; if a project has no other manager, it
+ * violates projects_have_manager.
+ */
+export const deleteTeamMember = async (
+  ctx: OpContext,
+  { teamId, userId }: TeamMemberKey,
+): Promise<Outcome<unknown>> => {
+  const [row] = await remove(ctx, { team_id: teamId, user_id: userId })
+  return readOutcome(row)
+}
+
+const checkTeam = query(
+  'team_members.check_team',
+  { team_id: 'uuid' },
+  {},
+  (p) => sql`select where ${seesTeam(p, p.team_id)}`,
+)
+
+/** Filters of a list of members. */
+export interface TeamMemberFilter {
+  /** A part of the username or the display name. */
+  readonly q?: string
+  readonly expand?: readonly MemberExpansion[]
+}
+
+const names = sql`fold_text(item.username || ' ' || item.display_name)`
+
+/** A page of the members of a team, if the caller can see it. */
+export const selectTeamMembers = async (
+  ctx: OpContext<Principal>,
+  teamId: string,
+  { q, expand = [] }: TeamMemberFilter,
+  page: PageRequest,
+): Promise<Outcome<Page>> => {
+  const id = parameter('team_id', 'uuid')
+  const members = await selectPage(
+    ctx.db,
+    {
+      name: ['team_members', ...expand].join('_'),
+      from: sql`${membersOf(id)} item`,
+      branches: (caller) => onlyBranch(seesTeam(caller, id)),
+      values: { team_id: teamId },
+      filters: q === undefined ? [] : [nameContains(names, foldSearch(q))],
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
+      json: (row, caller) => teamMemberJson(row, expand, caller),
+    },
+    ctx.principal,
+    page,
+  )
+  // A page with items proves that the team is visible; an empty one has to ask.
+  if (members.items === '[]' && (await checkTeam(ctx, { team_id: teamId })).length === 0) return missing
+  return done(members)
+}

@@ -1,0 +1,27 @@
+import { hash } from 'node:crypto'
+import { jsonText } from '../contract/json-text.ts'
+import { created, type Input, quoteETag } from '../contract/operation.ts'
+import type { ChangedMember, MemberRow } from '../db/project-members.ts'
+import { variantTag } from '../domain/entity-tags.ts'
+
+/** Answers about the members of projects and teams. */
+
+/** The representation has parts that the version does not cover, so the ETag has a digest of it. */
+const etagOf = ({ json, version }: MemberRow): string =>
+  quoteETag(variantTag(version, hash('sha256', json, 'base64url')))
+
+export const memberAnswer = <T>(member: MemberRow) => ({
+  status: 200 as const,
+  headers: { etag: etagOf(member) },
+  body: jsonText<T>(member.json),
+})
+
+/** The answer to a PUT, which creates the member if there is none. */
+export const setAnswer = <T>(path: string, member: ChangedMember) =>
+  member.isNew
+    ? created<T>(path, etagOf(member), { json: member.json, replayed: false })
+    : memberAnswer<T>(member)
+
+/** Whether If-Match is `*`: a PUT must not create then (RFC 9110 §13.1.1). */
+export const requiresExisting = (headers: Input<'setProjectMember'>['headers']): boolean =>
+  headers['if-match']?.trim() === '*'

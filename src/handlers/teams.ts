@@ -1,0 +1,82 @@
+import type { components } from '../../generated/openapi.ts'
+import { jsonText } from '../contract/json-text.ts'
+import { created, type Handlers, quoteETag } from '../contract/operation.ts'
+import { withVersion } from '../db/engine/context.ts'
+import { deleteTeamMember, selectTeamMember, selectTeamMembers, setTeamMember } from '../db/team-members.ts'
+import { deleteTeam, insertTeam, selectTeam, selectTeams, type TeamRow, updateTeam } from '../db/teams.ts'
+import { variantTag } from '../domain/entity-tags.ts'
+import { scopesOfExpansions } from '../domain/expansions.ts'
+import type { Paging } from '../http/paging.ts'
+import { expectDone, expectMayListAll, expectScopes } from '../problems/problems.ts'
+import { memberAnswer, requiresExisting, setAnswer } from './member-answers.ts'
+
+interface Deps {
+  readonly paging: Paging
+}
+
+type Team = components['schemas']['Team']
+type TeamMember = components['schemas']['TeamMember']
+
+/** The operations of the contract's tag `teams`. */
+export const teamHandlers = ({ paging }: Deps) =>
+  ({
+    async listTeams(ctx, { path, query }) {
+      expectMayListAll(ctx.principal, query)
+      const { filter, request, answer } = paging(path, ctx.principal, query)
+      return answer(await selectTeams(ctx, filter, request))
+    },
+
+    async createTeam(ctx, { body }) {
+      const team = await insertTeam(ctx, body.name)
+      return created<Team>(`/teams/${team.id}`, etagOf({ version: 1, role: 'manager' }), team)
+    },
+
+    async getTeam(ctx, { params }) {
+      return teamAnswer(expectDone(await selectTeam(ctx, params.team_id)))
+    },
+
+    async updateTeam(ctx, { params, body }) {
+      return teamAnswer(expectDone(await updateTeam(ctx, params.team_id, body)))
+    },
+
+    async deleteTeam(ctx, { params }) {
+      expectDone(await deleteTeam(ctx, params.team_id))
+      return { status: 204 }
+    },
+
+    async listTeamMembers(ctx, { path, params, query }) {
+      expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
+      const { filter, request, answer } = paging(path, ctx.principal, query)
+      return answer(expectDone(await selectTeamMembers(ctx, params.team_id, filter, request)))
+    },
+
+    async getTeamMember(ctx, { params }) {
+      return memberAnswer<TeamMember>(expectDone(await selectTeamMember(ctx, keyOf(params))))
+    },
+
+    async setTeamMember(ctx, { path, params, body, headers }) {
+      const change = { ...keyOf(params), role: body.role, mustExist: requiresExisting(headers) }
+      const member = expectDone(await setTeamMember(withVersion(ctx, body.version), change))
+      return setAnswer<TeamMember>(path, member)
+    },
+
+    async removeTeamMember(ctx, { params }) {
+      expectDone(await deleteTeamMember(ctx, keyOf(params)))
+      return { status: 204 }
+    },
+  }) satisfies Partial<Handlers>
+
+const keyOf = (params: { readonly team_id: string; readonly user_id: string }) => ({
+  teamId: params.team_id,
+  userId: params.user_id,
+})
+
+/** The caller's role is part of the representation, but not of the version. */
+const etagOf = ({ version, role }: Pick<TeamRow, 'version' | 'role'>): string =>
+  quoteETag(variantTag(version, role ?? 'none'))
+
+const teamAnswer = (team: TeamRow) => ({
+  status: 200 as const,
+  headers: { etag: etagOf(team) },
+  body: jsonText<Team>(team.json),
+})

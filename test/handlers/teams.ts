@@ -1,0 +1,497 @@
+import t, { type Test } from 'tap'
+import { changesToBeKnown } from '../fixture/changes.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, type Call, startService } from '../fixture/service.ts'
+import { countStatuses, pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
+
+const service = await startService(t)
+const { createProject, setMember, createTeam, setTeamMember, setProjectTeam } = projectActions(service)
+const { createTask } = taskActions(service)
+const admin = await service.register('admin')
+const [ada, grace, edsger, stranger] = [
+  await service.register('ada'),
+  await service.register('grace'),
+  await service.register('edsger'),
+  await service.register('stranger'),
+]
+
+interface Identified {
+  readonly id: string
+}
+
+const inTeam = (team: Identified, user: Identified) => ({ team_id: team.id, user_id: user.id })
+const inProject = (project: Identified, team: Identified) => ({ project_id: project.id, team_id: team.id })
+const isLastManager = { status: 409, body: { code: 'last_manager' } }
+
+/** The status of reading a project as an account. */
+const seeing = async (project: Identified, { token }: Pick<Account, 'token'>): Promise<number> =>
+  (await service.call('getProject', { token, params: { project_id: project.id } })).status
+
+const roleIn = async (project: Identified, { token }: Account): Promise<string | null> =>
+  (await service.expect('getProject', 200, { token, params: { project_id: project.id } })).body.role
+
+/** A project of ada, and a team of ada with grace in it that is in the project as editors. */
+const sharedByTeam = async () => {
+  const [project, team] = [await createProject(ada), await createTeam(ada)]
+  await setTeamMember(ada, team, grace, 'member')
+  await setProjectTeam(ada, project, team, 'editor')
+  return { project, team }
+}
+
+/** A project whose only manager is in it through a team of grace. Ada is an editor. */
+const managedByTeam = async () => {
+  const [project, team] = [await createProject(ada), await createTeam(grace)]
+  await setTeamMember(grace, team, ada, 'member')
+  await setProjectTeam(ada, project, team, 'manager')
+  await setMember(ada, project, ada, 'editor')
+  await setTeamMember(grace, team, edsger, 'manager')
+  const leave = { token: grace.token, params: inTeam(team, ada) }
+  await service.expect('removeTeamMember', 204, leave)
+  await service.expect('removeTeamMember', 204, { token: edsger.token, params: inTeam(team, edsger) })
+  return { project, team }
+}
+
+t.test('createTeam', async (t) => {
+  t.test('201: the creator manages it', async (t) => {
+    const request = { token: ada.token, body: { name: '  Design ' } }
+    const { body, headers } = await service.expect('createTeam', 201, request)
+    const { id, created_at, updated_at, ...rest } = body
+    t.strictSame(rest, { name: 'Design', role: 'manager', version: 1 })
+    t.equal(created_at, updated_at)
+    t.equal(headers.get('location'), `/teams/${id}`)
+    const read = await service.expect('getTeam', 200, { token: ada.token, params: { team_id: id } })
+    t.strictSame(read.body, body)
+    t.equal(read.headers.get('etag'), headers.get('etag'))
+    const { body: members } = await service.expect('listTeamMembers', 200, {
+      token: ada.token,
+      params: { team_id: id },
+    })
+    t.match(members.items, [{ user_id: ada.id, role: 'manager', version: 1 }])
+  })
+
+  t.test('400', async (t) => {
+    for (const body of [{}, { name: '' }, { name: ' ' }, { name: 'x'.repeat(101) }, { name: null }]) {
+      const reply = await service.expect('createTeam', 400, { token: ada.token, body })
+      t.strictSame(pointersOf(reply.body), ['/name'])
+    }
+  })
+})
+
+t.test('getTeam', async (t) => {
+  t.test('members, whoever shares a project with it, and administrators see it', async (t) => {
+    const { project, team } = await sharedByTeam()
+    const request = { params: { team_id: team.id } }
+    const see = async ({ token }: Account) => (await service.call('getTeam', { token, ...request })).status
+    t.equal(await see(grace), 200)
+    t.equal(await see(admin), 200)
+    t.equal(await see(edsger), 404)
+    await setMember(ada, project, edsger, 'viewer')
+    const { body } = await service.expect('getTeam', 200, { token: edsger.token, ...request })
+    t.equal(body.role, null)
+    await service.expect('listTeamMembers', 200, { token: edsger.token, ...request })
+    const leave = { project_id: project.id, user_id: edsger.id }
+    await service.expect('removeProjectMember', 204, { token: edsger.token, params: leave })
+    t.equal(await see(edsger), 404)
+    await service.expect('listTeamMembers', 404, { token: edsger.token, ...request })
+  })
+
+  t.test('304', async () => {
+    const team = await createTeam(ada)
+    const request = { token: ada.token, params: { team_id: team.id } }
+    const { headers } = await service.expect('getTeam', 200, request)
+    const etag = headers.get('etag') ?? ''
+    await service.expect('getTeam', 304, { ...request, headers: { 'if-none-match': etag } })
+    await setTeamMember(ada, team, grace, 'manager')
+    await setTeamMember(grace, team, ada, 'member')
+    await service.expect('getTeam', 200, { ...request, headers: { 'if-none-match': etag } })
+  })
+})
+
+t.test('updateTeam', async (t) => {
+  const team = await createTeam(ada)
+  await setTeamMember(ada, team, grace, 'member')
+  const request = { token: ada.token, params: { team_id: team.id } }
+  const { headers } = await service.expect('getTeam', 200, request)
+  const change = { ...request, headers: { 'if-match': headers.get('etag') ?? '' }, body: { name: 'Renamed' } }
+  const { body } = await service.expect('updateTeam', 200, change)
+  t.match(body, { name: 'Renamed', version: 2 })
+  await service.expect('updateTeam', 412, change)
+  t.match((await service.expect('updateTeam', 200, { ...request, body: {} })).body, { version: 2 })
+  await service.expect('updateTeam', 403, { ...request, token: grace.token, body: { name: 'No' } })
+  await service.expect('updateTeam', 404, { ...request, token: stranger.token, body: { name: 'No' } })
+})
+
+t.test('listTeams', async (t) => {
+  const idsOf = async ({ token }: Account, query: NonNullable<Call['query']> = {}) =>
+    (await service.expect('listTeams', 200, { token, query })).body.items.map(({ id }) => id)
+  const barbara = await service.register('barbara')
+  const own = await createTeam(barbara, 'Compilers')
+  const { project, team } = await sharedByTeam()
+  await setMember(ada, project, barbara, 'viewer')
+
+  t.test('200: own teams and those in projects, each once, newest first', async (t) => {
+    const second = await createProject(ada)
+    await setMember(ada, second, barbara, 'viewer')
+    await setProjectTeam(ada, second, team, 'viewer')
+    t.strictSame(await idsOf(barbara), [team.id, own.id])
+    t.strictSame(await idsOf(barbara, { q: 'OMPIL' }), [own.id])
+    t.strictSame(await idsOf(stranger), [])
+  })
+
+  t.test('200: pages', async (t) => {
+    const { body } = await service.expect('listTeams', 200, {
+      token: barbara.token,
+      query: { limit: 1, include_total: true },
+    })
+    t.match(body, { items: [{ id: team.id }], total: 2 })
+    t.strictSame(await idsOf(barbara, { limit: 1, cursor: body.next_cursor ?? '' }), [own.id])
+  })
+
+  t.test('all=true is for administrators', async (t) => {
+    t.strictSame(await idsOf(admin), [])
+    t.ok((await idsOf(admin, { all: true, limit: 200 })).includes(own.id))
+    await service.expect('listTeams', 403, { token: barbara.token, query: { all: true } })
+  })
+})
+
+t.test('setTeamMember', async (t) => {
+  t.test('201 and 200', async (t) => {
+    const team = await createTeam(ada)
+    const request = { token: ada.token, params: inTeam(team, grace) }
+    const added = await service.expect('setTeamMember', 201, { ...request, body: { role: 'member' } })
+    t.match(added.body, { user_id: grace.id, role: 'member', version: 1 })
+    t.equal(added.headers.get('location'), `/teams/${team.id}/members/${grace.id}`)
+    const changed = await service.expect('setTeamMember', 200, { ...request, body: { role: 'manager' } })
+    t.match(changed.body, { role: 'manager', version: 2 })
+    const read = await service.expect('getTeamMember', 200, request)
+    t.strictSame(read.body, changed.body)
+    t.equal(read.headers.get('etag'), changed.headers.get('etag'))
+    await service.expect('setTeamMember', 200, { ...request, body: read.body })
+  })
+
+  t.test('400, 403, 404, 412', async () => {
+    const team = await createTeam(ada)
+    const request = { token: ada.token, params: inTeam(team, grace), body: { role: 'member' } }
+    await service.expect('setTeamMember', 400, { ...request, body: { role: 'editor' } })
+    await service.expect('setTeamMember', 412, { ...request, headers: { 'if-match': '*' } })
+    await setTeamMember(ada, team, grace, 'member')
+    await service.expect('setTeamMember', 412, { ...request, headers: { 'if-match': '"2"' } })
+    await service.expect('setTeamMember', 403, { ...request, token: grace.token })
+    await service.expect('setTeamMember', 404, { ...request, token: stranger.token })
+    await service.expect('setTeamMember', 404, { ...request, params: inTeam({ id: unknownId }, grace) })
+    await service.expect('setTeamMember', 404, { ...request, params: inTeam(team, { id: unknownId }) })
+  })
+
+  t.test('409: of two managers who demote each other, one succeeds', async (t) => {
+    for (let round = 0; round < 3; round += 1) {
+      const team = await createTeam(ada)
+      await setTeamMember(ada, team, grace, 'manager')
+      const demote = ({ token }: Account, other: Account) =>
+        service.call('setTeamMember', { token, params: inTeam(team, other), body: { role: 'member' } })
+      const counts = countStatuses(await Promise.all([demote(ada, grace), demote(grace, ada)]))
+      t.equal(counts[200], 1)
+      t.equal((counts[409] ?? 0) + (counts[403] ?? 0), 1)
+    }
+  })
+
+  t.test('a new member sees the projects of the team, and what the change feed delivers', async (t) => {
+    const { project, team } = await sharedByTeam()
+    const task = await createTask(ada, { project_id: project.id })
+    t.equal(await seeing(project, edsger), 404)
+    await changesToBeKnown(service.deps.db)
+    const { token } = edsger
+    const { body: before } = await service.expect('listTaskChanges', 200, { token })
+    await setTeamMember(ada, team, edsger, 'member')
+    t.equal(await roleIn(project, edsger), 'editor')
+    await changesToBeKnown(service.deps.db)
+    const query = { since: before.next_cursor }
+    const { body: after } = await service.expect('listTaskChanges', 200, { token, query })
+    t.strictSame(
+      after.changed.map(({ id }) => id),
+      [task.id],
+    )
+  })
+})
+
+t.test('removeTeamMember', async (t) => {
+  t.test('204: access ends at once, for cursors, the change feed and API tokens', async (t) => {
+    const katherine = await service.register('katherine')
+    const { project, team } = await sharedByTeam()
+    await setTeamMember(ada, team, katherine, 'member')
+    const tasks = [
+      await createTask(ada, { project_id: project.id }),
+      await createTask(ada, { project_id: project.id }),
+    ]
+    const scopes = ['projects:read', 'tasks:read']
+    const { token } = katherine
+    const { body: program } = await service.expect('createApiToken', 201, {
+      token,
+      body: { name: 'a program', scopes },
+    })
+    t.equal(await seeing(project, { token: program.token }), 200)
+    const list = { token: program.token, query: { limit: 1 } }
+    const { body: page } = await service.expect('listTasks', 200, list)
+    const ofMembers = { token, params: { project_id: project.id }, query: { limit: 1 } }
+    const { body: members } = await service.expect('listProjectMembers', 200, ofMembers)
+    await changesToBeKnown(service.deps.db)
+    const { body: before } = await service.expect('listTaskChanges', 200, { token })
+
+    await service.expect('removeTeamMember', 204, { token: ada.token, params: inTeam(team, katherine) })
+    t.equal(await seeing(project, katherine), 404)
+    t.equal(await seeing(project, { token: program.token }), 404)
+    for (const { id } of tasks) await service.expect('getTask', 404, { token, params: { task_id: id } })
+    const next = { token: program.token, query: { limit: 1, cursor: page.next_cursor ?? '' } }
+    t.strictSame((await service.expect('listTasks', 200, next)).body.items, [])
+    const rest = { ...ofMembers, query: { limit: 1, cursor: members.next_cursor ?? '' } }
+    await service.expect('listProjectMembers', 404, rest)
+    await changesToBeKnown(service.deps.db)
+    const query = { since: before.next_cursor }
+    const { body: after } = await service.expect('listTaskChanges', 200, { token, query })
+    t.strictSame(after.changed, [])
+    t.strictSame(after.deleted.toSorted(), tasks.map(({ id }) => id).toSorted())
+  })
+
+  t.test('204: access of their own and through other teams stays, with the highest role', async (t) => {
+    const { project, team } = await sharedByTeam()
+    const other = await createTeam(ada)
+    await setTeamMember(ada, other, grace, 'member')
+    await setProjectTeam(ada, project, other, 'manager')
+    await setMember(ada, project, grace, 'viewer')
+    const leave = (from: Identified) =>
+      service.expect('removeTeamMember', 204, { token: grace.token, params: inTeam(from, grace) })
+    t.equal(await roleIn(project, grace), 'manager')
+    await leave(other)
+    t.equal(await roleIn(project, grace), 'editor')
+    await leave(team)
+    t.equal(await roleIn(project, grace), 'viewer')
+  })
+
+  t.test('403, 404, 412', async () => {
+    const { team } = await sharedByTeam()
+    const request = { token: grace.token, params: inTeam(team, ada) }
+    await service.expect('removeTeamMember', 403, request)
+    await service.expect('removeTeamMember', 404, { ...request, token: stranger.token })
+    await service.expect('removeTeamMember', 404, { token: ada.token, params: inTeam(team, stranger) })
+    const stale = { token: ada.token, params: inTeam(team, grace), headers: { 'if-match': '"2"' } }
+    await service.expect('removeTeamMember', 412, stale)
+  })
+
+  t.test('409: the last manager of the team', async (t) => {
+    const team = await createTeam(ada)
+    const leave = ({ id, token }: Account) =>
+      service.call('removeTeamMember', { token, params: inTeam(team, { id }) })
+    t.match(await leave(ada), isLastManager)
+    await setTeamMember(ada, team, grace, 'manager')
+    t.strictSame(countStatuses(await Promise.all([leave(ada), leave(grace)])), { 204: 1, 409: 1 })
+  })
+
+  t.test('409: the last manager of a project', async (t) => {
+    const { project, team } = await managedByTeam()
+    const request = { token: grace.token, params: inTeam(team, grace) }
+    t.match(await service.call('removeTeamMember', request), isLastManager)
+    await setTeamMember(grace, team, edsger, 'manager')
+    await service.expect('removeTeamMember', 204, request)
+    t.equal(await roleIn(project, edsger), 'manager')
+  })
+})
+
+t.test('getTeamMember', async () => {
+  const { team } = await sharedByTeam()
+  const request = { token: ada.token, params: inTeam(team, grace) }
+  const { headers } = await service.expect('getTeamMember', 200, request)
+  const known = { 'if-none-match': headers.get('etag') ?? '' }
+  await service.expect('getTeamMember', 304, { ...request, headers: known })
+  await service.expect('getTeamMember', 404, { ...request, params: inTeam(team, edsger) })
+  await service.expect('getTeamMember', 404, { ...request, token: stranger.token })
+})
+
+t.test('listTeamMembers', async (t) => {
+  const { team } = await sharedByTeam()
+  const request = { token: grace.token, params: { team_id: team.id } }
+  const { body } = await service.expect('listTeamMembers', 200, { ...request, query: { expand: 'user' } })
+  t.strictSame(
+    body.items.map(({ role, user }) => [role, user?.username]),
+    [
+      ['member', 'grace'],
+      ['manager', 'ada'],
+    ],
+  )
+  const searched = await service.expect('listTeamMembers', 200, { ...request, query: { q: 'AD' } })
+  t.match(searched.body.items, [{ user_id: ada.id }])
+  t.strictSame(
+    (await service.expect('listTeamMembers', 200, { ...request, query: { q: 'x' } })).body.items,
+    [],
+  )
+  await service.expect('listTeamMembers', 404, { ...request, token: stranger.token, query: { q: 'x' } })
+})
+
+t.test('deleteTeam', async (t) => {
+  t.test('204: access through it ends at once', async (t) => {
+    const { project, team } = await sharedByTeam()
+    const request = { token: ada.token, params: { team_id: team.id } }
+    await service.expect('deleteTeam', 403, { ...request, token: grace.token })
+    await service.expect('deleteTeam', 412, { ...request, headers: { 'if-match': '"2"' } })
+    await service.expect('deleteTeam', 204, { ...request, headers: { 'if-match': '"1"' } })
+    await service.expect('deleteTeam', 404, request)
+    t.equal(await seeing(project, grace), 404)
+    t.equal(await seeing(project, ada), 200)
+    const teams = { token: ada.token, params: { project_id: project.id } }
+    t.strictSame((await service.expect('listProjectTeams', 200, teams)).body.items, [])
+  })
+
+  t.test('409: with the last manager of a project', async (t) => {
+    const { project, team } = await managedByTeam()
+    const request = { token: grace.token, params: { team_id: team.id } }
+    t.match(await service.call('deleteTeam', request), isLastManager)
+    t.equal(await roleIn(project, grace), 'manager')
+    await setMember(grace, project, ada, 'manager')
+    await service.expect('deleteTeam', 204, request)
+    t.equal(await seeing(project, grace), 404)
+  })
+})
+
+t.test('setProjectTeam', async (t) => {
+  t.test('201 and 200: its members have the role', async (t) => {
+    const [project, team] = [await createProject(ada), await createTeam(ada, 'Design')]
+    await setTeamMember(ada, team, grace, 'member')
+    const request = { token: ada.token, params: inProject(project, team) }
+    const added = await service.expect('setProjectTeam', 201, { ...request, body: { role: 'viewer' } })
+    t.match(added.body, { team_id: team.id, name: 'Design', role: 'viewer', version: 1 })
+    t.equal(added.headers.get('location'), `/projects/${project.id}/members/teams/${team.id}`)
+    t.equal(await roleIn(project, grace), 'viewer')
+    t.equal(await roleIn(project, ada), 'manager')
+    const changed = await service.expect('setProjectTeam', 200, { ...request, body: { role: 'editor' } })
+    t.match(changed.body, { role: 'editor', version: 2 })
+    t.equal(await roleIn(project, grace), 'editor')
+    const read = await service.expect('getProjectTeam', 200, request)
+    t.strictSame(read.body, changed.body)
+    await service.expect('setProjectTeam', 200, { ...request, body: read.body })
+    const member = { token: grace.token, params: { project_id: project.id, user_id: grace.id } }
+    const { body } = await service.expect('getProjectMember', 200, member)
+    t.match(body, { role: 'editor', direct_role: null, version: 0 })
+    await service.expect('removeProjectMember', 404, member)
+  })
+
+  t.test('a role of their own is added with If-Match "0"', async (t) => {
+    const { project } = await sharedByTeam()
+    const params = { project_id: project.id, user_id: grace.id }
+    const request = { token: ada.token, params, headers: { 'if-match': '"0"' }, body: { role: 'viewer' } }
+    const { body } = await service.expect('setProjectMember', 201, request)
+    t.match(body, { role: 'editor', direct_role: 'viewer', version: 1 })
+    const read = { token: ada.token, params }
+    t.strictSame((await service.expect('getProjectMember', 200, read)).body, body)
+    await service.expect('setProjectMember', 412, request)
+  })
+
+  t.test('400, 403, 404, 412', async () => {
+    const { project, team } = await sharedByTeam()
+    const hidden = await createTeam(stranger)
+    const request = { token: ada.token, params: inProject(project, team), body: { role: 'viewer' } }
+    await service.expect('setProjectTeam', 400, { ...request, body: { role: 'member' } })
+    await service.expect('setProjectTeam', 403, { ...request, token: grace.token })
+    for (const params of [
+      inProject(project, hidden),
+      inProject(project, { id: unknownId }),
+      inProject({ id: unknownId }, team),
+    ])
+      await service.expect('setProjectTeam', 404, { ...request, params })
+    await service.expect('setProjectTeam', 404, { ...request, token: stranger.token })
+    await service.expect('setProjectTeam', 412, { ...request, headers: { 'if-match': '"2"' } })
+    const another = { ...request, params: inProject(project, await createTeam(ada)) }
+    await service.expect('setProjectTeam', 412, { ...another, headers: { 'if-match': '*' } })
+  })
+
+  t.test('409: the last managers keep the role', async (t) => {
+    const { project, team } = await managedByTeam()
+    const request = { token: grace.token, params: inProject(project, team) }
+    t.match(await service.call('setProjectTeam', { ...request, body: { role: 'editor' } }), isLastManager)
+    t.match(await service.call('removeProjectTeam', request), isLastManager)
+    t.equal(await roleIn(project, grace), 'manager')
+  })
+})
+
+t.test('removeProjectTeam', async (t) => {
+  const { project, team } = await sharedByTeam()
+  const request = { token: ada.token, params: inProject(project, team) }
+  await service.expect('removeProjectTeam', 403, { ...request, token: grace.token })
+  await service.expect('removeProjectTeam', 404, { ...request, token: stranger.token })
+  await service.expect('removeProjectTeam', 412, { ...request, headers: { 'if-match': '"2"' } })
+  await service.expect('removeProjectTeam', 204, request)
+  await service.expect('removeProjectTeam', 404, request)
+  t.equal(await seeing(project, grace), 404)
+})
+
+t.test('getProjectTeam', async () => {
+  const { project, team } = await sharedByTeam()
+  const request = { token: grace.token, params: inProject(project, team) }
+  const { headers } = await service.expect('getProjectTeam', 200, request)
+  const known = { 'if-none-match': headers.get('etag') ?? '' }
+  await service.expect('getProjectTeam', 304, { ...request, headers: known })
+  await service.expect('getProjectTeam', 404, {
+    ...request,
+    params: inProject(project, await createTeam(grace)),
+  })
+  await service.expect('getProjectTeam', 404, { ...request, token: stranger.token })
+})
+
+t.test('listProjectTeams', async (t) => {
+  const { project, team } = await sharedByTeam()
+  const second = await createTeam(ada, 'Second')
+  await setProjectTeam(ada, project, second, 'viewer')
+  const request = { token: grace.token, params: { project_id: project.id } }
+  const { body } = await service.expect('listProjectTeams', 200, { ...request, query: { limit: 1 } })
+  t.match(body.items, [{ team_id: second.id, name: 'Second', role: 'viewer' }])
+  const query = { cursor: body.next_cursor ?? '' }
+  t.match((await service.expect('listProjectTeams', 200, { ...request, query })).body.items, [
+    { team_id: team.id },
+  ])
+  const empty = { token: ada.token, params: { project_id: (await createProject(ada)).id } }
+  t.strictSame((await service.expect('listProjectTeams', 200, empty)).body.items, [])
+  await service.expect('listProjectTeams', 404, { ...empty, token: grace.token })
+})
+
+t.test('deleting an account', async (t) => {
+  const leave = ({ id, token }: Account) => service.call('deleteUser', { token, params: { user_id: id } })
+  const newTeam = async (t: Test) => {
+    const manager = await service.register(`manager-${t.name.replaceAll(/\W+/g, '-').slice(0, 20)}`)
+    return { manager, team: await createTeam(manager) }
+  }
+
+  t.test('409: of the last manager of a team with others', async (t) => {
+    const { manager, team } = await newTeam(t)
+    await setTeamMember(manager, team, grace, 'member')
+    t.match(await leave(manager), isLastManager)
+    await setTeamMember(manager, team, grace, 'manager')
+    t.equal((await leave(manager)).status, 204)
+    t.equal((await service.call('getTeam', { token: grace.token, params: { team_id: team.id } })).status, 200)
+  })
+
+  t.test('204: a team of nobody else is deleted, also one that a project has', async (t) => {
+    const { manager, team } = await newTeam(t)
+    const [own, shared] = [await createProject(manager), await createProject(ada)]
+    await setProjectTeam(manager, own, team, 'manager')
+    await setMember(ada, shared, manager, 'manager')
+    await setProjectTeam(manager, shared, team, 'viewer')
+    t.equal((await leave(manager)).status, 204)
+    await service.expect('getTeam', 404, { token: admin.token, params: { team_id: team.id } })
+    const teams = { token: ada.token, params: { project_id: shared.id } }
+    t.strictSame((await service.expect('listProjectTeams', 200, teams)).body.items, [])
+  })
+
+  t.test('409: of the last manager of a project, through a team', async (t) => {
+    const { manager, team } = await newTeam(t)
+    const project = await createProject(manager)
+    await setProjectTeam(manager, project, team, 'manager')
+    await setMember(manager, project, grace, 'editor')
+    t.match(await leave(manager), isLastManager)
+    await setTeamMember(manager, team, edsger, 'manager')
+    t.equal((await leave(manager)).status, 204)
+    t.equal(await roleIn(project, edsger), 'manager')
+    const members = { token: grace.token, params: { project_id: project.id } }
+    const { body } = await service.expect('listProjectMembers', 200, members)
+    t.strictSame(
+      body.items.map(({ user_id }) => user_id),
+      [edsger.id, grace.id],
+    )
+  })
+})
