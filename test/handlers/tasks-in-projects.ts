@@ -563,3 +563,92 @@ t.test('the trash', async (t) => {
   await service.expect('deleteTask', 204, { token: manager.token, params })
   await service.expect('deleteTrashedTask', 204, { token: editor.token, params })
 })
+
+t.test('batch items have the results of the single operations', async (t) => {
+  const batched = await newProject()
+  const archived = await newProject()
+  const hidden = newId()
+  await db.run('insert into projects (id, name, description) values ($1, $2, $3)', [hidden, 'Hidden', ''])
+  await join(hidden, stranger, 'manager')
+  const tag = await createTag(manager, 'batched')
+
+  const patches = [
+    { title: 'Changed' },
+    { owner_id: editor.id },
+    { project_id: null },
+    { project_id: hidden },
+    { project_id: archived },
+    { project_id: unknownId },
+  ]
+  const creations = [batched, archived, hidden].map((project_id) => ({ title: 'New', project_id }))
+  type Item = readonly [status: number, code: string | undefined, pointers: readonly string[]]
+  const newTasks = () => Promise.all([...patches, 'delete', 'tag', 'archived'].map(() => newTask(batched)))
+  const frozen = await Promise.all(['single', 'batch'].map(() => newTask(archived)))
+  const personas = ['viewer', 'editor', 'assignee', 'stranger', 'admin'] as const
+  const prepared = await Promise.all(
+    personas.map(async (who) => ({ who, single: await newTasks(), batch: await newTasks() })),
+  )
+  await setArchived(archived, true)
+
+  const single = async (
+    operation: Parameters<typeof service.call>[0],
+    { token }: Account,
+    request: Call,
+  ): Promise<Item> => {
+    const { status, body } = await service.call(operation, { token, ...request })
+    const problem = status < 300 ? undefined : (body as Schemas['Problem'])
+    return [status, problem?.code, problem === undefined ? [] : pointersOf(problem)]
+  }
+  const itemOf = ({ status, problem }: Schemas['TaskBatchResult']): Item => {
+    const pointers = problem === undefined ? [] : pointersOf(problem)
+    const within = pointers.map((pointer) => pointer.replace(/^\/\w+\/\d+(\/patch)?/, ''))
+    return [status, problem?.code, within.filter((pointer) => pointer !== '')]
+  }
+
+  for (const { who, ...tasks } of prepared) {
+    const account = people[who]
+    const ids = (of: readonly Task[]) => of.map(({ id }) => id)
+    const [deletion = '', tagging = ''] = ids(tasks.single).slice(patches.length)
+    const [ofSingle, ofBatch] = frozen
+    const expected = [
+      ...(await Promise.all(creations.map((body) => single('createTask', account, { body })))),
+      ...(await Promise.all(
+        patches.map((body, index) =>
+          single('updateTask', account, { params: { task_id: ids(tasks.single)[index] ?? '' }, body }),
+        ),
+      )),
+      await single('updateTask', account, { params: { task_id: ofSingle?.id ?? '' }, body: { title: 'No' } }),
+      await single('deleteTask', account, { params: { task_id: deletion } }),
+      await single('addTaskTag', account, { params: { task_id: tagging, tag_id: tag.id } }),
+    ]
+    const [deleted = '', tagged = ''] = ids(tasks.batch).slice(patches.length)
+    const { body } = await service.expect('batchTasks', 200, {
+      token: account.token,
+      body: {
+        create: creations,
+        update: [
+          ...patches.map((item, index) => ({ task_id: ids(tasks.batch)[index], patch: item })),
+          { task_id: ofBatch?.id, patch: { title: 'No' } },
+        ],
+        delete: [{ task_id: deleted }],
+        tag: [{ task_id: tagged, tag_id: tag.id }],
+      },
+    })
+    const { create, update, delete: deletions, tag: tags } = body
+    t.strictSame([...create, ...update, ...deletions, ...tags].map(itemOf), expected, who)
+  }
+
+  t.test('items of one task see what the items before have left', async (t) => {
+    const task = await newTask(batched)
+    const items = [{ project_id: null }, { title: 'Unseen' }].map((item) => ({
+      task_id: task.id,
+      patch: item,
+    }))
+    const { body } = await service.expect('batchTasks', 200, { token: editor.token, body: { update: items } })
+    t.strictSame(
+      body.update.map(({ status }) => status),
+      [200, 404],
+      'a personal task of somebody else',
+    )
+  })
+})
