@@ -83,6 +83,9 @@ const rules: Partial<Record<Permission, Rule>> = {
   'team.create': { see: signedIn, may: signedIn },
   'team.manage': { see: whoManage, may: whoManage },
   'team_member.remove': { see: ['other', ...whoManage], may: ['other', ...whoManage] },
+  'project_trash.see': { see: whoManage, may: whoManage },
+  'project_trash.restore': { see: whoManage, may: whoManage },
+  'project_trash.delete': { see: whoManage, may: whoManage },
   'mcp.use': { see: signedIn, may: signedIn },
 }
 

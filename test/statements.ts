@@ -58,6 +58,16 @@ const seed = async (): Promise<void> => {
   await fill('tags', 'id, name, name_folded, owner_id', `${id(3)}, 'tag', 'tag', ${id(1)}`)
   await fill('task_tags', 'task_id, tag_id', `${id(2)}, ${id(3)}`)
   await fill(
+    'projects',
+    'id, name, description, deleted_at',
+    `${id(9)}, 'Project ' || n, '', case when n % 2 = 0 then now() end`,
+  )
+  // Without the triggers, which compute the memberships of each project.
+  await db.run('alter table project_members disable trigger user', [])
+  await fill('project_members', 'project_id, user_id, role', `${id(9)}, ${id(1)}, 'manager'`)
+  await fill('memberships', 'project_id, user_id, role', `${id(9)}, ${id(1)}, 'manager'`)
+  await db.run('alter table project_members enable trigger user', [])
+  await fill(
     'attachments',
     'id, task_id, file_name, content_type, size, sha256, storage_key',
     `${id(4)}, ${id(2)}, 'notes.txt', 'text/plain', 0, '', 'attachment ' || n`,

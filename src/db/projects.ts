@@ -1,17 +1,19 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { parseSort } from '../domain/sort.ts'
 import { foldSearch } from '../domain/text.ts'
 import { allowsProject, projectBranches } from './access/permissions.ts'
 import { nameContains } from './engine/conditions.ts'
-import type { OpContext } from './engine/context.ts'
+import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation, expectCreated } from './engine/creation.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import type { Placeholders, Row } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
-import { columnsOf, insertion } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
+import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 
 /** A project as JSON text, its version, and what else of it the caller sees. */
 export interface ProjectRow {
@@ -83,6 +85,116 @@ export const insertProject = (
   ctx: OpContext<Principal>,
   { name, description, color = null }: NewProject,
 ): Promise<Created> => insert(ctx, () => ({ name, description, color })).then(expectCreated)
+
+/** A merge patch: fields that are left out stay as they are. */
+export type ProjectPatch = Partial<NewProject>
+
+const target = sql.raw('target')
+
+const changedColumns = { outcome: 'text', json: 'text?', version: 'int?', variant: 'text?' } as const
+
+interface Change {
+  readonly values: ColumnValues<'projects'>
+  /** Further refusals, as WHEN branches on the row `target`. */
+  readonly refusals?: SQL
+}
+
+/** A statement that changes a project which the caller manages. */
+const changeOf = (
+  p: Placeholders<{ id: 'uuid' }> & ContextPlaceholders,
+  { values, refusals = sql`` }: Change,
+): SQL => {
+  const { id, version } = columnsOf<'projects'>(target)
+  const changed = sql.raw('changed')
+  const outcome = checkedOutcome(p, {
+    allowed: allowsProject('project.manage', p, target),
+    etag: sql`${version}::text`,
+    refusals,
+  })
+  return sql`
+    with target as (
+      select * from projects project where ${columnsOf<'projects'>(project).id} = ${p.id}
+        and ${allowsProject('project.see', p, project)} for no key update
+    ), checked as (
+      select ${id}, ${outcome} as outcome from target
+    ), changed as (
+      update projects project set ${assignments<'projects'>(values)} from checked
+      where project.id = checked.id and checked.outcome = 'done' returning project.*
+    )
+    select outcome, ${projectJson(changed, p)} as json, changed.version, ${projectVariant(changed, p)} as variant
+    from checked left join changed on true`
+}
+
+const update = query('projects.update', { id: 'uuid', patch: 'json' }, changedColumns, (p) => {
+  const present = columnsOf<'projects'>(project)
+  const patched = (field: keyof ProjectPatch): SQL => {
+    const name = sql.raw(`'${field}'`)
+    return sql`case when ${p.patch} ? ${name} then ${p.patch} ->> ${name} else ${present[field]} end`
+  }
+  return changeOf(p, {
+    values: { name: patched('name'), description: patched('description'), color: patched('color') },
+    refusals: sql`when ${columnsOf<'projects'>(target).archived_at} is not null then 'project_archived'`,
+  })
+})
+
+const archive = query('projects.archive', { id: 'uuid', archives: 'bool' }, changedColumns, (p) => {
+  const { archived_at } = columnsOf<'projects'>(project)
+  return changeOf(p, {
+    values: { archived_at: sql`case when ${p.archives} then coalesce(${archived_at}, now()) end` },
+  })
+})
+
+const readChanged = (row: Row<typeof changedColumns> | undefined): Outcome<ProjectRow> => {
+  const result = readOutcome(row)
+  if (result.outcome !== 'done') return result
+  const { json, version, variant } = result.value
+  return json === null || version === null || variant === null ? missing : done({ json, version, variant })
+}
+
+/** Changes a project that is not archived. */
+export const updateProject = async (
+  ctx: OpContext,
+  id: string,
+  patch: ProjectPatch,
+): Promise<Outcome<ProjectRow>> => {
+  const [row] = await update(ctx, { id, patch })
+  return readChanged(row)
+}
+
+/** Archives a project, or makes it changeable again. Doing it twice changes nothing. */
+export const setProjectArchived = async (
+  ctx: OpContext,
+  id: string,
+  archives: boolean,
+): Promise<Outcome<ProjectRow>> => {
+  const [row] = await archive(ctx, { id, archives })
+  return readChanged(row)
+}
+
+const trash = query(
+  'projects.trash',
+  { id: 'uuid' },
+  { outcome: 'text' },
+  (p) => sql`
+    with target as (
+      select * from projects project where id = ${p.id} and ${allowsProject('project.see', p, project)} for update
+    ), checked as (
+      select id, ${checkedOutcome(p, {
+        allowed: allowsProject('project.manage', p, target),
+        etag: sql`${columnsOf<'projects'>(target).version}::text`,
+      })} as outcome from target
+    ), trashed as (
+      update projects set ${assignments<'projects'>({ deleted_at: sql`now()` })} from checked
+      where projects.id = checked.id and checked.outcome = 'done'
+    )
+    select outcome from checked`,
+)
+
+/** Moves a project to the trash with everything in it; triggers end the access of its members. */
+export const deleteProject = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
+  const [row] = await trash(ctx, { id })
+  return readOutcome(row)
+}
 
 /** Filters and order of a list of projects. */
 export interface ProjectListQuery {

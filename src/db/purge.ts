@@ -1,13 +1,15 @@
 import { batchOf, countingStatement, deletionOfBatch, untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
+import { assignments, columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { DatabaseUnavailable } from './engine/errors.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 
 /**
- * Purges deleted tags and users. A deletion only sets `deleted_at`, which hides the row from every reader. The dependent
- * rows, of which there may be very many, are removed here in batches, and the row itself last.
+ * Purges deleted tags, projects and users. A deletion only sets `deleted_at` (of a project in the trash, `purged_at`), which hides
+ * the row from every reader. The dependent rows, of which there may be very many, are removed here in batches, and the row
+ * itself last. What a deleted user owns in a project is handed to one of its managers instead.
  */
 
 /** Rows per statement; a task takes up to a millisecond. */
@@ -31,6 +33,40 @@ const removeTag = statement(
       and not exists (select from task_tags where tag_id = ${p.id})`,
 )
 
+const purgeProjectTasks = deletion('tasks.purge_project', 'tasks', (p) => sql`project_id = ${p.id}`)
+
+const removeProject = statement(
+  'purge.remove_project',
+  parameters,
+  {},
+  (p) => sql`
+    delete from projects where id = ${p.id} and purged_at is not null
+      and not exists (select from tasks where project_id = ${p.id})`,
+)
+
+/**
+ * Hands a batch of what a user owns in projects to the member with the highest role of each, who is locked against deletion. What is
+ * in a project without members stays; it is deleted with the project.
+ */
+const handOver = (name: StatementName, table: 'tasks' | 'tags', condition: SQL) => {
+  const owned = sql.raw(table)
+  const { id, owner_id, project_id } = columnsOf<'tasks' | 'tags'>(owned)
+  return countingStatement(
+    name,
+    parameters,
+    (p) => sql`
+      update ${owned} set ${assignments<'tasks' | 'tags'>({ owner_id: sql`handed.heir_id` })} from (
+        select ${id}, heir.id as heir_id from ${owned} cross join lateral (
+          select person.id from project_grants granted join users person on person.id = granted.user_id
+          where granted.project_id = ${project_id} and person.deleted_at is null
+          order by role_rank(granted.role) desc, person.id limit 1 for key share of person skip locked
+        ) heir
+        where ${owner_id} = ${p.id} and ${project_id} is not null and ${condition}
+        limit ${sql.raw(String(purgeBatch))} for no key update of ${owned} skip locked
+      ) handed where ${id} = handed.id returning 1`,
+  )
+}
+
 const userSteps = [
   deletion(
     'task_tags.purge_user',
@@ -43,7 +79,9 @@ const userSteps = [
     (p) => sql`
       owner_id = ${p.id} and deleted_at is not null and not exists (select from task_tags where tag_id = tags.id)`,
   ),
-  deletion('tasks.purge_user', 'tasks', (p) => sql`owner_id = ${p.id}`),
+  deletion('tasks.purge_user', 'tasks', (p) => sql`owner_id = ${p.id} and project_id is null`),
+  handOver('tasks.hand_over', 'tasks', sql`true`),
+  handOver('tags.hand_over', 'tags', sql`tags.deleted_at is null`),
   countingStatement(
     'tasks.purge_assignee',
     parameters,
@@ -77,6 +115,12 @@ const selectTags = statement(
   { id: 'text' },
   () => sql`select id::text from tags where deleted_at is not null`,
 )
+const selectProjects = statement(
+  'purge.select_projects',
+  {},
+  { id: 'text' },
+  () => sql`select id::text from projects where purged_at is not null`,
+)
 const selectUsers = statement(
   'purge.select_users',
   {},
@@ -98,12 +142,17 @@ export const purgeUserOnce = async (db: Database, id: string): Promise<void> => 
   }
 }
 
-/** Removes deleted tags and users with their dependent rows. Several processes may run it concurrently, on different rows. */
+/** Removes deleted tags, projects and users with their dependent rows. Several processes may run it concurrently, on different rows. */
 export const purgeDeleted = async (db: Database, stop: AbortSignal): Promise<void> => {
   for (const { id } of await selectTags(db, {})) {
     await untilNone(() => unlinkTag(db, { id }), stop)
     if (stop.aborted) return
     await removeTag(db, { id })
+  }
+  for (const { id } of await selectProjects(db, {})) {
+    await untilNone(() => purgeProjectTasks(db, { id }), stop)
+    if (stop.aborted) return
+    await removeProject(db, { id })
   }
   for (const { id } of await selectUsers(db, {})) {
     for (const step of userSteps) await untilNone(() => step(db, { id }), stop)

@@ -74,6 +74,23 @@ const sharedFields = (project: SQL, caller: CallerPlaceholders): SharedFields =>
   }
 }
 
+/** What a project in the trash will show when it is restored. Its members are read from what they were granted. */
+const restoredFields = (project: SQL, caller: CallerPlaceholders): SharedFields => {
+  const { id } = columnsOf<'projects'>(project)
+  const ofGrants = (value: SQL, condition: SQL): SQL =>
+    sql`(select ${value} from project_grants granted where granted.project_id = ${id} and ${condition})`
+  // Deleted users are few, since they are purged soon.
+  const isNotDeleted = sql`not (array(select id from users where deleted_at is not null) @> array[granted.user_id])`
+  return {
+    ...sharedFields(project, caller),
+    role: ofGrants(
+      sql`(array_agg(granted.role order by role_rank(granted.role) desc))[1]`,
+      sql`granted.user_id = ${caller.caller}`,
+    ),
+    member_count: ofGrants(sql`count(distinct granted.user_id)::int`, isNotDeleted),
+  }
+}
+
 const projectFields = (project: SQL, shared: SharedFields) => {
   const columns = columnsOf<'projects'>(project)
   const { id, name, description, color, version } = columns
@@ -100,11 +117,22 @@ export const projectJson = (
   shared: SharedFields = sharedFields(project, caller),
 ): SQL => object(projectFields(project, shared))
 
+/** A project in the trash. */
+export const trashedProjectJson = (project: SQL, caller: CallerPlaceholders): SQL =>
+  object({
+    ...projectFields(project, restoredFields(project, caller)),
+    deleted_at: instantText(columnsOf<'projects'>(project).deleted_at),
+  } satisfies Fields<Schemas['TrashedProject']>)
+
+const variantOf = ({ role, member_count, open_task_count }: SharedFields): SQL =>
+  sql`concat_ws('-', coalesce(${role}, 'none'), ${member_count}, ${open_task_count})`
+
 /** What a project shows besides its own row, as a part of its entity tag. */
-export const projectVariant = (project: SQL, caller: CallerPlaceholders): SQL => {
-  const { role, member_count, open_task_count } = sharedFields(project, caller)
-  return sql`concat_ws('-', coalesce(${role}, 'none'), ${member_count}, ${open_task_count})`
-}
+export const projectVariant = (project: SQL, caller: CallerPlaceholders): SQL =>
+  variantOf(sharedFields(project, caller))
+
+export const trashedProjectVariant = (project: SQL, caller: CallerPlaceholders): SQL =>
+  variantOf(restoredFields(project, caller))
 
 /** The JSON of a member, with the user as the caller sees it if `expand` asks for it. */
 const withUser = (

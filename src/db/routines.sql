@@ -372,19 +372,22 @@ END $$;
 CREATE OR REPLACE TRIGGER team_members_managed AFTER DELETE OR UPDATE OF role ON team_members FOR EACH ROW
   WHEN (OLD.role = 'manager') EXECUTE FUNCTION check_managers_of_team();
 
--- The projects of a deleted user. One that nobody else has access to moves to the trash; one that others have access to and
--- nobody else manages keeps the account from being deleted. The same holds for teams, but there is no trash for them.
+-- The projects of a deleted user. One that nobody else has access to, also in the trash, is deleted with the account; one that
+-- others have access to and nobody else manages keeps the account from being deleted. The same holds for teams. Projects in the
+-- trash are locked as well, because a restoration computes memberships.
 CREATE OR REPLACE FUNCTION end_memberships_of_user() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-  joined uuid[] := ARRAY(SELECT project_id FROM memberships WHERE user_id = NEW.id);
+  granted uuid[] := ARRAY(SELECT DISTINCT project_id FROM project_grants WHERE user_id = NEW.id);
   managed uuid[] := ARRAY(SELECT team_id FROM team_members WHERE user_id = NEW.id AND role = 'manager');
 BEGIN
   PERFORM FROM teams WHERE id = ANY (managed) ORDER BY id FOR UPDATE;
-  PERFORM FROM projects WHERE id = ANY (joined) ORDER BY id FOR UPDATE;
-  UPDATE projects project SET deleted_at = now()
-  WHERE id = ANY (joined) AND deleted_at IS NULL
-    AND NOT EXISTS (SELECT FROM memberships WHERE project_id = project.id AND user_id <> NEW.id);
-  PERFORM compute_memberships(joined, ARRAY[NEW.id]);
+  PERFORM FROM projects WHERE id = ANY (granted) ORDER BY id FOR UPDATE;
+  UPDATE projects project SET deleted_at = coalesce(deleted_at, now()), purged_at = now()
+  WHERE id = ANY (granted) AND purged_at IS NULL
+    AND NOT EXISTS (
+      SELECT FROM project_grants other JOIN users member ON member.id = other.user_id AND member.deleted_at IS NULL
+      WHERE other.project_id = project.id);
+  PERFORM compute_memberships(granted, ARRAY[NEW.id]);
   DELETE FROM teams team
   WHERE id = ANY (managed) AND NOT EXISTS (
     SELECT FROM team_members member JOIN users ON users.id = member.user_id AND users.deleted_at IS NULL

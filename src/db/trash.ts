@@ -125,7 +125,20 @@ const removeBatch = statement(
     ) returning id::text`,
 )
 
-/** Deletes for good what has been in the trash for more than so many days; files follow through the outbox. */
+const purgeProjects = statement(
+  'trash.purge_projects',
+  { days: 'int' },
+  {},
+  (p) => sql`
+    update projects set ${assignments<'projects'>({ purged_at: sql`now()` })}
+    where deleted_at < now() - make_interval(days => ${p.days}) and purged_at is null`,
+)
+
+/**
+ * Deletes for good what has been in the trash for more than so many days; files follow through the outbox, and what is in
+ * projects in the next round of `purgeDeleted`.
+ */
 export const removeOldTrash = async (db: Database, days: number, stop: AbortSignal): Promise<void> => {
   await untilNone(async () => (await removeBatch(db, { days, limit: batch })).length, stop)
+  await purgeProjects(db, { days })
 }

@@ -264,7 +264,7 @@ const remove = query('users.delete', { id: 'uuid' }, { outcome: 'text' }, (p) =>
         from checked where users.id = checked.id and checked.outcome = 'done' returning users.id
       ), removed_tags as (
         update tags set ${assignments<'tags'>({ deleted_at: sql`now()` })} from removed
-        where owner_id = removed.id and deleted_at is null
+        where owner_id = removed.id and project_id is null and deleted_at is null
       ), ended_sessions as (
         delete from sessions using removed where user_id = removed.id
       ), ended_tokens as (

@@ -1,12 +1,16 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
+import { withVersion } from '../db/engine/context.ts'
 import {
+  deleteProject,
   insertProject,
   newProjectVariant,
   type ProjectRow,
   selectProject,
   selectProjects,
+  setProjectArchived,
+  updateProject,
 } from '../db/projects.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { variantTag } from '../domain/entity-tags.ts'
@@ -32,12 +36,36 @@ export const projectHandlers = ({ paging }: Deps) =>
 
     async createProject(ctx, { body }) {
       const project = await insertProject(ctx, body)
-      const etag = quoteETag(variantTag(1, newProjectVariant))
+      const etag = projectEtag({ version: 1, variant: newProjectVariant })
       return created<Project>(`/projects/${project.id}`, etag, project)
     },
 
     async getProject(ctx, { params }) {
       return projectAnswer(expectDone(await selectProject(ctx, params.project_id)))
+    },
+
+    async replaceProject(ctx, { params, body: { version, ...fields } }) {
+      const replacement = { color: null, ...fields }
+      return projectAnswer(
+        expectDone(await updateProject(withVersion(ctx, version), params.project_id, replacement)),
+      )
+    },
+
+    async updateProject(ctx, { params, body }) {
+      return projectAnswer(expectDone(await updateProject(ctx, params.project_id, body)))
+    },
+
+    async deleteProject(ctx, { params }) {
+      expectDone(await deleteProject(ctx, params.project_id))
+      return { status: 204 }
+    },
+
+    async archiveProject(ctx, { params }) {
+      return projectAnswer(expectDone(await setProjectArchived(ctx, params.project_id, true)))
+    },
+
+    async unarchiveProject(ctx, { params }) {
+      return projectAnswer(expectDone(await setProjectArchived(ctx, params.project_id, false)))
     },
 
     async listProjectTasks(ctx, { path, params, query }) {
@@ -51,8 +79,12 @@ export const projectHandlers = ({ paging }: Deps) =>
     },
   }) satisfies Partial<Handlers>
 
-export const projectAnswer = ({ json, version, variant }: ProjectRow) => ({
+/** The entity tag also depends on the caller's role and the counts, since the same version then has other bytes. */
+export const projectEtag = ({ version, variant }: Pick<ProjectRow, 'version' | 'variant'>): string =>
+  quoteETag(variantTag(version, variant))
+
+export const projectAnswer = (project: ProjectRow) => ({
   status: 200 as const,
-  headers: { etag: quoteETag(variantTag(version, variant)) },
-  body: jsonText<Project>(json),
+  headers: { etag: projectEtag(project) },
+  body: jsonText<Project>(project.json),
 })

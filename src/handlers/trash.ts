@@ -1,10 +1,17 @@
 import type { components } from '../../generated/openapi.ts'
 import { auditReadByAdmin } from '../db/audit.ts'
 import { deleteTrashedTask, restoreTask, selectTrash, selectTrashedTask } from '../db/trash.ts'
+import {
+  deleteTrashedProject,
+  restoreProject,
+  selectTrashedProject,
+  selectTrashedProjects,
+} from '../db/project-trash.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
+import { projectAnswer, projectEtag } from './projects.ts'
 import type { Jobs } from '../jobs/registry.ts'
 
 interface Deps {
@@ -41,6 +48,31 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
     async deleteTrashedTask(ctx, { params }) {
       expectDone(await deleteTrashedTask(ctx, params.task_id))
       jobs.wake('remove_deleted_files')
+      return { status: 204 }
+    },
+
+    async listTrashedProjects(ctx, { path, query }) {
+      expectMayListAll(ctx.principal, query)
+      const { filter, request, answer } = paging(path, ctx.principal, query)
+      return answer(await selectTrashedProjects(ctx, filter, request))
+    },
+
+    async getTrashedProject(ctx, { params }) {
+      const project = expectDone(await selectTrashedProject(ctx, params.project_id))
+      return {
+        status: 200,
+        headers: { etag: projectEtag(project) },
+        body: jsonText<Schemas['TrashedProject']>(project.json),
+      }
+    },
+
+    async restoreProject(ctx, { params }) {
+      return projectAnswer(expectDone(await restoreProject(ctx, params.project_id)))
+    },
+
+    async deleteTrashedProject(ctx, { params }) {
+      expectDone(await deleteTrashedProject(ctx, params.project_id))
+      jobs.wake('purge_deleted_rows')
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

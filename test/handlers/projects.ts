@@ -1,16 +1,64 @@
 import t from 'tap'
-import { type Call, startService } from '../fixture/service.ts'
-import { unknownId } from '../fixture/tasks.ts'
+import type { components } from '../../generated/openapi.ts'
+import type { OperationId } from '../../src/contract/contract.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, type Call, startService } from '../fixture/service.ts'
+import { openTestStorage } from '../fixture/storage.ts'
+import { clockToMove, countStatuses, pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 
-const service = await startService(t)
+type Schemas = components['schemas']
+type Project = Schemas['Project']
+
+const { storage, keys } = await openTestStorage(t)
+const service = await startService(t, { storage })
+const { db } = service.deps
+const { attachFile, createTag, createTask, readTask } = taskActions(service)
+const { setMember } = projectActions(service)
 const admin = await service.register('admin')
-const ada = await service.register('ada')
-const bob = await service.register('bob')
+const manager = await service.register('manager')
+const viewer = await service.register('viewer')
+const editor = await service.register('editor')
+const stranger = await service.register('stranger')
+
+const create = async ({ token }: Account, fields: object = {}): Promise<Project> =>
+  (await service.expect('createProject', 201, { token, body: { name: 'A project', ...fields } })).body
+
+/** A project with a member in each role that the tests use. */
+const createShared = async (): Promise<Project> => {
+  const project = await create(manager)
+  await setMember(manager, project, viewer, 'viewer')
+  await setMember(manager, project, editor, 'editor')
+  return (await read(manager, project)).body
+}
+
+const of = ({ token }: Account, { id }: Pick<Project, 'id'>, more: Call = {}): Call => ({
+  token,
+  params: { project_id: id },
+  ...more,
+})
+
+const read = (account: Account, project: Pick<Project, 'id'>) =>
+  service.expect('getProject', 200, of(account, project))
+
+const trash = (account: Account, project: Project) =>
+  service.expect('deleteProject', 204, of(account, project))
+
+const ifMatch = (etag: string | null): Call => ({ headers: { 'if-match': etag ?? '' } })
+
+/** Whoever sees the project but does not manage it is refused, and to others it does not exist. */
+const onlyForManagers = async (id: OperationId, project: Project, more: Call = {}) => {
+  const replies = await Promise.all(
+    [viewer, editor, stranger].map((account) => service.call(id, of(account, project, more))),
+  )
+  return replies.map(({ status }) => status)
+}
 
 t.test('createProject', async (t) => {
-  const { token } = ada
+  const { token } = manager
 
-  t.test('201: the creator manages it', async (t) => {
+  t.test('201: a name is enough, and the creator manages it', async (t) => {
     const { body, headers } = await service.expect('createProject', 201, {
       token,
       body: { name: ' Website ' },
@@ -28,53 +76,631 @@ t.test('createProject', async (t) => {
     })
     t.equal(created_at, updated_at)
     t.equal(headers.get('location'), `/projects/${id}`)
-    const read = await service.expect('getProject', 200, { token, params: { project_id: id } })
-    t.strictSame(read.body, body)
-    t.equal(read.headers.get('etag'), headers.get('etag'))
+    const { body: same, headers: later } = await read(manager, body)
+    t.strictSame(same, body)
+    t.equal(later.get('etag'), headers.get('etag'))
   })
+
+  t.test('201: all fields; several projects may have the same name', async (t) => {
+    const fields = { name: 'Website', description: 'Of two\nlines', color: '#FFAA00' }
+    t.match(await create(manager, fields), { ...fields, color: '#ffaa00' })
+  })
+
+  t.test('201: once per Idempotency-Key', async (t) => {
+    const call = { token, body: { name: 'Once' }, headers: { 'idempotency-key': 'project' } }
+    const first = await service.expect('createProject', 201, call)
+    const second = await service.expect('createProject', 201, call)
+    t.strictSame(second.body, first.body)
+    t.equal(second.headers.get('etag'), first.headers.get('etag'))
+    const other = await service.expect('createProject', 422, { ...call, body: { name: 'Other' } })
+    t.equal(other.body.code, 'idempotency_key_reused')
+  })
+
+  t.test('400: fields', async (t) => {
+    const cases = [
+      [{}, '/name'],
+      [{ name: ' ' }, '/name'],
+      [{ name: 'x'.repeat(101) }, '/name'],
+      [{ name: 'x', description: 'x'.repeat(1001) }, '/description'],
+      [{ name: 'x', color: 'red' }, '/color'],
+      [{ name: 'x', role: 'manager' }, '/role'],
+    ] as const
+    for (const [body, pointer] of cases) {
+      const { body: problem } = await service.expect('createProject', 400, { token, body })
+      t.strictSame(pointersOf(problem), [pointer])
+    }
+  })
+
+  t.test('401: without a token', () => service.expect('createProject', 401, { body: { name: 'x' } }))
 })
 
 t.test('getProject', async (t) => {
-  const { body: project } = await service.expect('createProject', 201, {
-    token: ada.token,
-    body: { name: 'Seen' },
-  })
-  const params = { project_id: project.id }
+  const project = await createShared()
 
-  t.test('200: an administrator who is no member has no role', async (t) => {
-    const { body } = await service.expect('getProject', 200, { token: admin.token, params })
-    t.strictSame(body, { ...project, role: null })
+  t.test('200: as the caller sees it', async (t) => {
+    t.equal(project.member_count, 3)
+    t.strictSame((await read(viewer, project)).body, { ...project, role: 'viewer' })
+    t.strictSame((await read(editor, project)).body, { ...project, role: 'editor' })
+    t.strictSame(
+      (await read(admin, project)).body,
+      { ...project, role: null },
+      'who is no member has no role',
+    )
+  })
+
+  t.test('200: the role is the highest of those that teams have too', async (t) => {
+    await db.run(`insert into teams (id, name) values ($1, 'A team')`, [unknownId])
+    await db.run(`insert into team_members (team_id, user_id, role) values ($1, $2, 'member')`, [
+      unknownId,
+      viewer.id,
+    ])
+    await db.run(`insert into project_teams (project_id, team_id, role) values ($1, $2, 'commenter')`, [
+      project.id,
+      unknownId,
+    ])
+    t.match((await read(viewer, project)).body, {
+      role: 'commenter',
+      member_count: 3,
+      version: project.version,
+    })
+    await db.run('delete from teams where id = $1', [unknownId])
+    t.equal((await read(viewer, project)).body.role, 'viewer')
+  })
+
+  t.test('200: the entity tag changes with the role and the counts, the version does not', async (t) => {
+    const seen = new Set<string | null>()
+    const note = async (account: Account) => seen.add((await read(account, project)).headers.get('etag'))
+    await note(manager)
+    await note(viewer)
+    t.equal(seen.size, 2)
+    const task = await createTask(manager, { project_id: project.id })
+    t.equal((await read(manager, project)).body.open_task_count, 1)
+    await note(manager)
+    t.equal(seen.size, 3)
+    await service.expect('updateTask', 200, {
+      token: manager.token,
+      params: { task_id: task.id },
+      body: { status: 'done' },
+    })
+    await note(manager)
+    t.equal(seen.size, 3, 'it is as before')
+    t.equal((await read(manager, project)).body.version, project.version)
+  })
+
+  t.test('304, 412: by the entity tag', async () => {
+    const etag = (await read(viewer, project)).headers.get('etag') ?? ''
+    await service.expect('getProject', 304, of(viewer, project, { headers: { 'if-none-match': etag } }))
+    await service.expect('getProject', 200, of(editor, project, { headers: { 'if-none-match': etag } }))
+    await service.expect('getProject', 200, of(viewer, project, ifMatch(`"${project.version}"`)))
+    await service.expect('getProject', 412, of(viewer, project, ifMatch('"99"')))
   })
 
   t.test('404: for others, as if it did not exist', async () => {
-    await service.expect('getProject', 404, { token: bob.token, params })
-    await service.expect('getProject', 404, { token: ada.token, params: { project_id: unknownId } })
+    await service.expect('getProject', 404, of(stranger, project))
+    await service.expect('getProject', 404, of(manager, { id: unknownId }))
   })
 })
 
 t.test('listProjects', async (t) => {
-  const carl = await service.register('carl')
-  const { token } = carl
-  const create = async (name: string) =>
-    (await service.expect('createProject', 201, { token, body: { name } })).body
-  const created = [await create('Beta'), await create('Äpfel'), await create('gamma')]
-  const names = async (query: NonNullable<Call['query']>, as = token) =>
-    (await service.expect('listProjects', 200, { token: as, query })).body.items.map(({ name }) => name)
+  const lister = await service.register('lister')
+  const { token } = lister
+  const created: Project[] = []
+  for (const name of ['Beta', 'Äpfel', 'gamma']) {
+    created.push(await create(lister, { name }))
+    await clockToMove()
+  }
+  const foreign = await create(manager, { name: 'Foreign' })
+  await setMember(manager, foreign, lister, 'viewer')
+  const names = async (query: Call['query'] = {}, as = lister) =>
+    (await service.expect('listProjects', 200, { token: as.token, query })).body.items.map(({ name }) => name)
 
-  t.test('200: own projects, newest first', async (t) => {
-    const { body } = await service.expect('listProjects', 200, { token })
-    t.strictSame(body.items, created.toReversed())
+  t.test('200: those of the caller, newest first', async (t) => {
+    const { body } = await service.expect('listProjects', 200, { token, query: { include_total: true } })
+    const { body: shared } = await read(lister, foreign)
+    t.strictSame(body.items, [shared, ...created.toReversed()])
+    t.equal(body.total, 4)
+    t.strictSame(await names({}, stranger), [])
   })
 
-  t.test('200: sorted and searched', async (t) => {
-    t.strictSame(await names({ sort: 'name' }), ['Äpfel', 'Beta', 'gamma'])
-    t.strictSame(await names({ sort: '-name', limit: 2 }), ['gamma', 'Beta'])
-    t.strictSame(await names({ sort: 'updated_at' }), ['Beta', 'Äpfel', 'gamma'])
+  t.test('200: sorted', async (t) => {
+    t.strictSame(await names({ sort: 'name' }), ['Äpfel', 'Beta', 'Foreign', 'gamma'])
+    t.strictSame(await names({ sort: '-name', limit: 2 }), ['gamma', 'Foreign'])
+    t.strictSame(await names({ sort: 'created_at', limit: 1 }), ['Beta'])
+    await service.expect('updateProject', 200, {
+      ...of(lister, created[0] ?? foreign),
+      body: { description: 'Changed' },
+    })
+    t.strictSame(await names({ sort: '-updated_at', limit: 1 }), ['Beta'])
+  })
+
+  t.test('200: searched', async (t) => {
     t.strictSame(await names({ q: 'APF' }), ['Äpfel'])
+    t.strictSame(await names({ q: 'a' }), ['gamma', 'Äpfel', 'Beta'])
+    t.strictSame(await names({ q: 'a', include_total: true, limit: 1 }), ['gamma'])
+    t.strictSame(await names({ q: 'none of them' }), [])
+  })
+
+  t.test('200: page by page, in any order, there and back', async (t) => {
+    for (const query of [{}, { sort: 'name' }, { sort: '-updated_at' }, { q: 'a' }]) {
+      const all = await names(query)
+      const seen: string[] = []
+      let cursor: string | null = null
+      let back: string | null = null
+      do {
+        const page: { readonly body: Schemas['ProjectList'] } = await service.expect('listProjects', 200, {
+          token,
+          query: { ...query, limit: 1, ...(cursor !== null && { cursor }) },
+        })
+        seen.push(...page.body.items.map(({ name }) => name))
+        back = page.body.prev_cursor ?? back
+        cursor = page.body.next_cursor
+      } while (cursor !== null)
+      t.strictSame(seen, all)
+      t.strictSame(await names({ ...query, limit: 1, cursor: back ?? '' }), [all.at(-2)])
+    }
+  })
+
+  t.test('200: archived ones only on request', async (t) => {
+    const [archived = foreign] = created
+    await service.expect('archiveProject', 200, of(lister, archived))
+    t.notOk((await names()).includes(archived.name))
+    t.ok((await names({ include_archived: true })).includes(archived.name))
+    t.notOk((await names({ include_archived: false, q: 'beta' })).includes(archived.name))
+    await service.expect('unarchiveProject', 200, of(lister, archived))
+    t.ok((await names()).includes(archived.name))
   })
 
   t.test('200: all of the installation, for an administrator', async (t) => {
-    t.strictSame(await names({}, admin.token), [])
-    t.ok((await names({ all: true }, admin.token)).includes('gamma'))
+    t.strictSame(await names({}, admin), [])
+    const { body } = await service.expect('listProjects', 200, {
+      token: admin.token,
+      query: { all: true, q: 'foreign' },
+    })
+    t.match(body.items, [{ id: foreign.id, role: null, member_count: 2 }])
+  })
+
+  t.test('400: parameters', async (t) => {
+    for (const query of [{ sort: 'color' }, { sort: 'name,created_at' }, { q: '' }, { archived: true }])
+      await service.expect('listProjects', 400, { token, query })
+    const { body } = await service.expect('listProjects', 200, { token, query: { limit: 1 } })
+    const cursor = body.next_cursor ?? ''
+    await service.expect('listProjects', 200, { token, query: { cursor, include_archived: false } })
+    const other = { cursor, include_archived: true }
+    t.match(
+      (await service.expect('listProjects', 400, { token, query: other })).body.detail,
+      /include_archived/,
+    )
+    await service.expect('listProjects', 400, { token: manager.token, query: { cursor } })
+  })
+
+  t.test('403: all, for anybody else', () =>
+    service.expect('listProjects', 403, { token, query: { all: true } }),
+  )
+})
+
+t.test('replaceProject and updateProject', async (t) => {
+  const project = await createShared()
+  const replace = (more: Call, as = manager) => service.expect('replaceProject', 200, of(as, project, more))
+  const patch = (body: object, as = manager) =>
+    service.expect('updateProject', 200, of(as, project, { body }))
+
+  t.test('200: PUT resets what it leaves out', async (t) => {
+    const { body } = await replace({ body: { name: 'Replaced', description: 'Text', color: '#AABBCC' } })
+    t.match(body, { name: 'Replaced', description: 'Text', color: '#aabbcc', version: 2, role: 'manager' })
+    const { body: reset, headers } = await replace({ body: { name: 'Replaced' } })
+    t.match(reset, { name: 'Replaced', description: '', color: null, version: 3, member_count: 3 })
+    const { body: same, headers: later } = await read(manager, project)
+    t.strictSame(same, reset)
+    t.equal(later.get('etag'), headers.get('etag'))
+  })
+
+  t.test('200: PUT takes what GET returned, and ignores what cannot be written', async (t) => {
+    const { body } = await read(manager, project)
+    t.strictSame((await replace({ body })).body, body, 'nothing changes')
+    const invented = { id: unknownId, role: null, member_count: 9, archived_at: body.created_at }
+    t.strictSame((await replace({ body: { ...body, ...invented } })).body, body)
+  })
+
+  t.test('200: PATCH keeps what it leaves out', async (t) => {
+    const { body } = await patch({ color: '#AABBCC' })
+    t.match(body, { name: 'Replaced', color: '#aabbcc' })
+    t.match((await patch({ description: 'New' })).body, { description: 'New', color: '#aabbcc' })
+    t.match((await patch({ color: null })).body, { description: 'New', color: null })
+    t.equal((await patch({})).body.version, body.version + 2, 'nothing to change, no new version')
+  })
+
+  t.test('200: an administrator may, without a role', async (t) => {
+    t.equal((await patch({ name: 'By an administrator' }, admin)).body.role, null)
+  })
+
+  t.test('412: If-Match and version', async (t) => {
+    const { body, headers } = await read(manager, project)
+    const other = (await read(viewer, project)).headers.get('etag')
+    for (const etag of [headers.get('etag'), `"${body.version}"`, other]) {
+      const call = { body: {}, ...ifMatch(etag) }
+      await service.expect('updateProject', 200, of(manager, project, call))
+    }
+    const outdated = ifMatch(`"${body.version - 1}"`)
+    await service.expect('updateProject', 412, of(manager, project, { body: { name: 'x' }, ...outdated }))
+    await service.expect('replaceProject', 412, of(manager, project, { body: { name: 'x' }, ...outdated }))
+    const { version } = body
+    await service.expect(
+      'replaceProject',
+      412,
+      of(manager, project, { body: { ...body, version: version - 1 } }),
+    )
+    t.equal((await read(manager, project)).body.version, version)
+  })
+
+  t.test('403, 404: for others', async (t) => {
+    for (const id of ['replaceProject', 'updateProject'] as const)
+      t.strictSame(await onlyForManagers(id, project, { body: { name: 'x' } }), [403, 403, 404])
+    await service.expect('replaceProject', 404, of(manager, { id: unknownId }, { body: { name: 'x' } }))
+    await service.expect('updateProject', 404, of(manager, { id: unknownId }, { body: {} }))
+  })
+
+  t.test('409: archived', async (t) => {
+    await service.expect('archiveProject', 200, of(manager, project))
+    for (const id of ['replaceProject', 'updateProject'] as const) {
+      const { body } = await service.expect(id, 409, of(manager, project, { body: { name: 'x' } }))
+      t.equal(body.code, 'project_archived')
+    }
+    const outdated = { body: { name: 'x' }, ...ifMatch('"1"') }
+    await service.expect('updateProject', 412, of(manager, project, outdated))
+    t.strictSame(await onlyForManagers('updateProject', project, { body: {} }), [403, 403, 404])
+    await service.expect('unarchiveProject', 200, of(manager, project))
+    await patch({ name: 'Again' })
+  })
+})
+
+t.test('archiveProject and unarchiveProject', async (t) => {
+  const project = await createShared()
+
+  t.test('200: a second time changes nothing', async (t) => {
+    const { body: first } = await service.expect('archiveProject', 200, of(manager, project))
+    t.match(first, { version: project.version + 1, role: 'manager' })
+    t.ok(first.archived_at !== null && first.archived_at <= first.updated_at)
+    t.strictSame((await service.expect('archiveProject', 200, of(manager, project))).body, first)
+    t.strictSame((await read(manager, project)).body, first)
+    const { body: open } = await service.expect('unarchiveProject', 200, of(manager, project))
+    t.match(open, { archived_at: null, version: project.version + 2 })
+    t.strictSame((await service.expect('unarchiveProject', 200, of(manager, project))).body, open)
+  })
+
+  t.test('403, 404, 412', async (t) => {
+    for (const id of ['archiveProject', 'unarchiveProject'] as const) {
+      t.strictSame(await onlyForManagers(id, project), [403, 403, 404])
+      await service.expect(id, 404, of(manager, { id: unknownId }))
+      await service.expect(id, 412, of(manager, project, ifMatch('"1"')))
+    }
+  })
+
+  t.test('an archived project can be deleted, and is restored as it was', async (t) => {
+    const { body: archived } = await service.expect('archiveProject', 200, of(manager, project))
+    await trash(manager, project)
+    const { body } = await service.expect('restoreProject', 200, of(manager, project))
+    t.equal(body.archived_at, archived.archived_at)
+  })
+})
+
+/** A project with a task in each state that a restoration is to bring back. */
+const createFull = async () => {
+  const project = await createShared()
+  const ofProject = { project_id: project.id }
+  const tag = await createTag(manager, `tag of ${project.id}`)
+  const tasks = [
+    await createTask(manager, { ...ofProject, tag_ids: [tag.id] }),
+    await createTask(editor, { ...ofProject, status: 'done' }),
+    await createTask(manager, { ...ofProject, assignee_id: stranger.id }),
+  ]
+  const attachment = await attachFile(manager, tasks[0]?.id ?? '')
+  const deleted = await createTask(manager, ofProject)
+  await service.expect('deleteTask', 204, { token: manager.token, params: { task_id: deleted.id } })
+  return { project, tasks, deleted, attachment, tag }
+}
+
+t.test('deleteProject and restoreProject', async (t) => {
+  const { project, tasks, deleted, attachment, tag } = await createFull()
+  const before = await Promise.all(tasks.map(async ({ id }) => (await readTask(manager, id)).task))
+  const statusOfTask = async (account: Account, id: string) =>
+    (await service.call('getTask', { token: account.token, params: { task_id: id } })).status
+  const statusesOf = (account: Account) =>
+    Promise.all([...tasks, deleted].map(({ id }) => statusOfTask(account, id)))
+  const tagCount = async (account: Account, query: NonNullable<Call['query']>) =>
+    (await service.expect('listTags', 200, { token: account.token, query })).body.items[0]?.task_count
+  const everything = { all: true, q: tag.name }
+
+  t.test('403, 404, 412', async (t) => {
+    t.strictSame(await onlyForManagers('deleteProject', project), [403, 403, 404])
+    await service.expect('deleteProject', 404, of(manager, { id: unknownId }))
+    await service.expect('deleteProject', 412, of(manager, project, ifMatch('"99"')))
+  })
+
+  t.test('204: nothing in it appears anywhere', async (t) => {
+    t.strictSame(await statusesOf(stranger), [404, 404, 200, 404], 'the assignee sees their task')
+    await service.expect('deleteProject', 204, of(manager, project, ifMatch(`"${project.version}"`)))
+    for (const account of [manager, editor, viewer, stranger, admin]) {
+      await service.expect('getProject', 404, of(account, project))
+      t.strictSame(await statusesOf(account), [404, 404, 404, 404])
+    }
+    await service.expect('deleteProject', 404, of(manager, project))
+    await service.expect('updateProject', 404, of(manager, project, { body: {} }))
+    await service.expect('archiveProject', 404, of(manager, project))
+    await service.expect('createTask', 422, {
+      token: manager.token,
+      body: { title: 'x', project_id: project.id },
+    })
+    const path = { token: manager.token, params: { attach_id: attachment } }
+    await service.expect('downloadAttachment', 404, path)
+    await service.expect('getTrashedTask', 404, { token: admin.token, params: { task_id: deleted.id } })
+    t.equal(await tagCount(manager, { q: tag.name }), 0)
+    t.equal(await tagCount(admin, everything), 0)
+  })
+
+  t.test('200: restored with every task, its tags and its files', async (t) => {
+    const { body: trashed } = await service.expect('getTrashedProject', 200, of(manager, project))
+    const { body } = await service.expect('restoreProject', 200, of(manager, project))
+    t.strictSame(body, {
+      ...project,
+      open_task_count: 2,
+      version: project.version + 2,
+      updated_at: body.updated_at,
+    })
+    t.match(trashed, { member_count: 3, role: 'manager', open_task_count: 2 })
+    t.strictSame((await read(viewer, project)).body.role, 'viewer')
+    t.strictSame((await read(editor, project)).body.role, 'editor')
+    const after = await Promise.all(tasks.map(async ({ id }) => (await readTask(manager, id)).task))
+    t.strictSame(after, before)
+    t.strictSame(await statusesOf(stranger), [404, 404, 200, 404])
+    await service.expect('downloadAttachment', 200, {
+      token: manager.token,
+      params: { attach_id: attachment },
+    })
+    t.equal(await tagCount(manager, { q: tag.name }), 1)
+    t.equal(await tagCount(admin, everything), 1)
+  })
+
+  t.test('200: what was in the trash before stays there', async (t) => {
+    t.equal(await statusOfTask(manager, deleted.id), 404)
+    await service.expect('getTrashedTask', 200, { token: manager.token, params: { task_id: deleted.id } })
+  })
+
+  t.test('404, 412', async () => {
+    await service.expect('restoreProject', 404, of(manager, project))
+    await trash(manager, project)
+    for (const account of [viewer, editor, stranger])
+      await service.expect('restoreProject', 404, of(account, project))
+    await service.expect('restoreProject', 412, of(manager, project, ifMatch(`"${project.version}"`)))
+    await service.expect('restoreProject', 200, of(admin, project))
+  })
+
+  t.test('at the same time, it is deleted and restored once', async (t) => {
+    const five = async (id: 'deleteProject' | 'restoreProject') =>
+      countStatuses(
+        await Promise.all(Array.from({ length: 5 }, () => service.call(id, of(manager, project)))),
+      )
+    t.strictSame(await five('deleteProject'), { 204: 1, 404: 4 })
+    t.strictSame(await five('restoreProject'), { 200: 1, 404: 4 })
+  })
+})
+
+t.test('listTrashedProjects and getTrashedProject', async (t) => {
+  const first = await createShared()
+  const second = await create(manager, { name: 'Second' })
+  for (const project of [first, second]) {
+    await trash(manager, project)
+    await clockToMove()
+  }
+  const ids = async ({ token }: Account, query: Call['query'] = {}) =>
+    (await service.expect('listTrashedProjects', 200, { token, query })).body.items.map(({ id }) => id)
+
+  t.test('200: for those who managed them, the last deleted first', async (t) => {
+    t.strictSame((await ids(manager)).slice(0, 2), [second.id, first.id])
+    for (const account of [viewer, editor, stranger, admin]) t.strictSame(await ids(account), [])
+    t.ok((await ids(admin, { all: true })).includes(first.id))
+    const { body } = await service.expect('listTrashedProjects', 200, {
+      token: manager.token,
+      query: { limit: 1 },
+    })
+    t.strictSame(await ids(manager, { limit: 1, cursor: body.next_cursor ?? '' }), [first.id])
+  })
+
+  t.test('200: as it will be restored', async (t) => {
+    const { body, headers } = await service.expect('getTrashedProject', 200, of(manager, first))
+    t.strictSame(body, {
+      ...first,
+      version: first.version + 1,
+      updated_at: body.updated_at,
+      deleted_at: body.deleted_at,
+    })
+    const { body: page } = await service.expect('listTrashedProjects', 200, { token: manager.token })
+    t.strictSame(
+      page.items.find(({ id }) => id === first.id),
+      body,
+    )
+    t.equal((await service.expect('getTrashedProject', 200, of(admin, first))).body.role, null)
+    const condition = { 'if-none-match': headers.get('etag') ?? '' }
+    await service.expect('getTrashedProject', 304, of(manager, first, { headers: condition }))
+    await service.expect('getTrashedProject', 412, of(manager, first, ifMatch('"1"')))
+  })
+
+  t.test('403, 404', async () => {
+    await service.expect('listTrashedProjects', 403, { token: manager.token, query: { all: true } })
+    await service.expect('getTrashedProject', 404, of(editor, first))
+    await service.expect('getTrashedProject', 404, of(manager, { id: unknownId }))
+    await service.expect('getTrashedProject', 404, of(manager, await create(manager)))
+  })
+})
+
+t.test('deleteTrashedProject', async (t) => {
+  const files = await keys()
+  const { project, tasks, deleted } = await createFull()
+  await service.expect('deleteTrashedProject', 404, of(manager, project))
+  await trash(manager, project)
+  for (const account of [viewer, editor, stranger])
+    await service.expect('deleteTrashedProject', 404, of(account, project))
+  await service.expect('deleteTrashedProject', 412, of(manager, project, ifMatch(`"${project.version}"`)))
+  await service.expect('deleteTrashedProject', 204, of(manager, project))
+
+  for (const account of [manager, admin]) {
+    await service.expect('getTrashedProject', 404, of(account, project))
+    await service.expect('restoreProject', 404, of(account, project))
+    await service.expect('deleteTrashedProject', 404, of(account, project))
+  }
+  await eventually('its files are gone', async () => String(await keys()) === String(files))
+  await eventually('its rows are gone', async () => {
+    const rows = await db.run('select from projects where id = $1', [project.id])
+    return rows.length === 0
+  })
+  for (const { id } of [...tasks, deleted]) {
+    const rows = await db.run('select from tasks where id = $1', [id])
+    t.equal(rows.length, 0)
+  }
+})
+
+t.test('the trash is emptied of projects that have been there for too long', async (t) => {
+  const { project: old, tasks } = await createFull()
+  const young = await create(manager)
+  for (const project of [old, young]) await trash(manager, project)
+  const age = (id: string, interval: string) =>
+    db.run(`update projects set deleted_at = now() - $2::interval where id = $1`, [id, interval])
+  await age(old.id, '30 days 1 minute')
+  await age(young.id, '29 days 23 hours')
+  await runJobs(jobDepsOf(service))
+  await service.expect('getTrashedProject', 404, of(manager, old))
+  const rows = await db.run('select from tasks where id = $1', [tasks[0]?.id])
+  t.equal(rows.length, 0, 'its tasks are gone')
+  await service.expect('restoreProject', 200, of(manager, young))
+})
+
+const deleteAccount = ({ id, token }: Account) =>
+  service.call('deleteUser', { token, params: { user_id: id } })
+
+t.test('a user who is deleted', async (t) => {
+  t.test('hands what they own in projects to a manager', async (t) => {
+    const leaver = await service.register('leaver')
+    const project = await create(manager)
+    await setMember(manager, project, leaver, 'editor')
+    const personal = await createTask(leaver)
+    const task = await createTask(leaver, { project_id: project.id, assignee_id: leaver.id })
+    const trashed = await createTask(leaver, { project_id: project.id })
+    await service.expect('deleteTask', 204, { token: leaver.token, params: { task_id: trashed.id } })
+    const tag = await createTag(leaver, 'of a leaver')
+    await db.run('update tags set project_id = $2 where id = $1', [tag.id, project.id])
+
+    t.equal((await deleteAccount(leaver)).status, 204)
+    t.equal((await read(manager, project)).body.member_count, 1, 'they are no member')
+    await eventually('their row is gone', async () => {
+      const rows = await db.run('select from users where id = $1', [leaver.id])
+      return rows.length === 0
+    })
+    t.match((await readTask(manager, task.id)).task, { owner_id: manager.id, assignee_id: null })
+    const { body: inTrash } = await service.expect('getTrashedTask', 200, {
+      token: manager.token,
+      params: { task_id: trashed.id },
+    })
+    t.equal(inTrash.owner_id, manager.id)
+    const { body: kept } = await service.expect('getTag', 200, {
+      token: manager.token,
+      params: { tag_id: tag.id },
+    })
+    t.equal(kept.owner_id, manager.id)
+    await service.expect('getTask', 404, { token: admin.token, params: { task_id: personal.id } })
+  })
+
+  t.test('takes along the projects that nobody else has access to, the trash included', async (t) => {
+    const loner = await service.register('loner')
+    const own = await create(loner)
+    const trashed = await create(loner)
+    const task = await createTask(loner, { project_id: own.id })
+    await createTask(loner, { project_id: trashed.id })
+    await trash(loner, trashed)
+    t.equal((await deleteAccount(loner)).status, 204)
+    for (const project of [own, trashed]) {
+      await service.expect('getProject', 404, of(admin, project))
+      await service.expect('getTrashedProject', 404, of(admin, project))
+    }
+    await service.expect('getTask', 404, { token: admin.token, params: { task_id: task.id } })
+    await eventually('all rows are gone', async () => {
+      const rows = await db.run('select from projects where id in ($1, $2)', [own.id, trashed.id])
+      const people = await db.run('select from users where id = $1', [loner.id])
+      return rows.length + people.length === 0
+    })
+  })
+
+  t.test('409: who alone manages a project that others have access to stays', async (t) => {
+    const last = await service.register('last')
+    const project = await create(last)
+    const task = await createTask(last, { project_id: project.id })
+    await setMember(last, project, viewer, 'viewer')
+    const refused = await deleteAccount(last)
+    t.match(refused, { status: 409, body: { code: 'last_manager' } })
+    t.equal(
+      (await deleteAccount({ ...last, token: admin.token })).status,
+      409,
+      'an administrator cannot either',
+    )
+    t.equal((await readTask(last, task.id)).task.owner_id, last.id, 'nothing has happened')
+
+    await trash(last, project)
+    t.equal((await deleteAccount(last)).status, 204)
+    const { body } = await service.expect('getTrashedProject', 200, of(admin, project))
+    t.match(body, { member_count: 1, role: null })
+    await service.expect('getTrashedProject', 404, of(viewer, project))
+    const { body: restored } = await service.expect('restoreProject', 200, of(admin, project))
+    t.match(restored, { member_count: 2, role: 'manager' }, 'who restores it manages it')
+    await eventually('the task has an owner', async () => {
+      await runJobs(jobDepsOf(service))
+      const { owner_id } = (await readTask(admin, task.id)).task
+      return [viewer.id, admin.id].includes(owner_id)
+    })
+  })
+
+  t.test('409: of two managers who delete their accounts at the same time, one stays', async (t) => {
+    const [one, two] = [await service.register('one'), await service.register('two')]
+    const project = await create(one)
+    await setMember(one, project, two, 'manager')
+    await setMember(one, project, viewer, 'viewer')
+    t.strictSame(countStatuses(await Promise.all([deleteAccount(one), deleteAccount(two)])), {
+      204: 1,
+      409: 1,
+    })
+    t.equal((await read(viewer, project)).body.member_count, 2)
+  })
+
+  t.test('409: of two managers of whom one leaves and one deletes their account, one stays', async (t) => {
+    const [one, two] = [await service.register('staying'), await service.register('leaving')]
+    const project = await create(one)
+    await setMember(one, project, two, 'manager')
+    await setMember(one, project, viewer, 'viewer')
+    const leave = { token: two.token, params: { project_id: project.id, user_id: two.id } }
+    const replies = await Promise.all([deleteAccount(one), service.call('removeProjectMember', leave)])
+    t.strictSame(countStatuses(replies), { 204: 1, 409: 1 })
+    t.equal((await read(viewer, project)).body.member_count, 2)
+  })
+
+  t.test('a project is restored or loses its manager, never both', async (t) => {
+    for (let n = 0; n < 3; n += 1) {
+      const restorer = await service.register(`restorer-${n}`)
+      const project = await create(restorer)
+      await setMember(restorer, project, viewer, 'viewer')
+      await trash(restorer, project)
+      const [restored, deleted] = await Promise.all([
+        service.call('restoreProject', of(restorer, project)),
+        deleteAccount(restorer),
+      ])
+      const { status } = await service.call('getProject', of(viewer, project))
+      if (status === 200) t.strictSame([restored.status, deleted.status], [200, 409])
+      else t.strictSame([restored.status < 500, deleted.status], [true, 204])
+    }
+  })
+
+  t.test('with the last of its members, a project goes', async (t) => {
+    const [one, two] = [await service.register('first-of-two'), await service.register('second-of-two')]
+    const project = await create(one)
+    await setMember(one, project, two, 'manager')
+    t.strictSame(countStatuses(await Promise.all([deleteAccount(one), deleteAccount(two)])), { 204: 2 })
+    await service.expect('getProject', 404, of(admin, project))
+    await service.expect('getTrashedProject', 404, of(admin, project))
   })
 })

@@ -58,12 +58,13 @@ export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, ro
  * from what they were granted.
  */
 export const allowsProject = (permission: Permission, caller: CallerPlaceholders, project: SQL): SQL => {
-  const { id, deleted_at } = columnsOf<'projects'>(project)
+  const { id, deleted_at, purged_at } = columnsOf<'projects'>(project)
   if (permission.startsWith('project_trash.')) {
     const manager = sql`exists (
       select from project_grants granted
       where granted.project_id = ${id} and granted.user_id = ${caller.caller} and ${hasRole(sql`granted`, 'manager')})`
-    return sql`(${deleted_at} is not null and ${allowed(permission, { manager, admin: caller.is_admin })})`
+    const isInTrash = sql`${deleted_at} is not null and ${purged_at} is null`
+    return sql`(${isInTrash} and ${allowed(permission, { manager, admin: caller.is_admin })})`
   }
   const as = (role: ProjectRole): SQL => isMember(id, caller.caller, role)
   const relations = {
@@ -134,6 +135,17 @@ export const teamBranches = (role: Role, caller: CallerPlaceholders): readonly A
         join project_teams shared on shared.project_id = membership.project_id
       where membership.user_id = ${caller.caller})) item`
   return [{ select: (rows) => rows(sql`true`, { from: ofCaller }), isRepeated: sql`false`, beganIn: null }]
+}
+
+/** Access branches for the projects `item` that pass `project_trash.see`. */
+export const trashedProjectBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
+  const { id, deleted_at, purged_at } = columnsOf<'projects'>(sql`item`)
+  const isInTrash = sql`${deleted_at} is not null and ${purged_at} is null`
+  if (role === 'admin') return onlyBranch(isInTrash)
+  const managed = sql`
+    select granted.project_id from project_grants granted
+    where granted.user_id = ${caller.caller} and ${hasRole(sql`granted`, 'manager')}`
+  return onlyBranch(sql`${isInTrash} and ${id} in (${managed})`)
 }
 
 /** Whether the caller has the permission on the audit trail. */

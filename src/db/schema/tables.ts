@@ -239,6 +239,8 @@ export const projects = pgTable(
     updated_at: instant('updated_at').notNull().defaultNow(),
     /** When it was moved to the trash; otherwise null. Its tasks stay as they are, and nobody sees them. */
     deleted_at: instant('deleted_at'),
+    /** When it was deleted for good, which hides it from the trash as well. A job removes it after its tasks. */
+    purged_at: instant('purged_at'),
     /** The transaction that created or restored it: when administrators began to see its tasks. */
     visible_in: xid8('visible_in')
       .notNull()
@@ -253,7 +255,10 @@ export const projects = pgTable(
     // GET /trash/projects, and the removal of old trash.
     index('projects_trash')
       .on(t.deleted_at.desc(), t.id.desc())
-      .where(sql`${t.deleted_at} is not null`),
+      .where(sql`${t.deleted_at} is not null and ${t.purged_at} is null`),
+    index('projects_purged')
+      .on(t.id)
+      .where(sql`${t.purged_at} is not null`),
   ],
 )
 
