@@ -10,6 +10,7 @@ import { blackPng } from '../test/fixture/images.ts'
 import { freePort } from '../test/fixture/ports.ts'
 import { startProcess, temporaryFolder } from '../test/fixture/process.ts'
 import { type Account, createClient, fileForm } from '../test/fixture/service.ts'
+import { authenticator } from '../test/fixture/second-factor.ts'
 import { startMailServer } from '../test/fixture/smtp.ts'
 import { findCommand } from './commands.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
@@ -18,7 +19,7 @@ import { runToEnd, type Teardown } from './run-to-end.ts'
  * The pages in a real browser, on a desktop and on a phone. Swagger UI as a newcomer uses it: sign in, create a task, find
  * it in the unedited list, upload a file, download it, see a problem, reload, open a second tab, sign out. The reference.
  * Files by link, on a page of another origin and in the browser itself. A forgotten password, from the link to the new
- * one, by keyboard alone. Nothing may be refused, missing, thrown, requested from another host or blocked by the page's
+ * one, by keyboard alone. Invitations to a project, accepted with a new account and with an old one. Nothing may be refused, missing, thrown, requested from another host or blocked by the page's
  * policy.
  * Screenshots go to .cache/screenshots.
  */
@@ -456,6 +457,70 @@ const resetPassword = async (
   await stage.show('link-without-a-token')
 }
 
+/** Invites somebody, and reads the link of the mail. */
+const invite = async ({ reachable, outside }: Served, { token }: Account): Promise<string> => {
+  const client = createClient(reachable, () => undefined)
+  const findLinks = (): readonly string[] => outside().match(/http:\S+\/invitation#token=[\w-]+/g) ?? []
+  const before = findLinks().length
+  const { body: project } = await client.expect('createProject', 201, { token, body: { name: 'Website' } })
+  const invitation = { email: `invited-${before}@example.com`, role: 'editor' }
+  await client.expect('createInvitation', 201, {
+    token,
+    params: { project_id: project.id },
+    body: invitation,
+  })
+  await eventually('there is a link', async () => findLinks().length > before)
+  return findLinks().at(-1) ?? ''
+}
+
+const acceptInvitations = async (stage: Stage, served: Served, manager: Account): Promise<void> => {
+  const { page } = stage
+  const says = (text: RegExp): Promise<void> => page.getByRole('status').filter({ hasText: text }).waitFor()
+  const fill = async (fields: Readonly<Record<string, string>>): Promise<void> => {
+    for (const [label, text] of Object.entries(fields)) await page.getByLabel(label).fill(text)
+    await page.getByRole('button').click()
+  }
+  const password = 'battery horse'
+  const first = await invite(served, manager)
+  await page.goto(first)
+  await page.getByText('invited you to the project “Website” as an editor').waitFor()
+  assert.equal(page.url(), `${served.url}/invitation`, 'The token stays in the address')
+  await stage.show('invitation')
+  await page.getByLabel('I need an account').check()
+  await fill({ Username: 'Grace', 'Email address': 'grace@example.com', Password: password })
+  await says(/username/)
+  await stage.show('invitation-refused')
+  await fill({ Username: 'grace' })
+  await says(/You are a member/)
+  await stage.show('invitation-accepted')
+
+  const client = createClient(served.reachable, () => undefined)
+  const login = { body: { email: 'grace@example.com', password } }
+  const { access_token: token } = (await client.expect('login', 200, login)).body
+  const { secret } = (await client.expect('enrolSecondFactor', 201, { token, body: { password } })).body
+  const confirmation = { token, body: { code: authenticator(secret)() } }
+  const [code = ''] = (await client.expect('confirmSecondFactor', 200, confirmation)).body.recovery_codes
+  await page.goto(await invite(served, manager))
+  await page.getByText('invited you').waitFor()
+  await fill({ 'Email address': 'grace@example.com', Password: 'forgotten' })
+  await says(/password is wrong/)
+  await fill({ Password: password })
+  await says(/has a second factor/)
+  await stage.show('invitation-with-a-second-factor')
+  await fill({ 'Code from your authenticator': code })
+  await says(/You are a member/)
+  const projects = await client.expect('listProjects', 200, { token })
+  assert.deepEqual(
+    projects.body.items.map(({ role }) => role),
+    ['editor', 'editor'],
+  )
+
+  await page.goto(first)
+  await says(/already used/)
+  assert.equal(await page.getByRole('button').isVisible(), false)
+  await stage.show('invitation-used-twice')
+}
+
 const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> => {
   console.log(scene.name)
   const served = await startService(t, scene)
@@ -501,6 +566,10 @@ const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> 
   clean.check()
   clean.expectRefusal(`${url}/auth/password/reset`)
   await resetPassword(stage, served, account)
+  clean.check()
+  for (const path of ['auth/register', 'auth/login', 'invitations/lookup'])
+    clean.expectRefusal(`${url}/${path}`)
+  await acceptInvitations(stage, served, account)
   clean.check()
   await context.close()
 }

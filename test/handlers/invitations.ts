@@ -5,6 +5,7 @@ import type { ProjectRole } from '../../src/domain/project-roles.ts'
 import { noMailer } from '../../src/mail/mailer.ts'
 import { accountActions, withoutIds } from '../fixture/accounts.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
+import { projectActions } from '../fixture/projects.ts'
 import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
 import { type Account, type BodyAt, type Reply, type Service, startService } from '../fixture/service.ts'
 import { countStatuses, unknownId } from '../fixture/tasks.ts'
@@ -15,6 +16,7 @@ const service = await startService(t, { config: { invitationsPerDay: 1_000 } })
 const { db } = service.deps
 const admin = await service.register('admin')
 const { createApiToken, setRole } = accountActions(service, admin)
+const { createProject, setMember } = projectActions(service)
 const manager = await service.register('manager')
 const guest = await service.register('guest')
 
@@ -26,15 +28,8 @@ const off = await startService(t, { ...shared, config: { invitations: 'off' } })
 let count = 0
 const newAddress = (): string => `invited-${(count += 1)}@example.com`
 
-const newProject = async ({ token }: Pick<Account, 'token'> = manager): Promise<Project> =>
-  (await service.expect('createProject', 201, { token, body: { name: `Project ${(count += 1)}` } })).body
-
-const setMember = (project_id: string, user_id: string, role: ProjectRole): Promise<unknown> =>
-  db.run(
-    `insert into project_members (project_id, user_id, role) values ($1, $2, $3)
-     on conflict (project_id, user_id) do update set role = excluded.role`,
-    [project_id, user_id, role],
-  )
+const newProject = (account: Account = manager): Promise<Project> =>
+  createProject(account, `Project ${(count += 1)}`)
 
 const roleOf = async (project_id: string, { token }: Pick<Account, 'token'>): Promise<string | null> => {
   const { status, body } = await service.call('getProject', { token, params: { project_id } })
@@ -128,7 +123,7 @@ t.test('createInvitation', async (t) => {
 
   t.test('201: the same whether or not the address has an account, or is a member', async (t) => {
     const project = await newProject()
-    await setMember(project.id, guest.id, 'viewer')
+    await setMember(manager, project, guest, 'viewer')
     const hidden = new Set(['location', 'content-length', 'date', 'x-request-id'])
     const contentOf = ({ status, headers, body }: Reply): object => {
       const { project_id, role, invited_by, ...own } = body as Invited['invitation']
@@ -209,7 +204,7 @@ t.test('createInvitation', async (t) => {
   t.test('403: a member who is no manager', async (t) => {
     const project = await newProject()
     for (const role of ['viewer', 'commenter', 'editor'] as const) {
-      await setMember(project.id, guest.id, role)
+      await setMember(manager, project, guest, role)
       t.match(await create(project.id, {}, guest), { status: 403, body: { code: 'forbidden' } })
     }
     t.strictSame(await list(project.id), [])
@@ -288,20 +283,20 @@ t.test('listInvitations', async (t) => {
 
   t.test('200: only what can be accepted', async (t) => {
     const project = await newProject()
-    await setMember(project.id, guest.id, 'manager')
+    await setMember(manager, project, guest, 'manager')
     await invite(project.id, {}, guest)
     const expired = await invite(project.id)
     const accepted = await invite(project.id)
     const { invitation } = await invite(project.id)
     await accept(accepted.token, admin)
     await db.run('update invitations set expires_at = now() where id = $1', [expired.invitation.id])
-    await setMember(project.id, guest.id, 'editor')
+    await setMember(manager, project, guest, 'editor')
     t.strictSame(await list(project.id), [invitation])
   })
 
   t.test('403: a member who is no manager', async (t) => {
     const project = await newProject()
-    await setMember(project.id, guest.id, 'editor')
+    await setMember(manager, project, guest, 'editor')
     const request = { token: guest.token, params: { project_id: project.id } }
     t.match(await service.call('listInvitations', request), { status: 403, body: { code: 'forbidden' } })
   })
@@ -318,7 +313,7 @@ t.test('listInvitations', async (t) => {
 t.test('revokeInvitation', async (t) => {
   t.test('204: by another manager, and the token is void', async (t) => {
     const project = await newProject()
-    await setMember(project.id, guest.id, 'manager')
+    await setMember(manager, project, guest, 'manager')
     const { invitation, token } = await invite(project.id)
     t.match(await revoke(invitation, guest), { status: 204, body: null })
     t.match(await accept(token), isRefused)
@@ -328,7 +323,7 @@ t.test('revokeInvitation', async (t) => {
 
   t.test('403: a member who is no manager, whether it exists or not', async (t) => {
     const project = await newProject()
-    await setMember(project.id, guest.id, 'editor')
+    await setMember(manager, project, guest, 'editor')
     const { invitation, token } = await invite(project.id)
     for (const id of [invitation.id, unknownId])
       t.match(await revoke({ ...invitation, id }, guest), { status: 403, body: { code: 'forbidden' } })
@@ -510,23 +505,23 @@ t.test('acceptInvitation', async (t) => {
   })
 
   t.test('422 once its sender may not manage the project', async (t) => {
-    const newSender = async (name: string): Promise<Invited & { sender: Account; projectId: string }> => {
+    const newSender = async (name: string): Promise<Invited & { sender: Account; project: Project }> => {
       const project = await newProject()
       const sender = await service.register(name)
-      await setMember(project.id, sender.id, 'manager')
-      return { ...(await invite(project.id, {}, sender)), sender, projectId: project.id }
+      await setMember(manager, project, sender, 'manager')
+      return { ...(await invite(project.id, {}, sender)), sender, project }
     }
     const demoted = await newSender('demoted')
-    await setMember(demoted.projectId, demoted.sender.id, 'editor')
+    await setMember(manager, demoted.project, demoted.sender, 'editor')
     t.match(await accept(demoted.token), isRefused)
-    await setMember(demoted.projectId, demoted.sender.id, 'manager')
+    await setMember(manager, demoted.project, demoted.sender, 'manager')
     t.equal((await lookUp(demoted.token)).status, 200, 'again while the sender is')
 
     const removed = await newSender('removed')
-    await db.run('delete from project_members where project_id = $1 and user_id = $2', [
-      removed.projectId,
-      removed.sender.id,
-    ])
+    await service.expect('removeProjectMember', 204, {
+      token: manager.token,
+      params: { project_id: removed.project.id, user_id: removed.sender.id },
+    })
     t.match(await accept(removed.token), isRefused)
 
     const deleted = await newSender('deleted')

@@ -78,6 +78,7 @@ const accept = async (token) => {
 
 /** Says what the invitation is about. */
 const describe = async (token) => {
+  showFields()
   const answer = await expectAnswer(await post('invitations/lookup', { token }))
   if (answer === null) {
     form.hidden = true
@@ -89,8 +90,9 @@ const describe = async (token) => {
   find('choice').hidden = !canRegister
 }
 
+// A code is for the sign-in that asked for it.
 form.addEventListener('change', ({ target }) => {
-  if (target.name === 'account') showFields()
+  if (target !== fields.code) showFields()
 })
 
 handleForm(accept, 'This link is incomplete. Open the complete link from the mail.', describe)
