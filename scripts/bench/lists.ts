@@ -1,6 +1,4 @@
 import type { Database } from '../../src/db/engine/client.ts'
-import { createClient, type ServerConnection } from '../../src/db/engine/connection.ts'
-import { migrate } from '../../src/db/engine/migrate.ts'
 import { maxSorted } from '../../src/db/lists/list.ts'
 import { selectTasks } from '../../src/db/task-list.ts'
 import type { Position } from '../../src/domain/cursors.ts'
@@ -8,6 +6,7 @@ import type { Principal } from '../../src/domain/permissions.ts'
 import { type TaskList, taskList, type TaskListQuery, taskSortFields } from '../../src/domain/task-filter.ts'
 import { rowsRead } from '../../test/fixture/plan.ts'
 import { withPostgres } from '../postgres.ts'
+import { openWithoutDeadline, seededDatabase } from './list-databases.ts'
 import { idAt, seedTasks } from './seed-lists.ts'
 
 /**
@@ -165,19 +164,6 @@ const deepPosition = async (
   return (await read(Math.min(depth, Math.floor((total ?? 0) * 0.9)))).next
 }
 
-/** A database that lets a statement take its time: what is too slow is to be measured too. */
-const openWithoutDeadline = (connection: ServerConnection): Database => {
-  const settings = { statement_timeout: 0, timezone: 'UTC', jit: 'off' }
-  const client = createClient(connection, { connection: settings })
-  return {
-    run: (text, values, mode) =>
-      client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare: mode !== 'once' }),
-    listen: () => undefined,
-    pending: () => 0,
-    close: () => client.end(),
-  }
-}
-
 interface Result extends Family {
   readonly caller: keyof typeof callers
   /** How many tasks the caller sees at all. */
@@ -187,28 +173,6 @@ interface Result extends Family {
   readonly deep: Measurement | null
   /** The first page where there are a hundredth of the tasks; it compares if it has as many. */
   readonly small: Measurement
-}
-
-/** A database with so many tasks on the server, seeded unless it is there. */
-const seededDatabase = async (url: string, count: number): Promise<ServerConnection> => {
-  const name = `lists_${count}`
-  const own = new URL(url)
-  own.pathname = `/${name}`
-  const connection: ServerConnection = { kind: 'server', url: own.href }
-  const admin = createClient({ kind: 'server', url })
-  const [known] = await admin`select from pg_database where datname = ${name}`
-  if (known === undefined) await admin.unsafe(`create database ${name}`)
-  await admin.end()
-  await migrate(connection)
-  const seeder = createClient(connection, { connection: { statement_timeout: 0 } })
-  const [task] = await seeder`select from tasks limit 1`
-  if (task === undefined) {
-    const start = performance.now()
-    await seedTasks(seeder, count)
-    console.log(`${count} tasks seeded in ${((performance.now() - start) / 1_000).toFixed(0)} s`)
-  }
-  await seeder.end()
-  return connection
 }
 
 const measureFamily = async (
@@ -295,8 +259,12 @@ const print = (results: readonly Result[]): void => {
 }
 
 const run = async (url: string): Promise<void> => {
-  const smallDb = openWithoutDeadline(await seededDatabase(url, large / 100))
-  const db = openWithoutDeadline(await seededDatabase(url, large))
+  const open = async (count: number) =>
+    openWithoutDeadline(
+      await seededDatabase(url, { name: `lists_${count}`, seed: (client) => seedTasks(client, count) }),
+    )
+  const smallDb = await open(large / 100)
+  const db = await open(large)
   print(await bench(db, smallDb))
   await db.close()
   await smallDb.close()

@@ -66,7 +66,7 @@ const fillTables = async (client: postgres.Sql, count: number): Promise<void> =>
 }
 
 /** What the seed makes its rows with. */
-const createFunctions = async (client: postgres.Sql): Promise<void> => {
+export const createFunctions = async (client: postgres.Sql): Promise<void> => {
   await client.unsafe(`
     create function uuid_at(n int) returns uuid language sql immutable
     return ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`)
