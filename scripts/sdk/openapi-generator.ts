@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import type { Paths, Step } from './generator.ts'
+import { shortLived } from './maven.ts'
 
 const version = '7.25.0'
 
@@ -30,9 +31,7 @@ export const openapiGenerator = (
       title: 'generate',
       command: 'java',
       args: [
-        // What a Java process that lives for seconds is fastest with.
-        '-XX:TieredStopAtLevel=1',
-        '-XX:+UseSerialGC',
+        ...shortLived,
         '-jar',
         jar,
         'generate',

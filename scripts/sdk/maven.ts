@@ -1,0 +1,40 @@
+import { delimiter, join } from 'node:path'
+import type { Paths, Plan } from './generator.ts'
+
+/** What a Java process that lives for seconds is fastest with. */
+export const shortLived = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC'] as const
+
+/** openapi-generator as a Maven plugin, pinned in pom.xml; what Maven downloads stays in its own repository. */
+export const mavenProject = (
+  { contract, source, output }: Paths,
+  mainClass: string,
+  ...options: readonly string[]
+): Plan => ({
+  steps: [
+    {
+      title: 'generate and compile',
+      command: 'mvn',
+      args: [
+        '--batch-mode',
+        '--quiet',
+        '--file',
+        join(source, 'pom.xml'),
+        `-Dcontract=${contract}`,
+        `-Doutput=${output}`,
+        'compile',
+      ],
+      env: { MAVEN_OPTS: [process.env['MAVEN_OPTS'], ...shortLived].join(' ') },
+    },
+  ],
+  program: {
+    title: 'run',
+    command: 'java',
+    args: [
+      ...shortLived,
+      ...options,
+      '-cp',
+      [join(output, 'classes'), join(output, 'lib', '*')].join(delimiter),
+      mainClass,
+    ],
+  },
+})

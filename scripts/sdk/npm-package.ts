@@ -1,0 +1,36 @@
+import { join } from 'node:path'
+import type { Paths, Plan } from './generator.ts'
+
+/** The package's own command that writes the client. */
+interface Command {
+  readonly name: string
+  readonly args: readonly string[]
+}
+
+/**
+ * Copies an npm package with main.ts and `files`, so that nothing of it is a dependency of the service, installs it,
+ * generates the client and compiles both.
+ */
+export const npmPackage = (
+  { source, output }: Paths,
+  files: readonly string[],
+  { name, args }: Command,
+): Plan => ({
+  steps: [
+    {
+      title: 'copy the package',
+      command: 'cp',
+      args: ['package.json', 'package-lock.json', 'tsconfig.json', 'main.ts', ...files]
+        .map((file) => join(source, file))
+        .concat(output),
+    },
+    {
+      title: 'install',
+      command: 'npm',
+      args: ['ci', '--no-audit', '--no-fund', '--prefer-offline', '--ignore-scripts'],
+    },
+    { title: 'generate', command: join(output, 'node_modules/.bin', name), args },
+    { title: 'compile', command: join(output, 'node_modules/.bin/tsc'), args: [] },
+  ],
+  program: { title: 'run', command: process.execPath, args: ['--throw-deprecation', 'main.ts'] },
+})
