@@ -677,6 +677,32 @@ export interface paths {
         patch: operations["updateTask"];
         trace?: never;
     };
+    "/tasks/{task_id}/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Move a task
+         * @description Puts a task directly before or after another one, in whose section it then is, or makes it the last one of a section, of its project, or of the personal tasks of its owner. The other task must be in the project that the task is in, or moves to: without `project_id`, a task never leaves its project. Moves at the same time all succeed, in one order. Tasks next to it can get another `position`, in the same order, and a new version. For the owner of a personal task, editors of its project, and administrators.
+         */
+        post: operations["moveTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/trash": {
         parameters: {
             query?: never;
@@ -1640,6 +1666,75 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/sections": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the sections of a project
+         * @description Returns the sections in their order. For members of the project and administrators.
+         */
+        get: operations["listSections"];
+        put?: never;
+        /**
+         * Create a section
+         * @description The section becomes the last one of the project, unless `before` or `after` names another section to put it next to. For editors of the project and administrators.
+         */
+        post: operations["createSection"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{project_id}/sections/{section_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the section.
+                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
+                 */
+                section_id: components["parameters"]["SectionId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a section
+         * @description For members of the project and administrators.
+         */
+        get: operations["getSection"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a section
+         * @description Deletes the section. Its tasks stay in the project, without a section and with a new version. For editors of the project and administrators.
+         */
+        delete: operations["deleteSection"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a section
+         * @description Renames a section, moves it next to another section of the project, or both. Its tasks move with it. For editors of the project and administrators.
+         */
+        patch: operations["updateSection"];
+        trace?: never;
+    };
     "/mcp": {
         parameters: {
             query?: never;
@@ -1927,6 +2022,13 @@ export interface components {
              * @description The project of the task; null for a personal task. An assignee who is no member of the project sees the task, but not the project.
              */
             project_id: string | null;
+            /**
+             * Format: uuid
+             * @description The section of the project that the task is in, if any.
+             */
+            section_id: string | null;
+            /** @description Sorts the tasks of the project, or the personal tasks of the owner: by characters (code points), then by `id`. Use `moveTask` to change it. New tasks come last. */
+            position: components["schemas"]["Position"];
             /** @description Sorted by name. */
             tags: components["schemas"]["Tag"][];
             attachment_count: number;
@@ -2066,6 +2168,11 @@ export interface components {
              * @description A project in which you are at least an editor. Without one, the task is personal.
              */
             project_id?: string | null;
+            /**
+             * Format: uuid
+             * @description A section of the project.
+             */
+            section_id?: string | null;
             /** @description Tags to add to the task. */
             tag_ids?: string[];
             /** @description Names of your own tags to add to the task. They are compared as in `createTag`, and missing tags are created. */
@@ -2105,10 +2212,16 @@ export interface components {
              * @description Keeps its value if omitted. A different value moves the task, as in `updateTask`.
              */
             project_id?: string | null;
+            /**
+             * Format: uuid
+             * @description Keeps its value if omitted, unless the task moves to another project.
+             */
+            section_id?: string | null;
             /** @description All tags of the task. Its tags stay if omitted. */
             tag_ids?: string[];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
+            readonly position?: components["schemas"]["Position"];
             /** Format: uuid */
             readonly id?: string;
             /** Format: date-time */
@@ -2156,11 +2269,39 @@ export interface components {
             assignee_id?: components["schemas"]["NullableUserRef"];
             /**
              * Format: uuid
-             * @description Moves the task to another project, in which you are at least an editor, or makes it a personal task of its owner (null). For the owner of a personal task, editors of its project, and administrators.
+             * @description Moves the task to another project, in which you are at least an editor, or makes it a personal task of its owner (null). The task becomes the last one there, and leaves its section. For the owner of a personal task, editors of its project, and administrators.
              */
             project_id?: string | null;
+            /**
+             * Format: uuid
+             * @description A section of the project, or null for none. For those who may set `project_id`.
+             */
+            section_id?: string | null;
             /** @description All tags of the task; replaces those that it has. */
             tag_ids?: string[];
+        };
+        /** @description Where to move a task: next to another one, or to the end. `before` and `after` cannot be combined with each other or with `section_id`. */
+        TaskMove: {
+            /**
+             * Format: uuid
+             * @description A task to put it directly before.
+             */
+            before?: string;
+            /**
+             * Format: uuid
+             * @description A task to put it directly after.
+             */
+            after?: string;
+            /**
+             * Format: uuid
+             * @description The section whose last task it becomes; null for none. Without it, `before` and `after`, it keeps its section, unless it moves to another project.
+             */
+            section_id?: string | null;
+            /**
+             * Format: uuid
+             * @description The project to move it to, in which you are at least an editor; null makes it a personal task of its owner. The project that it is in, if omitted.
+             */
+            project_id?: string | null;
         };
         /** @description A file attached to a task. */
         Attachment: {
@@ -2554,6 +2695,59 @@ export interface components {
             can_register: boolean;
             /** Format: date-time */
             expires_at: string;
+        };
+        /** @description Sorts the tasks or sections of a project, or the personal tasks of a user: compared character by character (by code point, not by the rules of a language), and by `id` if equal. Its form is not documented. The service computes it, also anew for rows next to one that is moved. */
+        Position: string;
+        SectionName: string;
+        /** @description A part of a project, in which its tasks are grouped. */
+        Section: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /** Format: uuid */
+            project_id: string;
+            name: string;
+            position: components["schemas"]["Position"];
+            /** @description Incremented with every change. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A page of sections. */
+        SectionList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Section"][];
+        };
+        /** @description The fields of a new section, and its place. */
+        SectionCreate: {
+            name: components["schemas"]["SectionName"];
+            /**
+             * Format: uuid
+             * @description A section of the project to put it directly before. Not together with `after`.
+             */
+            before?: string;
+            /**
+             * Format: uuid
+             * @description A section of the project to put it directly after. Not together with `before`.
+             */
+            after?: string;
+        };
+        /** @description A merge patch for a section, and its new place. */
+        SectionPatch: {
+            name?: components["schemas"]["SectionName"];
+            /**
+             * Format: uuid
+             * @description A section of the project to put it directly before. Not together with `after`.
+             */
+            before?: string;
+            /**
+             * Format: uuid
+             * @description A section of the project to put it directly after. Not together with `before`.
+             */
+            after?: string;
         };
         /** @description The fields of a new account. */
         Registration: {
@@ -3118,6 +3312,18 @@ export interface components {
                 "application/json": components["schemas"]["TeamMember"];
             };
         };
+        /** @description The section. */
+        SectionRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Section"];
+            };
+        };
         /** @description The cached representation is still current. No body. */
         NotModified: {
             headers: {
@@ -3490,7 +3696,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body refers to a user, tag or project that does not exist or that you cannot see, or the `Idempotency-Key` was used for a different request. */
+        /** @description The body refers to a user, tag, project, section or task that does not exist, that you cannot see, or that is elsewhere; or the `Idempotency-Key` was used for a different request. */
         UnprocessableContent: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -3615,6 +3821,11 @@ export interface components {
          */
         TeamId: string;
         /**
+         * @description The id of the section.
+         * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
+         */
+        SectionId: string;
+        /**
          * @description The id of the attachment.
          * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
@@ -3725,7 +3936,7 @@ export interface components {
          *     than 2,500 tasks match, all are returned newest first.
          */
         TaskSearch: string;
-        /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+        /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the order that `moveTask` changes: within one project, or your personal tasks. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
         TaskSort: string;
         /** @description Only users with one of these roles. Repeat the parameter for several roles. */
         RoleFilter: components["schemas"]["UserRole"][];
@@ -4972,7 +5183,7 @@ export interface operations {
                  *     than 2,500 tasks match, all are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the order that `moveTask` changes: within one project, or your personal tasks. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
                  * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
@@ -5080,7 +5291,7 @@ export interface operations {
                  *     than 2,500 tasks match, all are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the order that `moveTask` changes: within one project, or your personal tasks. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
                  * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
@@ -5373,6 +5584,43 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    moveTask: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TaskMove"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TaskRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableContent"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6814,7 +7062,7 @@ export interface operations {
                  *     than 2,500 tasks match, all are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status` and `title`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the order that `moveTask` changes: within one project, or your personal tasks. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
                  * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
@@ -7732,6 +7980,213 @@ export interface operations {
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["InvitationInvalid"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listSections: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of sections, in the order of the project. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SectionList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createSection: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SectionCreate"];
+            };
+        };
+        responses: {
+            /** @description The section was created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Section"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getSection: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the section.
+                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
+                 */
+                section_id: components["parameters"]["SectionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["SectionRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteSection: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the section.
+                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
+                 */
+                section_id: components["parameters"]["SectionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    updateSection: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the section.
+                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
+                 */
+                section_id: components["parameters"]["SectionId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/merge-patch+json": components["schemas"]["SectionPatch"];
+                "application/json": components["schemas"]["SectionPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["SectionRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedPatchType"];
+            422: components["responses"]["UnprocessableContent"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];

@@ -30,6 +30,7 @@ import { assistantHandlers } from './handlers/assistants.ts'
 import { invitationHandlers } from './handlers/invitations.ts'
 import { passwordHandlers } from './handlers/passwords.ts'
 import { secondFactorHandlers } from './handlers/second-factor.ts'
+import { sectionHandlers } from './handlers/sections.ts'
 import { sessionHandlers } from './handlers/sessions.ts'
 import { systemHandlers } from './handlers/system.ts'
 import { projectHandlers } from './handlers/projects.ts'
@@ -336,6 +337,7 @@ export const buildApp = async ({
       }),
     }),
     ...teamHandlers({ paging }),
+    ...sectionHandlers({ paging }),
     ...assistantHandlers({ contract, isOn: config.mcp === 'on', corsOrigins: config.corsOrigins, publicUrl }),
     ...systemHandlers({
       contract,

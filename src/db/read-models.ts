@@ -211,6 +211,19 @@ export const projectMemberJson = (
   return withUser(json, column('user_id'), expand, caller)
 }
 
+export const sectionJson = (section: SQL): SQL => {
+  const { id, project_id, name, position, version, created_at, updated_at } = columnsOf<'sections'>(section)
+  return object({
+    id,
+    project_id,
+    name,
+    position,
+    version,
+    created_at: instantText(created_at),
+    updated_at: instantText(updated_at),
+  } satisfies Fields<Schemas['Section']>)
+}
+
 /** A task without expansions. `carried` names what is joined as `tag`: by default the rows that the statement sees in task_tags. */
 export const taskJson = (task: SQL, carried: SQL = carriedTags(task)): SQL =>
   object(taskFields(task, carried))
@@ -233,6 +246,8 @@ const taskFields = (task: SQL, carried: SQL) => {
     owner_id,
     assignee_id,
     project_id,
+    section_id,
+    position,
     attachment_count,
     version,
   } = columns
@@ -250,6 +265,8 @@ const taskFields = (task: SQL, carried: SQL) => {
     owner_id,
     assignee_id,
     project_id,
+    section_id,
+    position,
     tags: sql`${array(tagJson(sql`tag`), carried, sql`tag.name_folded, tag.id`)}::json`,
     attachment_count,
     version,

@@ -439,6 +439,16 @@ END $$;
 CREATE OR REPLACE TRIGGER projects_moved AFTER UPDATE OF deleted_at ON projects FOR EACH ROW
   WHEN ((OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)) EXECUTE FUNCTION move_project();
 
+-- Sections ----------------------------------------------------------------------------------------------------------
+-- Fires when the section is locked, so that it sees every task that was put into it before.
+CREATE OR REPLACE FUNCTION clear_section() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE tasks SET section_id = NULL WHERE project_id = OLD.project_id AND section_id = OLD.id;
+  RETURN OLD;
+END $$;
+
+CREATE OR REPLACE TRIGGER sections_removed BEFORE DELETE ON sections FOR EACH ROW EXECUTE FUNCTION clear_section();
+
 -- Open tasks -----------------------------------------------------------------------------------------------------------
 -- The number of a project's tasks that are neither closed nor in the trash.
 

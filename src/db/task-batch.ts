@@ -2,6 +2,7 @@ import { replacingOtherKind } from '../domain/dates.ts'
 import { withoutVariant } from '../domain/entity-tags.ts'
 import { type BatchKind, batchKinds, type BatchResult, type TaskBatch } from '../domain/task-batch.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { positionOfNew } from '../domain/positions.ts'
 import { allowsTask } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { creation, expectCreated } from './engine/creation.ts'
@@ -18,6 +19,7 @@ import {
   linkOutcome,
   lockPeople,
   lockProjects,
+  lockSections,
   lockTags,
   lockTasks,
   patchChanges,
@@ -28,11 +30,14 @@ import {
   projectsOfPatches,
   readItemOutcome,
   replaceTags,
+  sectionsOfCreations,
+  sectionsOfPatches,
   tagsInPatch,
   unlinkOutcome,
   updateTasks,
+  withSection,
 } from './task-writes.ts'
-import { newNamedTag, type NewTask, type TaskPatch } from './tasks.ts'
+import { newNamedTag, type NewTask, type TaskPatch, withPosition } from './tasks.ts'
 
 /** How a batch is done. */
 export interface BatchOptions {
@@ -112,7 +117,7 @@ const walkedStates = (p: ContextPlaceholders): SQL => sql`
         else ${deletionOutcome(p, state, operation.ifMatch)} end as outcome
     ) checked
     cross join lateral (
-      select case when outcome = 'done' and kind = 'update' then ${operation.patch} else '{}' end as patch,
+      select case when outcome = 'done' and kind = 'update' then ${withSection(operation.patch, state)} else '{}' end as patch,
         case
           when outcome <> 'done' then before.tag_ids
           when kind = 'update' then coalesce(${tagsInPatch(operation.patch)}, before.tag_ids)
@@ -143,6 +148,8 @@ const run = creation(
         ${lockPeople(sql`${peopleOfCreations} union ${peopleOfPatches(sql`operations`)}`)}
       ), visible_projects as (
         ${lockProjects(p, sql`${projectsOfCreations} union ${projectsOfPatches(sql`operations`)}`)}
+      ), visible_sections as (
+        ${lockSections(sql`${sectionsOfCreations} union ${sectionsOfPatches(sql`operations`)}`)}
       ), visible_tags as (
         ${lockTags(
           p,
@@ -226,17 +233,21 @@ export const runTaskBatch = async (
 /** A new task with all that its creation needs; whoever creates it owns it unless it says otherwise. */
 const ownedBy =
   (userId: string) =>
-  ({ owner_id = userId, tag_ids = [], tag_names = [], ...task }: NewTask) => ({
-    ...task,
-    id: newId(),
-    owner_id,
-    tag_ids,
-    tag_names: tag_names.map(newNamedTag),
-  })
+  ({ owner_id = userId, tag_ids = [], tag_names = [], ...task }: NewTask) => {
+    const id = newId()
+    return {
+      ...task,
+      id,
+      position: positionOfNew(id),
+      owner_id,
+      tag_ids,
+      tag_names: tag_names.map(newNamedTag),
+    }
+  }
 
 const replacingDates = <T extends { readonly patch: TaskPatch }>({ patch, ...item }: T) => ({
   ...item,
-  patch: replacingOtherKind(patch),
+  patch: withPosition(replacingOtherKind(patch)),
 })
 
 /** The entity tag as the database compares it. */

@@ -27,6 +27,7 @@ const sortFields: Readonly<Record<TaskSortField, SortField>> = {
   completed_at: { ...instant(sql`item.completed_at`), isNullable: true, isIndexed: false },
   priority: { value: priorityRank(sql`item.priority`), type: 'int', isNullable: false, isIndexed: false },
   status: { value: statusRank(sql`item.status`), type: 'int', isNullable: false, isIndexed: false },
+  position: { value: sql`item.position`, type: 'text', isNullable: false, isIndexed: false },
   title: { value: titleOrder(sql`item.title_folded`), type: 'text', isNullable: false, isIndexed: false },
 }
 

@@ -29,6 +29,7 @@ const fieldsOf = (json: SQL) => ({
   owner_id: sql`(${json} ->> 'owner_id')::uuid`,
   assignee_id: sql`(${json} ->> 'assignee_id')::uuid`,
   project_id: sql`(${json} ->> 'project_id')::uuid`,
+  section_id: sql`(${json} ->> 'section_id')::uuid`,
 })
 
 type Field = keyof ReturnType<typeof fieldsOf>
@@ -36,12 +37,20 @@ type Field = keyof ReturnType<typeof fieldsOf>
 const dateFields = ['start_at', 'start_on', 'due_at', 'due_on'] as const
 type DateField = (typeof dateFields)[number]
 
-/** A field's value after a merge patch: the value in the patch, or the current one if the patch does not have the field. */
+/**
+ * A field's value after a merge patch: the value in the patch, or the current one if the patch does not have the field. A task
+ * that leaves its project leaves its section.
+ */
 const patched = (patch: SQL, row: SQL) => {
   const values = fieldsOf(patch)
   const present = columnsOf<'tasks'>(row)
-  return (field: Field): SQL =>
-    sql`case when ${patch} ? ${sql.raw(`'${field}'`)} then ${values[field]} else ${present[field]} end`
+  const has = (field: Field): SQL => sql`${patch} ? ${sql.raw(`'${field}'`)}`
+  const keepsProject = sql`(not ${has('project_id')} or ${values.project_id} is not distinct from ${present.project_id})`
+  return (field: Field): SQL => {
+    const kept =
+      field === 'section_id' ? sql`case when ${keepsProject} then ${present[field]} end` : present[field]
+    return sql`case when ${has(field)} then ${values[field]} else ${kept} end`
+  }
 }
 
 /** The completion time: null unless the task is done; otherwise `before`, or now if `before` is null. */
@@ -96,6 +105,10 @@ export const lockProjects = (p: ContextPlaceholders, ids: SQL): SQL => {
     order by ${id} for key share`
 }
 
+/** The sections with these ids, locked against deletion. */
+export const lockSections = (ids: SQL): SQL =>
+  sql`select id, project_id from sections where id in (${ids}) order by id for key share`
+
 /** The tasks with these ids that the caller can see, locked in id order. */
 export const lockTasks = (p: ContextPlaceholders, ids: SQL): SQL =>
   sql`select * from tasks task where id in (${ids}) and ${allowsTask('task.see', p, task)} order by id for no key update`
@@ -117,6 +130,18 @@ const targetProject = (id: SQL) => {
     isArchived: has(sql`is_archived`),
   }
 }
+
+/** Whether a section is none of the project. Reads `visible_sections`: those of a project that the caller cannot see do not matter. */
+const isUnknownSection = (section: SQL, project: SQL): SQL =>
+  sql`${section} is not null and not exists (
+    select from visible_sections where visible_sections.id = ${section} and visible_sections.project_id = ${project})`
+
+/** The ids of sections referenced by creations, for `lockSections`. */
+export const sectionsOfCreations = sql`select ${fieldsOf(sql`item`).section_id} from creations`
+
+/** The ids of sections referenced by the column `patch` of a relation, for `lockSections`. */
+export const sectionsOfPatches = (from: SQL): SQL =>
+  sql`select ${fieldsOf(sql`patch`).section_id} from ${from}`
 
 /** The ids of projects referenced by creations, for `lockProjects`. */
 export const projectsOfCreations = sql`select project_id from creations`
@@ -148,7 +173,7 @@ export const joinUnknownTag = (tagIds: SQL): SQL => sql`
 
 /**
  * The rows of `creations` (`id`, `item`, `owner_id`, `project_id`, `tag_ids`, `tag_names`) with their outcomes. Reads `people`,
- * `visible_projects` and `visible_tags`.
+ * `visible_projects`, `visible_sections` and `visible_tags`.
  */
 export const checkedCreations = (p: ContextPlaceholders): SQL => {
   const fields = fieldsOf(sql`item`)
@@ -161,6 +186,7 @@ export const checkedCreations = (p: ContextPlaceholders): SQL => {
       when ${project.isForbidden} then 'forbidden'
       when ${project.isArchived} then 'project_archived'
       when ${project.isUnknown} then 'unknown_project'
+      when ${isUnknownSection(fields.section_id, sql`creations.project_id`)} then 'unknown_section'
       when unknown_tag is not null then 'unknown_tag'
       ${unknownPeople(sql`owner_id`, fields.assignee_id)}
       else 'done' end as outcome
@@ -173,6 +199,7 @@ export const insertTasks = (from: SQL): SQL => {
   const { columns, values } = insertion<'tasks'>({
     id: sql`id`,
     ...fields,
+    position: sql`item ->> 'position'`,
     completed_at: completedAt(fields.status, sql`now()`),
     owner_id: sql`owner_id`,
   })
@@ -240,19 +267,25 @@ interface PatchCheck {
   readonly ifMatch: SQL
 }
 
-/** The outcome of a merge patch of a row that the caller can see. Reads `people`, `visible_projects` and `unknown`. */
+/** The outcome of a merge patch of a row that the caller can see. Reads `people`, `visible_projects`, `visible_sections` and `unknown`. */
 export const changeOutcome = (p: ContextPlaceholders, row: SQL, { patch, ifMatch }: PatchCheck): SQL => {
   const sent = fieldsOf(patch)
   const { owner_id: owner, assignee_id: assignee } = sent
   const value = patched(patch, row)
-  const { owner_id: presentOwner, project_id: presentProject } = columnsOf<'tasks'>(row)
+  const {
+    owner_id: presentOwner,
+    project_id: presentProject,
+    section_id: presentSection,
+  } = columnsOf<'tasks'>(row)
   const isTransfer = sql`coalesce(${owner} <> ${presentOwner}, false)`
   const isMove = sql`(${value('project_id')} is distinct from ${presentProject})`
+  const isRegrouped = sql`(${isMove} or ${value('section_id')} is distinct from ${presentSection})`
   const target = targetProject(sent.project_id)
   return outcomeOfTaskWrite(row, {
     allowed: sql`${allowsTask('task.change', p, row)}
       and (not ${isTransfer} or ${allowsTask('task.transfer', p, row)})
-      and (not ${isMove} or (${allowsTask('task.move', p, row)} and not ${target.isForbidden}))`,
+      and (not ${isRegrouped} or ${allowsTask('task.move', p, row)})
+      and not (${isMove} and ${target.isForbidden})`,
     etag: taskEtag(row),
     ifMatch,
     refusals: sql`
@@ -260,8 +293,37 @@ export const changeOutcome = (p: ContextPlaceholders, row: SQL, { patch, ifMatch
       ${refusalsOfDueDate(value, value('owner_id'), movesDate(patch, row))}
       when ${isMove} and ${target.isArchived} then 'project_archived'
       when ${isMove} and ${target.isUnknown} then 'unknown_project'
+      when ${isUnknownSection(sent.section_id, value('project_id'))} then 'unknown_section'
       when unknown_tag is not null then 'unknown_tag'
       ${unknownPeople(owner, assignee)}`,
+  })
+}
+
+interface MoveCheck {
+  /** The project after the move. */
+  readonly project: SQL
+  /** The section that the request names; null for none. */
+  readonly section: SQL
+  readonly refusals: SQL
+}
+
+/** The outcome of moving a row that the caller can see. Reads `visible_projects` and `visible_sections`. */
+export const outcomeOfMove = (
+  p: ContextPlaceholders,
+  row: SQL,
+  { project, section, refusals }: MoveCheck,
+): SQL => {
+  const isMove = sql`(${project} is distinct from ${columnsOf<'tasks'>(row).project_id})`
+  const target = targetProject(project)
+  return outcomeOfTaskWrite(row, {
+    allowed: sql`${allowsTask('task.move', p, row)} and not (${isMove} and ${target.isForbidden})`,
+    etag: taskEtag(row),
+    ifMatch: p.if_match,
+    refusals: sql`
+      when ${isMove} and ${target.isArchived} then 'project_archived'
+      when ${isMove} and ${target.isUnknown} then 'unknown_project'
+      when ${isUnknownSection(section, project)} then 'unknown_section'
+      ${refusals}`,
   })
 }
 
@@ -296,6 +358,7 @@ const changeableFields = [
   'owner_id',
   'assignee_id',
   'project_id',
+  'section_id',
 ] as const satisfies readonly Field[]
 
 /** Whether a merge patch changes a field of a row. */
@@ -318,7 +381,14 @@ export const patchedFields = (patch: SQL, row: SQL): SQL => {
   )
 }
 
-/** An update of the tasks `task` by merge patches: rows `change` with `id`, `patch`, and what `columns` reads. */
+/** A patch that also says which section a move to another project leaves the row in: later patches cannot change that. */
+export const withSection = (patch: SQL, row: SQL): SQL => sql`${patch} || case when ${patch} ? 'project_id'
+  then jsonb_build_object('section_id', ${patched(patch, row)('section_id')}) else '{}' end`
+
+/**
+ * An update of the tasks `task` by merge patches: rows `change` with `id`, `patch`, and what `columns` reads. A patch with a project
+ * also has the `position` there.
+ */
 interface TaskUpdate {
   readonly from: SQL
   readonly condition: SQL
@@ -330,6 +400,7 @@ interface TaskUpdate {
 
 export const updateTasks = ({ from, condition, completedBefore, columns }: TaskUpdate): SQL => {
   const value = patched(sql`change.patch`, task)
+  const present = columnsOf<'tasks'>(task)
   const changed = assignments<'tasks'>({
     title: value('title'),
     description: value('description'),
@@ -342,6 +413,9 @@ export const updateTasks = ({ from, condition, completedBefore, columns }: TaskU
     owner_id: value('owner_id'),
     assignee_id: value('assignee_id'),
     project_id: value('project_id'),
+    section_id: value('section_id'),
+    position: sql`case when ${value('project_id')} is not distinct from ${present.project_id} then ${present.position}
+      else change.patch ->> 'position' end`,
     completed_at: completedAt(value('status'), completedBefore),
     ...columns,
   })
@@ -383,6 +457,12 @@ export const readItemOutcome = <R extends ItemRow>(
       return { outcome: 'unknown_reference', pointer: '/assignee_id', kind: 'user' }
     case 'unknown_project':
       return { outcome: 'unknown_reference', pointer: '/project_id', kind: 'project' }
+    case 'unknown_section':
+      return { outcome: 'unknown_reference', pointer: '/section_id', kind: 'section' }
+    case 'unknown_before':
+      return { outcome: 'unknown_reference', pointer: '/before', kind: 'task' }
+    case 'unknown_after':
+      return { outcome: 'unknown_reference', pointer: '/after', kind: 'task' }
     case 'unknown_tag': {
       const place = tagIds.indexOf(row.unknown_tag ?? '')
       return { outcome: 'unknown_reference', pointer: `/tag_ids/${place}`, kind: 'tag' }

@@ -3,6 +3,7 @@ import type { TaskExpansion } from '../domain/expansions.ts'
 import { foldText } from '../domain/text.ts'
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { positionAtEnd, positionOfNew } from '../domain/positions.ts'
 import { allowsTask, ownerReadByAdmin } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation } from './engine/creation.ts'
@@ -23,6 +24,7 @@ import {
   joinUnknownTag,
   lockPeople,
   lockProjects,
+  lockSections,
   lockTags,
   lockTasks,
   peopleOfCreations,
@@ -31,6 +33,8 @@ import {
   projectsOfPatches,
   readItemOutcome,
   replaceTags,
+  sectionsOfCreations,
+  sectionsOfPatches,
   tagsInPatch,
   updateTasks,
 } from './task-writes.ts'
@@ -50,6 +54,7 @@ export interface NewTask extends TaskDates {
   readonly owner_id?: string
   readonly assignee_id?: string | null
   readonly project_id?: string | null
+  readonly section_id?: string | null
   readonly tag_ids?: readonly string[]
   /** Names of the caller's tags; missing ones are created. */
   readonly tag_names?: readonly string[]
@@ -116,6 +121,8 @@ const insert = creation(
         ${lockPeople(peopleOfCreations)}
       ), visible_projects as (
         ${lockProjects(p, projectsOfCreations)}
+      ), visible_sections as (
+        ${lockSections(sectionsOfCreations)}
       ), visible_tags as (
         ${lockTags(p, sql`select unnest(tag_ids) from creations`)}
       ), creation as (
@@ -145,9 +152,10 @@ export const insertTask = async (
   prepare: () => Promise<void>,
 ): Promise<Outcome<Created>> => {
   const { owner_id = ctx.principal.userId, tag_ids = [], tag_names = [], ...item } = newTask
-  const result = await insert(ctx, async () => {
+  const result = await insert(ctx, async (newTaskId) => {
     await prepare()
-    return { item: { ...item, tag_names: tag_names.map(newNamedTag) }, owner_id, tag_ids }
+    const position = positionOfNew(newTaskId)
+    return { item: { ...item, position, tag_names: tag_names.map(newNamedTag) }, owner_id, tag_ids }
   })
   if (result.replayed) return done(result)
   const outcome = readItemOutcome(result.row, tag_ids)
@@ -199,6 +207,8 @@ const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColum
         ${lockPeople(peopleOfPatches(sql`changes`))}
       ), visible_projects as (
         ${lockProjects(p, projectsOfPatches(sql`changes`))}
+      ), visible_sections as (
+        ${lockSections(sectionsOfPatches(sql`changes`))}
       ), visible_tags as (
         ${lockTags(p, sql`select unnest(tag_ids) from changes`)}
       ), targets as (
@@ -222,13 +232,17 @@ const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColum
   })
 })
 
+/** A patch that may move a task to another project: there it goes to the end. */
+export const withPosition = <P extends TaskPatch>(patch: P) =>
+  patch.project_id === undefined ? patch : { ...patch, position: positionAtEnd(null) }
+
 /** Changes a task by a merge patch. */
 export const updateTask = async (
   ctx: OpContext,
   taskId: string,
   patch: TaskPatch,
 ): Promise<Outcome<TaskRow>> => {
-  const [row] = await change(ctx, { id: taskId, patch: replacingOtherKind(patch) })
+  const [row] = await change(ctx, { id: taskId, patch: withPosition(replacingOtherKind(patch)) })
   return readChanged(ctx, taskId, row, patch.tag_ids)
 }
 

@@ -28,12 +28,12 @@ export const simpleRefusals = [
 
 export type SimpleRefusal = (typeof simpleRefusals)[number]
 
-/** The body names a user, a tag or a project that does not exist, or that the caller cannot see. */
+/** The body names a resource that does not exist, is not in the same list, or that the caller cannot see. */
 export interface UnknownReference {
   readonly outcome: 'unknown_reference'
   /** JSON Pointer into the body. */
   readonly pointer: string
-  readonly kind: 'user' | 'tag' | 'project'
+  readonly kind: 'user' | 'tag' | 'project' | 'section' | 'task'
 }
 
 /** A resource with a quota: the total bytes of a user's attachments, or the number of tasks that a user owns. */

@@ -38,9 +38,6 @@ export const positionOfNew = (id: string): string => {
   return integerPosition(BigInt(`0x${hex.slice(0, 12)}`)) + counter.replace(/0+$/, '')
 }
 
-/** A position of now, for what moves to the end. */
-export const positionOfNow = (): string => integerPosition(BigInt(Date.now()))
-
 /** A gap between two rows: the positions around it. Null at the start or the end of the list. */
 export interface Gap {
   readonly after: string | null
@@ -62,6 +59,14 @@ export const positionIn = ({ after, before }: Gap): string | null => {
     position = generateKeyBetween(lower, upper)
   }
   return position.length > maxPositionLength ? null : position
+}
+
+/** A position after the last row, and before the rows that are created from now on. */
+export const positionAtEnd = (last: string | null): string => {
+  const now = integerPosition(BigInt(Date.now()))
+  const after = last === null || last < now ? now : last
+  const before = generateKeyBetween(after, null)
+  return positionIn({ after, before }) ?? before
 }
 
 /** Evenly spaced positions in a gap. Null if the gap is so narrow that they would soon be too long again. */

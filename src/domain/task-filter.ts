@@ -46,6 +46,7 @@ export const taskSortFields = [
   'priority',
   'status',
   'title',
+  'position',
 ] as const
 export type TaskSortField = (typeof taskSortFields)[number]
 

@@ -5,6 +5,7 @@ import { withVersion } from '../db/engine/context.ts'
 import { defaultLimit } from '../db/lists/list.ts'
 import { selectTaskChanges } from '../db/task-changes.ts'
 import { selectTasks } from '../db/task-list.ts'
+import { moveTask } from '../db/task-moves.ts'
 import { deleteTask, selectTask, type TaskRow } from '../db/tasks.ts'
 import { decodeChangeCursor, encodeChangeCursor } from '../domain/change-cursors.ts'
 import { variantTag } from '../domain/entity-tags.ts'
@@ -16,7 +17,7 @@ import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import type { Tasks } from '../services/tasks.ts'
-import { expectDone, expectMayListAll, expectScopes, problems } from '../problems/problems.ts'
+import { expectDone, expectMayListAll, expectOnePlace, expectScopes, problems } from '../problems/problems.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -81,6 +82,11 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
 
     async updateTask(ctx, { params, body }) {
       return taskAnswer(await tasks.update(ctx, params.task_id, body))
+    },
+
+    async moveTask(ctx, { params, body }) {
+      expectOnePlace(body)
+      return taskAnswer(expectDone(await moveTask(ctx, params.task_id, body)))
     },
 
     async deleteTask(ctx, { params }) {

@@ -244,7 +244,7 @@ export const problemTypes = {
     status: 422,
     title: 'Unknown reference',
     cause:
-      'The body refers to a user, tag or project that does not exist or that you are not allowed to see.',
+      'The body refers to a user, tag, project, section or task that does not exist or that you are not allowed to see.',
     remedy: 'Correct the id.',
   },
   idempotency_key_reused: {

@@ -530,6 +530,24 @@ export const expectMayListAll = ({ role }: Principal, { all = false }: { readonl
   if (all && roleRefuses('list.all', role)) throw problems.listAllForbidden()
 }
 
+/** Requires that a request names at most one place. */
+export const expectOnePlace = (body: {
+  readonly before?: string
+  readonly after?: string
+  readonly section_id?: string | null
+}): void => {
+  const [first, ...others] = (['before', 'after', 'section_id'] as const).filter(
+    (name) => body[name] !== undefined,
+  )
+  if (first !== undefined && others.length > 0)
+    throw problems.invalidFields(
+      others.map((name) => ({
+        pointer: `/${name}`,
+        detail: `cannot be combined with ${first}; send one of them`,
+      })),
+    )
+}
+
 /** The problem for each constraint of the schema that a request can violate. */
 const constraintProblems: Readonly<Record<string, () => Problem>> = {
   users_username_unique: problems.usernameTaken,
@@ -540,6 +558,8 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
   projects_have_manager: problems.lastProjectManager,
   teams_have_manager: problems.lastTeamManager,
+  tasks_project_id_section_id_sections_project_id_id_fk: () =>
+    problems.unknownReference('/section_id', 'section'),
   // From here on: a resource of the request was deleted while the request ran.
   task_tags_task_id_tasks_id_fk: problems.notFound,
   task_tags_tag_id_tags_id_fk: problems.notFound,
@@ -547,6 +567,7 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   uploads_task_id_tasks_id_fk: problems.notFound,
   uploads_user_id_users_id_fk: problems.invalidToken,
   attachments_uploaded_by_users_id_fk: problems.invalidToken,
+  sections_project_id_projects_id_fk: problems.notFound,
   thumbnails_attachment_id_attachments_id_fk: problems.notFound,
   tags_owner_id_users_id_fk: problems.invalidToken,
   invitations_project_id_projects_id_fk: problems.notFound,

@@ -1,11 +1,12 @@
+import { setTimeout } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { newId } from '../../src/db/engine/ids.ts'
 import {
   type Gap,
   maxPositionLength,
+  positionAtEnd,
   positionIn,
   positionOfNew,
-  positionOfNow,
   positionsIn,
 } from '../../src/domain/positions.ts'
 
@@ -27,9 +28,7 @@ t.test('new rows are sorted as they were created, and are numbers that positions
   t.ok(positions.every(({ length }) => length <= 15))
   const [first = '', second = ''] = positions
   expectIn(t, { after: first, before: second })
-  t.ok(first < positionOfNow())
   const year3000 = positionOfNew('1d8f1a0b-2c00-7000-8000-000000000000')
-  t.ok(positionOfNow() < year3000)
   expectIn(t, { after: first, before: year3000 })
   expectIn(t, { after: year3000, before: null })
 })
@@ -49,6 +48,24 @@ t.test('a position is in its gap, and differs from others that are computed for 
   }
 })
 
+t.test(
+  'what moves to the end is after the last row, and before new ones unless that is in the future',
+  async (t) => {
+    const now = positionOfNew(newId())
+    let last: string | null = null
+    for (let moves = 0; moves < 500; moves += 1) {
+      const position = positionAtEnd(last)
+      t.ok(last === null || last < position)
+      t.ok(position.length <= maxPositionLength)
+      last = position
+    }
+    await setTimeout(2)
+    t.ok(now < (last ?? '') && (last ?? '') < positionOfNew(newId()))
+    const future = positionOfNew('1d8f1a0b-2c00-7000-8000-000000000000')
+    t.ok(future < positionAtEnd(future))
+  },
+)
+
 t.test('positions grow slowly and are then refused', async (t) => {
   const after = positionOfNew(newId())
   let before: string | null = positionOfNew(newId())
@@ -63,10 +80,17 @@ t.test('positions grow slowly and are then refused', async (t) => {
 })
 
 t.test('neighbours are spread over the gap around them, unless it is too narrow', async (t) => {
-  const gap = { after: positionOfNew(newId()), before: positionOfNow() }
-  const positions = positionsIn({ ...gap, before: null }, 100) ?? []
-  t.equal(positions.length, 100)
-  t.ok(isSorted([gap.after, ...positions]))
+  const after = positionOfNew(newId())
+  const before = positionOfNew(newId())
+  for (const gap of [
+    { after, before },
+    { after, before: null },
+    { after: null, before },
+  ]) {
+    const positions = positionsIn(gap, 100) ?? []
+    t.equal(positions.length, 100)
+    t.ok(isSorted([gap.after ?? '', ...positions, gap.before ?? 'z']))
+  }
   t.equal(positionsIn({ after: `a0${'1'.repeat(40)}`, before: `a0${'1'.repeat(40)}2` }, 2), null)
-  t.equal(positionsIn({ after: gap.after, before: gap.after }, 2), null)
+  t.equal(positionsIn({ after, before: after }, 2), null)
 })

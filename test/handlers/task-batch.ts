@@ -392,6 +392,7 @@ t.test('several items for one task', async (t) => {
         return {
           ...rest,
           id: '',
+          position: '',
           instance: '',
           request_id: '',
           created_at: '',

@@ -144,6 +144,7 @@ const onlyTitle = {
   completed_at: null,
   assignee_id: null,
   project_id: null,
+  section_id: null,
   tags: [],
   attachment_count: 0,
   version: 1,
@@ -161,8 +162,9 @@ t.test('createTask', async (t) => {
 
   t.test('201: a title is enough, the rest has defaults', async (t) => {
     const { body, headers } = await service.expect('createTask', 201, { token, body: { title: 'A task' } })
-    const { id, created_at, updated_at, ...rest } = body
+    const { id, position, created_at, updated_at, ...rest } = body
     t.strictSame(rest, { ...onlyTitle, owner_id: owner.id })
+    t.match(position, /^\w+$/)
     t.equal(updated_at, created_at)
     t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
     t.equal(headers.get('location'), `/tasks/${id}`)

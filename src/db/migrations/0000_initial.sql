@@ -416,7 +416,7 @@ CREATE INDEX "projects_purged" ON "projects" USING btree ("id") WHERE "projects"
 CREATE INDEX "recovery_codes_user" ON "recovery_codes" USING btree ("user_id");--> statement-breakpoint
 CREATE INDEX "refresh_tokens_session" ON "refresh_tokens" USING btree ("session_id");--> statement-breakpoint
 CREATE INDEX "refresh_tokens_expiry" ON "refresh_tokens" USING btree ("expires_at");--> statement-breakpoint
-CREATE INDEX "sections_project" ON "sections" USING btree ("project_id","position","id");--> statement-breakpoint
+CREATE INDEX "sections_project" ON "sections" USING btree ("project_id","position" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "sessions_user_newest" ON "sessions" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "sessions_expiry" ON "sessions" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "tag_counts_user_newest" ON "tag_counts" USING btree ("user_id","created_at" DESC NULLS LAST,"tag_id" DESC NULLS LAST) WHERE "tag_counts"."user_id" is not null;--> statement-breakpoint
@@ -447,6 +447,7 @@ CREATE INDEX "tasks_changes" ON "tasks" USING btree ("changed_in","id") WHERE "t
 CREATE INDEX "tasks_owner_changes" ON "tasks" USING btree ("owner_id","changed_in","id") WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tasks_assignee_changes" ON "tasks" USING btree ("assignee_id","changed_in","id") WHERE "tasks"."assignee_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_project_changes" ON "tasks" USING btree ("project_id","deleted_at","changed_in","id") WHERE "tasks"."project_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_list_position" ON "tasks" USING btree (coalesce("project_id", "owner_id"),"position" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
 CREATE INDEX "tasks_search" ON "tasks" USING gin ("search");--> statement-breakpoint
 CREATE INDEX "tasks_trash" ON "tasks" USING btree ("deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_owner_trash" ON "tasks" USING btree ("owner_id","deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint

@@ -19,7 +19,7 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core'
-import { dueOrder } from './task-order.ts'
+import { dueOrder, listOfTask } from './task-order.ts'
 
 const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })
 const tsvector = customType<{ data: string }>({ dataType: () => 'tsvector' })
@@ -457,7 +457,7 @@ export const sections = pgTable(
     updated_at: instant('updated_at').notNull().defaultNow(),
   },
   (t) => [
-    index('sections_project').on(t.project_id, t.position, t.id),
+    index('sections_project').on(t.project_id, t.position.desc(), t.id.desc()),
     unique('sections_project_id').on(t.project_id, t.id),
   ],
 )
@@ -558,6 +558,14 @@ export const tasks = pgTable(
     index('tasks_project_changes')
       .on(t.project_id, t.deleted_at, t.changed_in, t.id)
       .where(sql`${t.project_id} is not null`),
+    // The neighbours of a task that is moved.
+    index('tasks_list_position')
+      .on(
+        listOfTask({ project_id: sql`${t.project_id}`, owner_id: sql`${t.owner_id}` }),
+        t.position.desc(),
+        t.id.desc(),
+      )
+      .where(sql`${t.deleted_at} is null`),
     // `q` and `filter`: words, and parts of titles.
     index('tasks_search').using('gin', t.search),
     // GET /trash with `all`, and the removal of old trash.

@@ -30,3 +30,7 @@ export const startOrder = ({ at, on }: Dates): SQL => sql`coalesce(${at}, ${star
 
 export const startOfDay = (day: SQL): SQL => sql`${day}::timestamp at time zone 'UTC'`
 export const endOfDay = (day: SQL): SQL => sql`(${day} + time '23:59:59.999') at time zone 'UTC'`
+
+/** What a task is sorted in by its position: its project, or the personal tasks of its owner. */
+export const listOfTask = (task: { readonly project_id: SQL; readonly owner_id: SQL }): SQL =>
+  sql`coalesce(${task.project_id}, ${task.owner_id})`

@@ -1,0 +1,213 @@
+import { positionAtEnd, positionIn, positionsIn } from '../domain/positions.ts'
+import { unionAll } from './engine/conditions.ts'
+import { DatabaseUnavailable } from './engine/errors.ts'
+import type { Row, Values } from './engine/parameters.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+
+/**
+ * Moving rows of a list that people order: tasks and sections. A move reads the rows that it goes between, and writes if they
+ * are still there; otherwise it starts again. Moves into the same gap do not disturb each other: their positions differ.
+ */
+
+/** Where a row goes: next to an anchor, or to the end of its list. */
+export type Destination =
+  | { readonly side: 'before' | 'after'; readonly anchor: string }
+  | { readonly side: 'end'; readonly anchor: null }
+
+/** The destination that a request names with at most one of two ids. */
+export const destinationOf = ({ before, after }: { before?: string; after?: string }): Destination => {
+  if (before !== undefined) return { side: 'before', anchor: before }
+  return after === undefined ? { side: 'end', anchor: null } : { side: 'after', anchor: after }
+}
+
+export const destinationParameters = { side: 'text', anchor: 'uuid?' } as const
+
+/** A list: the rows of a table that meet a condition. An index has them in the order of `position` and `id`. */
+export interface OrderedList {
+  readonly table: SQL
+  readonly holds: (row: SQL) => SQL
+}
+
+/** A row that moves, and where to. */
+interface Move {
+  readonly id: SQL
+  readonly side: SQL
+  readonly anchor: SQL
+}
+
+const item = sql.raw('item')
+const place = (row: SQL): SQL => sql`(${row}.position, ${row}.id)`
+const nextFirst = sql`item.position asc nulls first, item.id asc nulls first`
+const previousFirst = sql`item.position desc nulls last, item.id desc nulls last`
+
+const listed = ({ table, holds }: OrderedList, { id }: Move, condition: SQL): SQL =>
+  sql`select item.id, item.position from ${table} item where ${holds(item)} and item.id <> ${id} and ${condition}`
+
+const anchorOf = (list: OrderedList, move: Move): SQL => listed(list, move, sql`item.id = ${move.anchor}`)
+
+/** Columns of `joinGap`. */
+export const gapColumns = {
+  anchor_id: 'text?',
+  anchor_position: 'text?',
+  neighbour_id: 'text?',
+  neighbour_position: 'text?',
+} as const
+
+export const gapFields = sql`anchor.id::text as anchor_id, anchor.position as anchor_position,
+  neighbour.id::text as neighbour_id, neighbour.position as neighbour_position`
+
+/** Joins the rows around the gap that a row moves to: `anchor`, unless the list does not have it, and `neighbour` beyond. */
+export const joinGap = (list: OrderedList, move: Move): SQL => {
+  const nearest = (side: string, condition: SQL, order: SQL): SQL =>
+    sql`(${listed(list, move, sql`${move.side} = ${sql.raw(`'${side}'`)} and ${condition}`)} order by ${order} limit 1)`
+  const anchor = place(sql`anchor`)
+  return sql`
+    left join lateral (${anchorOf(list, move)}) anchor on true
+    left join lateral (${unionAll([
+      nearest('before', sql`${place(item)} < ${anchor}`, previousFirst),
+      nearest('after', sql`${place(item)} > ${anchor}`, nextFirst),
+      nearest('end', sql`true`, previousFirst),
+    ])}) neighbour on true`
+}
+
+/** A row at a position. */
+interface Placed {
+  readonly id: string
+  readonly position: string
+}
+
+/** Parameters of the statement that writes a position: null if there is no room, and the neighbours as they were read. */
+export const placeParameters = { position: 'text?', neighbours: 'json' } as const
+
+export type PlaceValues = Values<typeof placeParameters>
+
+/** An empty list, or one that the caller cannot see. */
+const noGap = { anchor_id: null, anchor_position: null, neighbour_id: null, neighbour_position: null }
+
+const placed = (id: string | null, position: string | null): readonly Placed[] =>
+  id === null || position === null ? [] : [{ id, position }]
+
+/** What is to be written. If the list does not have the anchor, the statement that writes refuses it. */
+const placeIn = (side: Destination['side'], gap: Row<typeof gapColumns>): PlaceValues => {
+  const { anchor_id, anchor_position: anchor, neighbour_id, neighbour_position: neighbour } = gap
+  const position =
+    side === 'end' || anchor === null
+      ? positionAtEnd(neighbour)
+      : positionIn(
+          side === 'before' ? { after: neighbour, before: anchor } : { after: anchor, before: neighbour },
+        )
+  return {
+    position,
+    neighbours: { rows: [...placed(anchor_id, anchor), ...placed(neighbour_id, neighbour)] },
+  }
+}
+
+/** The rows of the parameter `neighbours`, as `read`. (A parameter that is an array itself would become one of PostgreSQL.) */
+export const placedRows = (neighbours: SQL): SQL =>
+  sql`jsonb_to_recordset(${neighbours} -> 'rows') as read (id uuid, position text)`
+
+/**
+ * The last refusals of the statement that writes, as WHEN branches: the neighbours have moved, or there is no room between
+ * them. `rows` are the current ones.
+ */
+export const refusalsOfPlace = (
+  { position, neighbours }: { readonly position: SQL; readonly neighbours: SQL },
+  rows: SQL,
+): SQL => sql`
+  when exists (
+    select from ${placedRows(neighbours)}
+    where (read.id, read.position collate "C") not in (select id, position from ${rows})
+  ) then 'neighbours_moved'
+  when ${position} is null then 'no_room'`
+
+/** How often a row that finds its neighbours moved is placed again. */
+const maxAttempts = 20
+
+/** Rows on each side of a gap that are spread out: as few as make room. */
+const windows = [16, 256, 4_096]
+
+/** What placing a row needs of its table. `id` is that of the row. */
+interface Placing<R> {
+  /** Reads the gap. Undefined if the caller cannot see the list. */
+  readonly readGap: (id: string) => Promise<Row<typeof gapColumns> | undefined>
+  readonly write: (place: (id: string) => Promise<PlaceValues>) => Promise<R>
+  readonly outcomeOf: (written: R) => string | undefined
+  /** Reads so many rows, and the next one, on each side of the gap. */
+  readonly readWindow: (id: string, size: number) => Promise<Row<typeof windowColumns> | undefined>
+  readonly spread: (moved: { readonly rows: readonly Spread[] }) => Promise<unknown>
+}
+
+/**
+ * Places a row.
+ *
+ * @throws DatabaseUnavailable when its neighbours keep moving; nothing was changed
+ */
+export const placeRow = async <R>(side: Destination['side'], placing: Placing<R>): Promise<R> => {
+  for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
+    let placedId = ''
+    const written = await placing.write(async (id) => {
+      placedId = id
+      return placeIn(side, (await placing.readGap(id)) ?? noGap)
+    })
+    const outcome = placing.outcomeOf(written)
+    if (outcome === 'no_room') await makeRoom(placedId, placing)
+    else if (outcome !== 'neighbours_moved') return written
+  }
+  throw new DatabaseUnavailable({ cause: new Error('the neighbours of the row kept moving') })
+}
+
+/** Columns of `windowFields`: JSON arrays of rows, the nearest first. */
+export const windowColumns = { previous: 'text', next: 'text' } as const
+
+/** The rows on both sides of a gap, the anchor included. */
+export const windowFields = (list: OrderedList, move: Move, size: SQL): SQL => {
+  const side = (anchorSide: string, sign: string, order: SQL): SQL => {
+    const condition = sql`(${place(item)} ${sql.raw(sign)} ${place(sql`anchor`)}
+      or item.id = anchor.id and ${move.side} = ${sql.raw(`'${anchorSide}'`)})`
+    const rows = sql`${listed(list, move, condition)} order by ${order} limit ${size} + 1`
+    return sql`(select coalesce(json_agg(item), '[]')::text from (${rows}) item)`
+  }
+  return sql`${side('after', '<', previousFirst)} as previous, ${side('before', '>', nextFirst)} as next`
+}
+
+/** Joins `anchor` alone. */
+export const joinAnchor = (list: OrderedList, move: Move): SQL =>
+  sql`join lateral (${anchorOf(list, move)}) anchor on true`
+
+/** A row that gets another position, to make room. */
+interface Spread {
+  readonly id: string
+  readonly from: string
+  readonly to: string
+}
+
+/** Spreads out the rows around a gap. Others that move them meanwhile win. */
+const makeRoom = async <R>(id: string, { readWindow, spread }: Placing<R>): Promise<void> => {
+  for (const size of windows) {
+    const window = await readWindow(id, size)
+    if (window === undefined) return
+    const sides = [window.previous, window.next].map((json) => JSON.parse(json) as readonly Placed[])
+    const [previous = [], next = []] = sides.map((rows) => rows.slice(0, size))
+    // Beyond them is the start or the end of the list, or the next row.
+    const [after, before] = sides.map((rows) => rows[size]?.position ?? null)
+    const rows = [...previous.toReversed(), ...next]
+    const positions = positionsIn({ after: after ?? null, before: before ?? null }, rows.length)
+    if (positions !== null) {
+      await spread({
+        rows: rows.map(({ id, position: from }, index) => ({ id, from, to: positions[index] ?? from })),
+      })
+      return
+    }
+  }
+}
+
+/** Writes the positions of `spread`: all of them, unless a row has moved. */
+export const spreadRows = (table: SQL, spread: SQL): SQL => sql`
+  with spread as (
+    select * from jsonb_to_recordset(${spread} -> 'rows') as row (id uuid, "from" text, "to" text)
+  ), present as (
+    select item.id from ${table} item join spread on spread.id = item.id
+    where item.position = spread."from" collate "C" order by item.id for no key update of item
+  )
+  update ${table} item set position = spread."to" from spread
+  where item.id = spread.id and (select count(*) from present) = (select count(*) from spread)`

@@ -1,0 +1,330 @@
+import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { onlyBranch } from './access/branches.ts'
+import { allowsProject, type CallerPlaceholders } from './access/permissions.ts'
+import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import { type Created, creation } from './engine/creation.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { parameter, type Placeholders } from './engine/parameters.ts'
+import { query } from './engine/statement.ts'
+import { type Page, type PageRequest, selectPage } from './lists/list.ts'
+import {
+  type Destination,
+  destinationOf,
+  destinationParameters,
+  gapColumns,
+  gapFields,
+  joinAnchor,
+  joinGap,
+  type OrderedList,
+  type PlaceValues,
+  placedRows,
+  placeParameters,
+  placeRow,
+  refusalsOfPlace,
+  spreadRows,
+  windowColumns,
+  windowFields,
+} from './positions.ts'
+import { sectionJson } from './read-models.ts'
+import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+
+/** A section as JSON text, and its version. */
+export interface SectionRow {
+  readonly json: string
+  readonly version: number
+}
+
+/** A section in the path of a request. */
+export interface SectionPath {
+  readonly projectId: string
+  readonly sectionId: string
+}
+
+const project = sql.raw('project')
+const section = sql.raw('section')
+const { id, version, project_id } = columnsOf<'sections'>(section)
+
+/** The sections of the project `project`. */
+const sectionsOfProject: OrderedList = {
+  table: sql`sections`,
+  holds: (row) => sql`${columnsOf<'sections'>(row).project_id} = project.id`,
+}
+
+const pathParameters = { project_id: 'uuid', id: 'uuid' } as const
+
+/** The section of the path, joined with its project, if the caller can see it; ends with a condition. */
+const visibleSection = (p: Placeholders<typeof pathParameters> & ContextPlaceholders): SQL => sql`
+  sections section join projects project on project.id = ${project_id}
+  where ${id} = ${p.id} and ${project_id} = ${p.project_id} and ${allowsProject('project.see', p, project)}`
+
+const selectOne = query(
+  'sections.select',
+  pathParameters,
+  { json: 'text', version: 'int' },
+  (p) => sql`select ${sectionJson(section)} as json, ${version} from ${visibleSection(p)}`,
+)
+
+/** One section, if the caller can see its project. */
+export const selectSection = async (
+  ctx: OpContext,
+  { projectId, sectionId }: SectionPath,
+): Promise<Outcome<SectionRow>> => {
+  const [row] = await selectOne(ctx, { project_id: projectId, id: sectionId })
+  return found(row)
+}
+
+const seesProject = query(
+  'sections.check_project',
+  { project_id: 'uuid' },
+  {},
+  (p) =>
+    sql`select from projects project where id = ${p.project_id} and ${allowsProject('project.see', p, project)}`,
+)
+
+/** A page of the sections of a project in their order, if the caller can see it. */
+export const selectSections = async (
+  ctx: OpContext<Principal>,
+  projectId: string,
+  page: PageRequest,
+): Promise<Outcome<Page>> => {
+  const isVisible = (caller: CallerPlaceholders): SQL => sql`exists (
+    select from projects project where project.id = item.project_id and ${allowsProject('project.see', caller, project)})`
+  const sections = await selectPage(
+    ctx.db,
+    {
+      name: 'sections',
+      from: sql`sections item`,
+      branches: (caller) =>
+        onlyBranch(sql`item.project_id = ${parameter('project_id', 'uuid')} and ${isVisible(caller)}`),
+      values: { project_id: projectId },
+      filters: [],
+      sortFields: {
+        position: { value: sql`item.position`, type: 'text', isNullable: false, isIndexed: true },
+      },
+      order: [{ field: 'position', descending: false }],
+      json: (row) => sectionJson(row),
+    },
+    ctx.principal,
+    page,
+  )
+  // A page with items proves that the project is seen; an empty one has to ask.
+  if (sections.items === '[]' && (await seesProject(ctx, { project_id: projectId })).length === 0)
+    return missing
+  return done(sections)
+}
+
+const moveParameters = { ...pathParameters, ...destinationParameters } as const
+
+const selectGap = query('sections.select_gap', moveParameters, gapColumns, (p) => {
+  return sql`
+    select ${gapFields} from projects project ${joinGap(sectionsOfProject, p)}
+    where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)}`
+})
+
+const selectWindow = query(
+  'sections.select_window',
+  { ...moveParameters, size: 'int' },
+  windowColumns,
+  (p) => sql`
+    select ${windowFields(sectionsOfProject, p, p.size)} from projects project ${joinAnchor(sectionsOfProject, p)}
+    where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)}`,
+)
+
+const spread = query('sections.spread', { moved: 'json' }, {}, (p) => spreadRows(sql`sections`, p.moved))
+
+/** The section of the path, locked, with what is asked about its project. */
+const lockSection = (p: Placeholders<typeof pathParameters> & ContextPlaceholders): SQL => sql`
+  select section.*, project.archived_at, ${allowsProject('project.edit', p, project)} as may_edit
+  from ${visibleSection(p)} for no key update of section`
+
+/** The rows that a place is checked against: the sections of the project, locked where the destination is. */
+const lockNeighbours = (p: {
+  readonly project_id: SQL
+  readonly id: SQL
+  readonly anchor: SQL
+  readonly neighbours: SQL
+}): SQL => sql`
+  select ${id}, position from sections section
+  where ${project_id} = ${p.project_id} and ${id} <> ${p.id} and (${id} = ${p.anchor}
+    or ${id} in (select read.id from ${placedRows(p.neighbours)}))
+  order by ${id} for no key update`
+
+const writeParameters = { ...destinationParameters, ...placeParameters } as const
+
+/** The refusals of a write to a section. Reads `neighbours`. */
+const refusalsOfWrite = (
+  p: Placeholders<typeof writeParameters>,
+  { archivedAt, isMoved }: { readonly archivedAt: SQL; readonly isMoved: SQL },
+): SQL => sql`
+  when ${archivedAt} is not null then 'project_archived'
+  when not ${isMoved} then 'done'
+  when ${p.anchor} is not null and ${p.anchor} not in (select id from neighbours) then 'unknown_' || ${p.side}
+  ${refusalsOfPlace(p, sql`neighbours`)}`
+
+const readSectionOutcome = <R extends { readonly outcome: string }>(row: R | null | undefined): Outcome<R> =>
+  row?.outcome === 'unknown_before' || row?.outcome === 'unknown_after'
+    ? { outcome: 'unknown_reference', pointer: `/${row.outcome.slice('unknown_'.length)}`, kind: 'section' }
+    : readOutcome(row)
+
+const place = <R>(
+  ctx: OpContext,
+  projectId: string,
+  destination: Destination,
+  write: (place: (id: string) => Promise<PlaceValues & Destination>) => Promise<R>,
+  outcomeOf: (written: R) => string | undefined,
+): Promise<R> => {
+  const move = { project_id: projectId, ...destination }
+  return placeRow(destination.side, {
+    readGap: async (sectionId) => (await selectGap(ctx, { ...move, id: sectionId }))[0],
+    write: (placeOf) => write(async (sectionId) => ({ ...(await placeOf(sectionId)), ...destination })),
+    outcomeOf,
+    readWindow: async (sectionId, size) => (await selectWindow(ctx, { ...move, id: sectionId, size }))[0],
+    spread: (moved) => spread(ctx, { moved }),
+  })
+}
+
+/** The place of a section, as requests name it: at most one of the two. */
+interface SectionPlace {
+  readonly before?: string
+  readonly after?: string
+}
+
+/** The fields of a new section. */
+export interface NewSection extends SectionPlace {
+  readonly name: string
+}
+
+const insert = creation(
+  'sections.insert',
+  { ...writeParameters, project_id: 'uuid', name: 'text' },
+  { outcome: 'text', json: 'text?' },
+  (p) => {
+    const { columns, values } = insertion<'sections'>({
+      id: p.id,
+      project_id: p.project_id,
+      name: p.name,
+      position: p.position,
+    })
+    const outcome = checkedOutcome(p, {
+      allowed: allowsProject('project.edit', p, project),
+      etag: null,
+      refusals: refusalsOfWrite(p, { archivedAt: sql`project.archived_at`, isMoved: sql`true` }),
+    })
+    return {
+      parts: sql`
+        neighbours as (
+          ${lockNeighbours(p)}
+        ), checked as (
+          select ${outcome} as outcome from projects project
+          where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)}
+        ), section as (
+          insert into sections (${columns}) select ${values} from checked where outcome = 'done' returning *
+        ), created as (
+          select id, ${sectionJson(section)} as json from section
+        )`,
+      select: sql`select outcome, created.json from checked left join created on true`,
+    }
+  },
+)
+
+/** Creates a section, at the end unless it says otherwise. */
+export const insertSection = async (
+  ctx: OpContext<Principal>,
+  projectId: string,
+  { name, ...where }: NewSection,
+): Promise<Outcome<Created>> => {
+  const result = await place(
+    ctx,
+    projectId,
+    destinationOf(where),
+    (placeOf) => insert(ctx, async (newId) => ({ ...(await placeOf(newId)), project_id: projectId, name })),
+    (written) => (written.replayed ? undefined : written.row?.outcome),
+  )
+  if (result.replayed) return done(result)
+  const outcome = readSectionOutcome(result.row)
+  if (outcome.outcome !== 'done') return outcome
+  const { json } = outcome.value
+  return json === null ? missing : done({ id: result.id, json, replayed: false })
+}
+
+const change = query(
+  'sections.update',
+  { ...pathParameters, ...writeParameters, name: 'text?', is_moved: 'bool' },
+  { outcome: 'text', json: 'text?', version: 'int?' },
+  (p) => {
+    const outcome = checkedOutcome(p, {
+      allowed: sql`may_edit`,
+      etag: sql`version::text`,
+      refusals: refusalsOfWrite(p, { archivedAt: sql`archived_at`, isMoved: p.is_moved }),
+    })
+    return sql`
+      with neighbours as (
+        ${lockNeighbours(p)}
+      ), target as (
+        ${lockSection(p)}
+      ), checked as (
+        select id, ${outcome} as outcome from target
+      ), section as (
+        update sections set ${assignments<'sections'>({
+          name: sql`coalesce(${p.name}, sections.name)`,
+          position: sql`case when ${p.is_moved} then ${p.position} else sections.position end`,
+        })} from checked where sections.id = checked.id and outcome = 'done' returning sections.*
+      )
+      select outcome, ${sectionJson(section)} as json, section.version from checked left join section on true`
+  },
+)
+
+/** A merge patch, which can also move the section. */
+export type SectionPatch = Partial<NewSection>
+
+/** Changes a section. */
+export const updateSection = async (
+  ctx: OpContext,
+  { projectId, sectionId }: SectionPath,
+  { name, ...where }: SectionPatch,
+): Promise<Outcome<SectionRow>> => {
+  const fields = { project_id: projectId, id: sectionId, name: name ?? null }
+  const destination = destinationOf(where)
+  const [row] =
+    destination.side === 'end'
+      ? await change(ctx, { ...fields, ...destination, is_moved: false, position: null, neighbours: {} })
+      : await place(
+          ctx,
+          projectId,
+          destination,
+          async (placeOf) => change(ctx, { ...(await placeOf(sectionId)), ...fields, is_moved: true }),
+          ([written]) => written?.outcome,
+        )
+  const outcome = readSectionOutcome(row)
+  if (outcome.outcome !== 'done') return outcome
+  const { json, version: current } = outcome.value
+  return json === null || current === null ? missing : done({ json, version: current })
+}
+
+const remove = query('sections.delete', pathParameters, { outcome: 'text' }, (p) => {
+  const outcome = checkedOutcome(p, {
+    allowed: sql`may_edit`,
+    etag: sql`version::text`,
+    refusals: sql`when archived_at is not null then 'project_archived'`,
+  })
+  return sql`
+    with target as (
+      ${lockSection(p)}
+    ), checked as (
+      select id, ${outcome} as outcome from target
+    ), deleted as (
+      delete from sections using checked where sections.id = checked.id and outcome = 'done'
+    )
+    select outcome from checked`
+})
+
+/** Deletes a section. A trigger takes its tasks out of it. */
+export const deleteSection = async (
+  ctx: OpContext,
+  { projectId, sectionId }: SectionPath,
+): Promise<Outcome<unknown>> => {
+  const [row] = await remove(ctx, { project_id: projectId, id: sectionId })
+  return readOutcome(row)
+}
