@@ -399,6 +399,67 @@ const nextQuery = ({ headers, body }: Answered<Schemas['TaskList']>): string | u
   return query
 }
 
+const shareAProject = async (
+  guide: Guide,
+  manager: Session,
+  colleague: Account,
+  other: Schemas['Task'],
+): Promise<void> => {
+  const { token } = manager
+  const theirs = (await signIn(guide, colleague)).token
+  const { body: project } = await guide.ask(
+    'createProject',
+    201,
+    { token, body: { name: 'Offsite' } },
+    ({ body }) => fields(body, 'name', 'role', 'member_count'),
+  )
+  expectSame('the role of whoever created it', project.role, 'manager')
+  const params = { project_id: project.id }
+  const plan = await createTask(guide, manager, { title: 'Plan the offsite', project_id: project.id })
+  const planned = { token: theirs, params: { task_id: plan.id } }
+  await guide.ask('getTask', 404, planned, (answer) => `colleague: ${problemOf(answer)}`)
+
+  const addAs = (role: Schemas['ProjectRole'], status: 200 | 201) =>
+    guide.ask(
+      'setProjectMember',
+      status,
+      { token, params: { ...params, user_id: colleague.id }, body: { role } },
+      ({ body }) => `colleague: ${fields(body, 'role')}`,
+    )
+  const started = { ...planned, body: { status: 'in_progress' } }
+  await addAs('viewer', 201)
+  await guide.ask('getTask', 200, planned, ({ body }) => `colleague sees "${body.title}"`)
+  await guide.ask('updateTask', 403, started, (answer) => `colleague: ${problemOf(answer)}`)
+  await addAs('editor', 200)
+  await guide.ask('updateTask', 200, started, ({ body }) => `colleague: ${fields(body, 'status')}`)
+
+  const move = (to: string | null) =>
+    guide.ask(
+      'updateTask',
+      200,
+      { token, params: { task_id: other.id }, body: { project_id: to } },
+      ({ body }) => `"${body.title}" moved ${body.project_id === null ? 'out of' : 'into'} the project`,
+    )
+  const expectTasks = async (...expected: readonly Schemas['Task'][]) => {
+    const { body } = await guide.ask('listProjectTasks', 200, { token: theirs, params }, titles)
+    expectSame('the tasks of the project', ids(body.items), ids(expected))
+  }
+  await move(project.id)
+  await expectTasks(plan, other)
+  await move(null)
+  await expectTasks(plan)
+
+  const own = { token: theirs, params: { ...params, user_id: 'me' } }
+  await guide.ask('removeProjectMember', 204, own, () => 'colleague left')
+  await guide.ask('getProject', 404, { token: theirs, params }, (answer) => `colleague: ${problemOf(answer)}`)
+  await guide.ask('deleteProject', 204, { token, params }, () => `${project.name} moved to the trash`)
+  await guide.ask('getTask', 404, { ...planned, token }, problemOf)
+  await guide.ask('deleteTrashedProject', 204, { token, params }, () => `${project.name} deleted permanently`)
+}
+
+/** The ids of resources, in an order of their own. */
+const ids = (items: readonly { readonly id: string }[]): string[] => items.map(({ id }) => id).toSorted()
+
 const refresh = async (guide: Guide, old: Session): Promise<void> => {
   const request = { body: { refresh_token: old.refreshToken } }
   const { body } = await guide.ask('refreshToken', 200, request, () => 'a new pair of tokens')
@@ -419,7 +480,7 @@ const signOut = async (guide: Guide, { token, refreshToken }: Session): Promise<
 }
 
 /** Everything between registering and tidying up. */
-const work = async (guide: Guide, account: Account): Promise<void> => {
+const work = async (guide: Guide, account: Account, colleague: Account): Promise<void> => {
   const laptop = await signIn(guide, account)
   await lookAround(guide, account, laptop)
 
@@ -440,6 +501,8 @@ const work = async (guide: Guide, account: Account): Promise<void> => {
   await makeMistakes(guide, laptop)
   guide.title('Pagination: following the Link header, two tasks per page')
   await turnPages(guide, laptop, account, [list.notes, list.train, list.plants, cake])
+  guide.title('Sharing a project: members see its tasks, and their roles say what they can change')
+  await shareAProject(guide, laptop, colleague, cake)
   guide.title('Refreshing tokens: a used refresh token ends the session, unless it is a retry')
   await refresh(guide, phone)
   guide.title('Signing out: the tokens stop working immediately')
@@ -456,7 +519,7 @@ const tidyUp = async (guide: Guide, account: Account): Promise<string> => {
   if (status === 409) return emptyLastAdmin(guide, account, token)
   expectSame('the status of the deletion', status, 204)
   await guide.ask('getCurrentUser', 401, { token }, problemOf)
-  return "The tour's account was deleted."
+  return "The tour's accounts were deleted."
 }
 
 /** The first account of an installation is its administrator, and the last administrator stays. */
@@ -485,7 +548,7 @@ const emptyLastAdmin = async (guide: Guide, account: Account, token: string): Pr
   for (const { id, name } of tags.items.filter(isOwn))
     await guide.ask('deleteTag', 204, { token, params: { tag_id: id } }, () => `${name} deleted`)
   return [
-    "The tour's account is the only administrator of this installation and cannot be deleted.",
+    "The tour's first account is the only administrator of this installation and cannot be deleted.",
     `It remains, without tasks and tags: ${account.email}, password ${account.password}`,
   ].join('\n')
 }
@@ -494,16 +557,19 @@ const emptyLastAdmin = async (guide: Guide, account: Account, token: string): Pr
 const runTour = async (url: string): Promise<string> => {
   const guide = createGuide(url)
   console.log(`Taskwright at ${url} (showing the last four characters of ids)`)
-  guide.title('Registering an account')
+  guide.title('Registering two accounts')
   const account = await register(guide)
-  const difference = await work(guide, account).then(
+  const colleague = await register(guide)
+  const difference = await work(guide, account, colleague).then(
     () => null,
     (error: unknown) => ({ error }),
   )
   guide.title('Cleaning up')
-  const farewell = await tidyUp(guide, account).catch((error: unknown) => {
-    throw difference === null ? error : difference.error
-  })
+  const farewell = await tidyUp(guide, colleague)
+    .then(() => tidyUp(guide, account))
+    .catch((error: unknown) => {
+      throw difference === null ? error : difference.error
+    })
   console.log(`\n${farewell}`)
   if (difference !== null) throw difference.error
   return `${guide.count()} requests; all responses match openapi.yaml.`
