@@ -47,7 +47,7 @@ const generators: readonly Generator[] = [
 ]
 
 /** What each program prints and nothing else: no step is left out, and no warning comes with them. */
-const scenario = `register create patch clear tag file page conflict validation refresh logout`
+const scenario = `register create patch clear tag file page project conflict validation refresh logout`
   .split(' ')
   .map((step) => `ok ${step}`)
 

@@ -106,6 +106,29 @@ func main() {
 	equal("every task once", maps.Equal(listed, created), true)
 	ok("page")
 
+	project := success(client.CreateProjectWithResponse(ctx, nil, taskwright.ProjectCreate{Name: "Launch"})).JSON201
+	plan := success(client.CreateTaskWithResponse(ctx, nil, taskwright.TaskCreate{
+		Title: "Plan the launch", ProjectID: nullable.NewNullableWithValue(project.ID),
+	})).JSON201
+	account.Username, account.Email = username+"2", "2"+email
+	colleague := success(anyone.RegisterWithResponse(ctx, account)).JSON201
+	member := success(client.SetProjectMemberWithResponse(ctx, project.ID, colleague.User.ID.String(), nil,
+		taskwright.ProjectMemberSet{Role: taskwright.ProjectRoleEditor})).JSON201
+	equal("role", member.Role, taskwright.ProjectRoleEditor)
+	asColleague := func(_ context.Context, request *http.Request) error {
+		request.Header.Set("Authorization", "Bearer "+colleague.AccessToken)
+		return nil
+	}
+	shared := success(client.GetTaskWithResponse(ctx, plan.ID, nil, asColleague)).JSON200
+	equal("project", must(shared.ProjectID.Get()), project.ID)
+	planned := success(client.ListProjectTasksWithResponse(ctx, project.ID, nil, asColleague)).JSON200
+	equal("tasks of the project", len(planned.Items), 1)
+	equal("task of the project", planned.Items[0].ID, plan.ID)
+	success(client.DeleteProjectWithResponse(ctx, project.ID, nil))
+	gone := must(client.GetTaskWithResponse(ctx, plan.ID, nil))
+	equal("status", gone.StatusCode(), http.StatusNotFound)
+	ok("project")
+
 	read := success(client.GetTaskWithResponse(ctx, task.ID, nil))
 	rename := taskwright.TaskPatch{Title: new("Publish the release notes")}
 	ifUnchanged := &taskwright.UpdateTaskParams{IfMatch: &read.Headers200.ETag}

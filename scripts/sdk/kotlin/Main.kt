@@ -10,6 +10,8 @@ import java.util.UUID
 import kotlin.system.exitProcess
 import taskwright.api.AttachmentsApi
 import taskwright.api.AuthApi
+import taskwright.api.MembersApi
+import taskwright.api.ProjectsApi
 import taskwright.api.TagsApi
 import taskwright.api.TaskTagsApi
 import taskwright.api.TasksApi
@@ -18,6 +20,9 @@ import taskwright.infrastructure.ClientError
 import taskwright.infrastructure.ClientException
 import taskwright.infrastructure.Serializer
 import taskwright.model.Problem
+import taskwright.model.ProjectCreate
+import taskwright.model.ProjectMemberSet
+import taskwright.model.ProjectRole
 import taskwright.model.RefreshRequest
 import taskwright.model.Registration
 import taskwright.model.TagCreate
@@ -95,6 +100,22 @@ fun main() {
     } while (cursor != null)
     equal("every task once", listed.sorted(), created.sorted())
     ok("page")
+
+    val projects = ProjectsApi(url)
+    val project = projects.createProject(ProjectCreate(name = "Launch"))
+    val plan = tasks.createTask(TaskCreate(title = "Plan the launch", projectId = project.id))
+    val colleague = auth.register(Registration(username = "${username}2", email = "2$email", password = password))
+    val editor = ProjectMemberSet(ProjectRole.EDITOR)
+    val member = MembersApi(url).setProjectMember(project.id, colleague.user.id.toString(), editor)
+    equal("role", member.role, ProjectRole.EDITOR)
+    ApiClient.accessToken = colleague.accessToken
+    val shared = tasks.getTask(plan.id)
+    equal("project", shared.projectId, project.id)
+    equal("tasks of the project", projects.listProjectTasks(project.id).items, listOf(shared))
+    ApiClient.accessToken = tokens.accessToken
+    projects.deleteProject(project.id)
+    problem(404) { tasks.getTask(plan.id) }
+    ok("project")
 
     val headers = tasks.getTaskWithHttpInfo(task.id, null, null, null).headers
     val etag = headers.entries.first { it.key.equals("ETag", ignoreCase = true) }.value.first()

@@ -125,6 +125,29 @@ func main() {
 	equal("every task once", maps.Equal(listed, created), true)
 	ok("page")
 
+	project := as[*taskwright.ProjectHeaders](client.CreateProject(ctx,
+		&taskwright.ProjectCreate{Name: "Launch"}, taskwright.CreateProjectParams{})).Response
+	plan := as[*taskwright.TaskHeaders](client.CreateTask(ctx, &taskwright.TaskCreate{
+		Title: "Plan the launch", ProjectID: taskwright.NewOptNilUUID(project.ID),
+	}, taskwright.CreateTaskParams{})).Response
+	account.Username, account.Email = username+"2", "2"+email
+	colleague := as[*taskwright.RegisteredHeaders](client.Register(ctx, account)).Response
+	theirs := must(taskwright.NewClient(url, &session{colleague.AccessToken}))
+	member := as[*taskwright.ProjectMemberHeaders](client.SetProjectMember(ctx,
+		&taskwright.ProjectMemberSet{Role: taskwright.ProjectRoleEditor},
+		taskwright.SetProjectMemberParams{ProjectID: project.ID, UserID: taskwright.UserRef(colleague.User.ID.String())})).Response
+	equal("role", member.Role, taskwright.ProjectRoleEditor)
+	readPlan := taskwright.GetTaskParams{TaskID: plan.ID}
+	shared := as[*taskwright.TaskReadHeaders](theirs.GetTask(ctx, readPlan)).Response
+	equal("project", shared.ProjectID.Value, project.ID)
+	planned := as[*taskwright.TaskPageHeaders](theirs.ListProjectTasks(ctx,
+		taskwright.ListProjectTasksParams{ProjectID: project.ID})).Response
+	equal("tasks of the project", len(planned.Items), 1)
+	equal("task of the project", planned.Items[0].ID, plan.ID)
+	as[*taskwright.NoContent](client.DeleteProject(ctx, taskwright.DeleteProjectParams{ProjectID: project.ID}))
+	as[*taskwright.NotFoundHeaders](client.GetTask(ctx, readPlan))
+	ok("project")
+
 	etag := taskwright.NewOptString(as[*taskwright.TaskReadHeaders](client.GetTask(ctx, read)).ETag)
 	rename := taskwright.TaskPatch{Title: taskwright.NewOptTaskTitle("Publish the release notes")}
 	as[*taskwright.TaskReadHeaders](change(etag, rename))

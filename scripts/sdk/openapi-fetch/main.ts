@@ -118,6 +118,30 @@ do {
 equal('every task once', listed.toSorted(), created.toSorted())
 ok('page')
 
+const project = success(await client.POST('/projects', { body: { name: 'Launch' } }))
+const newPlan = { title: 'Plan the launch', project_id: project.id }
+const plan = success(await client.POST('/tasks', { body: newPlan }))
+const another = { ...account, username: `${username}2`, email: `2${account.email}` }
+const colleague = success(await client.POST('/auth/register', { body: another }))
+const place = { project_id: project.id }
+const member = success(
+  await client.PUT('/projects/{project_id}/members/{user_id}', {
+    params: { path: { ...place, user_id: colleague.user.id } },
+    body: { role: 'editor' },
+  }),
+)
+equal('role', member.role, 'editor')
+const headers = { Authorization: `Bearer ${colleague.access_token}` }
+const theirs = createClient<paths>({ baseUrl: url, headers })
+const shared = success(await theirs.GET('/tasks/{task_id}', { params: { path: { task_id: plan.id } } }))
+equal('project', shared.project_id, project.id)
+const planned = success(await theirs.GET('/projects/{project_id}/tasks', { params: { path: place } }))
+equal('tasks of the project', planned.items, [shared])
+const removed = await client.DELETE('/projects/{project_id}', { params: { path: place } })
+equal('status', removed.response.status, 204)
+problem(404, await theirs.GET('/tasks/{task_id}', { params: { path: { task_id: plan.id } } }))
+ok('project')
+
 const etag = (await client.GET('/tasks/{task_id}', { params })).response.headers.get('ETag') ?? ''
 const rename = {
   params: { ...params, header: { 'If-Match': etag } },

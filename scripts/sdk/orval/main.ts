@@ -5,16 +5,20 @@ import { session } from './http.ts'
 import {
   addTaskAttachment,
   addTaskTag,
+  createProject,
   createTag,
   createTask,
+  deleteProject,
   downloadAttachment,
   getCurrentUser,
   getTask,
+  listProjectTasks,
   listTasks,
   logout,
   type Problem,
   refreshToken,
   register,
+  setProjectMember,
   type TaskList,
   updateTask,
 } from './taskwright.ts'
@@ -106,6 +110,21 @@ do {
 } while (cursor !== null)
 equal('every task once', listed.toSorted(), created.toSorted())
 ok('page')
+
+const project = expect(201, await createProject({ name: 'Launch' }))
+const plan = expect(201, await createTask({ title: 'Plan the launch', project_id: project.id }))
+const another = { ...account, username: `${username}2`, email: `2${account.email}` }
+const { user, access_token } = expect(201, await register(another))
+const member = expect(201, await setProjectMember(project.id, user.id, { role: 'editor' }))
+equal('role', member.role, 'editor')
+session.token = access_token
+const shared = expect(200, await getTask(plan.id))
+equal('project', shared.project_id, project.id)
+equal('tasks of the project', expect(200, await listProjectTasks(project.id)).items, [shared])
+session.token = tokens.access_token
+expect(204, await deleteProject(project.id))
+expect(404, await getTask(plan.id))
+ok('project')
 
 const etag = (await getTask(task.id)).headers.get('ETag') ?? ''
 const rename = { title: 'Publish the release notes' }

@@ -14,7 +14,12 @@ from taskwright import (
     AttachmentsApi,
     AuthApi,
     Configuration,
+    MembersApi,
     Problem,
+    ProjectCreate,
+    ProjectMemberSet,
+    ProjectRole,
+    ProjectsApi,
     RefreshRequest,
     Registration,
     TagCreate,
@@ -93,6 +98,23 @@ def main() -> None:
             page = tasks.list_tasks(limit=2, cursor=page.next_cursor)
         equal("every task once", listed, created)
         ok("page")
+
+        projects = ProjectsApi(client)
+        project = projects.create_project(ProjectCreate(name="Launch"))
+        plan = tasks.create_task(TaskCreate(title="Plan the launch", project_id=project.id))
+        another = Registration(username=f"{username}2", email=f"2{email}", password=password)
+        colleague = auth.register(another)
+        editor = ProjectMemberSet(role=ProjectRole.EDITOR)
+        member = MembersApi(client).set_project_member(project.id, str(colleague.user.id), editor)
+        equal("role", member.role, ProjectRole.EDITOR)
+        config.access_token = colleague.access_token
+        shared = tasks.get_task(plan.id)
+        equal("project", shared.project_id, project.id)
+        equal("tasks of the project", projects.list_project_tasks(project.id).items, [shared])
+        config.access_token = tokens.access_token
+        projects.delete_project(project.id)
+        problem(404, lambda: tasks.get_task(plan.id))
+        ok("project")
 
         headers = tasks.get_task_with_http_info(task.id).headers or {}
         etag = {name.lower(): value for name, value in headers.items()}["etag"]

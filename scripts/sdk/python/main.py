@@ -10,9 +10,12 @@ from io import BytesIO
 from typing import TypeVar
 from uuid import UUID
 
+from attrs import evolve
 from taskwright import AuthenticatedClient, Client
 from taskwright.api.attachments import add_task_attachment, download_attachment
 from taskwright.api.auth import get_current_user, logout, refresh_token, register
+from taskwright.api.members import set_project_member
+from taskwright.api.projects import create_project, delete_project, list_project_tasks
 from taskwright.api.tags import create_tag
 from taskwright.api.task_tags import add_task_tag
 from taskwright.api.tasks import create_task, get_task, list_tasks, update_task
@@ -21,6 +24,11 @@ from taskwright.models import (
     AttachmentUpload,
     AuthTokens,
     Problem,
+    Project,
+    ProjectCreate,
+    ProjectMember,
+    ProjectMemberSet,
+    ProjectRole,
     RefreshRequest,
     Registration,
     Tag,
@@ -111,6 +119,24 @@ def main() -> None:
             cursor = page.next_cursor
         equal("every task once", listed, created)
         ok("page")
+
+        project = success(Project, create_project.sync_detailed(client=client, body=ProjectCreate(name="Launch")))
+        body = TaskCreate(title="Plan the launch", project_id=project.id)
+        plan = success(Task, create_task.sync_detailed(client=client, body=body))
+        another = evolve(account, username=f"{username}2", email=f"2{account.email}")
+        colleague = success(AuthTokens, register.sync_detailed(client=client, body=another))
+        editor = ProjectMemberSet(role=ProjectRole.EDITOR)
+        added = set_project_member.sync_detailed(project.id, str(colleague.user.id), client=client, body=editor)
+        equal("role", success(ProjectMember, added).role, ProjectRole.EDITOR)
+        with AuthenticatedClient(base_url=url, token=colleague.access_token) as theirs:
+            shared = success(Task, get_task.sync_detailed(plan.id, client=theirs))
+            equal("project", shared.project_id, project.id)
+            planned = success(TaskList, list_project_tasks.sync_detailed(project.id, client=theirs))
+            equal("tasks of the project", planned.items, [shared])
+        removed = delete_project.sync_detailed(project.id, client=client)
+        equal("status", removed.status_code, HTTPStatus.NO_CONTENT)
+        problem(404, get_task.sync_detailed(plan.id, client=client))
+        ok("project")
 
         etag = get_task.sync_detailed(task.id, client=client).headers["ETag"]
         rename = TaskPatch(title="Publish the release notes")

@@ -98,6 +98,23 @@ end
 equal('every task once', listed.sort, created.sort)
 ok('page')
 
+projects = Taskwright::ProjectsApi.new(client)
+project = projects.create_project(Taskwright::ProjectCreate.new(name: 'Launch'))
+plan = tasks.create_task(Taskwright::TaskCreate.new(title: 'Plan the launch', project_id: project.id))
+another = Taskwright::Registration.new(username: "#{username}2", email: "2#{email}", password: password)
+colleague = auth.register(another)
+editor = Taskwright::ProjectMemberSet.new(role: Taskwright::ProjectRole::EDITOR)
+member = Taskwright::MembersApi.new(client).set_project_member(project.id, colleague.user.id, editor)
+equal('role', member.role, Taskwright::ProjectRole::EDITOR)
+config.access_token = colleague.access_token
+shared = tasks.get_task(plan.id)
+equal('project', shared.project_id, project.id)
+equal('tasks of the project', projects.list_project_tasks(project.id).items, [shared])
+config.access_token = tokens.access_token
+projects.delete_project(project.id)
+problem(404) { tasks.get_task(plan.id) }
+ok('project')
+
 _, _, headers = tasks.get_task_with_http_info(task.id)
 rename = Taskwright::TaskPatch.new(title: 'Publish the release notes')
 tasks.update_task(task.id, rename, if_match: headers['ETag'])

@@ -5,16 +5,20 @@ import { client } from './taskwright/client.gen.ts'
 import {
   addTaskAttachment,
   addTaskTag,
+  createProject,
   createTag,
   createTask,
+  deleteProject,
   downloadAttachment,
   getCurrentUser,
   getTask,
+  listProjectTasks,
   listTasks,
   logout,
   type Problem,
   refreshToken,
   register,
+  setProjectMember,
   type TaskList,
   updateTask,
 } from './taskwright/index.ts'
@@ -119,6 +123,23 @@ do {
 } while (cursor !== undefined)
 equal('every task once', listed.toSorted(), created.toSorted())
 ok('page')
+
+const project = success(await createProject({ body: { name: 'Launch' } }))
+const plan = success(await createTask({ body: { title: 'Plan the launch', project_id: project.id } }))
+const another = { ...account, username: `${username}2`, email: `2${account.email}` }
+const { user, access_token: auth } = success(await register({ body: another }))
+const place = { project_id: project.id }
+const member = success(
+  await setProjectMember({ path: { ...place, user_id: user.id }, body: { role: 'editor' } }),
+)
+equal('role', member.role, 'editor')
+const shared = success(await getTask({ path: { task_id: plan.id }, auth }))
+equal('project', shared.project_id, project.id)
+const planned = success(await listProjectTasks({ path: place, auth }))
+equal('tasks of the project', planned.items, [shared])
+equal('status', (await deleteProject({ path: place })).response?.status, 204)
+problem(404, await getTask({ path: { task_id: plan.id }, auth }))
+ok('project')
 
 const etag = (await getTask({ path })).response?.headers.get('ETag') ?? ''
 const rename = { path, headers: { 'If-Match': etag }, body: { title: 'Publish the release notes' } }

@@ -9,7 +9,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::multipart::{Form, Part};
 use sha2::{Digest, Sha256};
 use taskwright::types::{
-    Attachment, Problem, RefreshRequest, Registration, TagCreate, TagCreateColor, TaskCreate, TaskPatch,
+    Attachment, Problem, ProjectCreate, ProjectMemberSet, ProjectRole, RefreshRequest, Registration, TagCreate, TagCreateColor, TaskCreate, TaskPatch,
     TaskPriority, TaskReplace, TaskState, TaskTitle,
 };
 use taskwright::{Client, ClientInfo, ResponseValue};
@@ -101,6 +101,26 @@ async fn main() -> Result<(), Box<dyn Error>> {
     listed.sort();
     equal("every task once", listed, created);
     ok("page");
+
+    let project = client.create_project().body(ProjectCreate::builder().name("Launch")).send().await?.into_inner();
+    let new_plan = TaskCreate::builder().title("Plan the launch").project_id(project.id);
+    let plan = client.create_task().body(new_plan).send().await?.into_inner();
+    let another = Registration::builder()
+        .username(format!("{username}2"))
+        .email(format!("2{username}@example.com"))
+        .password(random_text());
+    let colleague = anyone.register().body(another).send().await?.into_inner();
+    let editor = ProjectMemberSet::builder().role(ProjectRole::Editor);
+    let membership = client.set_project_member().project_id(project.id).user_id(colleague.user.id.to_string());
+    equal("role", membership.body(editor).send().await?.role, ProjectRole::Editor);
+    let theirs = signed_in(&url, &colleague.access_token)?;
+    let shared = theirs.get_task().task_id(plan.id).send().await?;
+    equal("project", shared.project_id, Some(project.id));
+    let planned = theirs.list_project_tasks().project_id(project.id).send().await?.into_inner();
+    equal("tasks of the project", planned.items.iter().map(|item| item.id).collect(), vec![plan.id]);
+    client.delete_project().project_id(project.id).send().await?;
+    problem(404, client.get_task().task_id(plan.id).send().await)?;
+    ok("project");
 
     let read = client.get_task().task_id(task.id).send().await?;
     let etag = read.headers()["etag"].to_str()?;

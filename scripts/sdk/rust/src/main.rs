@@ -6,9 +6,9 @@ use std::fmt::Debug;
 use chrono::{Duration, SubsecRound, Utc};
 use sha2::{Digest, Sha256};
 use taskwright::apis::configuration::Configuration;
-use taskwright::apis::{self, attachments_api, auth_api, tags_api, task_tags_api, tasks_api};
+use taskwright::apis::{self, attachments_api, auth_api, members_api, projects_api, tags_api, task_tags_api, tasks_api};
 use taskwright::models::{
-    Problem, RefreshRequest, Registration, TagCreate, TaskCreate, TaskPatch, TaskPriority, TaskState,
+    Problem, ProjectCreate, ProjectMemberSet, ProjectRole, RefreshRequest, Registration, TagCreate, TaskCreate, TaskPatch, TaskPriority, TaskState,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -85,7 +85,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut listed = Vec::new();
     let mut cursor = None;
     loop {
-        let page = list_page(&client, cursor.as_deref()).await?;
+        let page = list_page(&client, None, cursor.as_deref()).await?;
         equal("at most two", page.items.len() <= 2, true);
         listed.extend(page.items.iter().map(|item| item.id));
         cursor = page.next_cursor;
@@ -97,6 +97,27 @@ async fn main() -> Result<(), Box<dyn Error>> {
     listed.sort();
     equal("every task once", listed, created);
     ok("page");
+
+    let new_project = ProjectCreate::new("Launch".to_owned());
+    let project = projects_api::create_project(&client, new_project, None).await?;
+    let in_project = project.id.to_string();
+    let new_plan =
+        TaskCreate { project_id: Some(Some(project.id)), ..TaskCreate::new("Plan the launch".to_owned()) };
+    let plan = tasks_api::create_task(&client, new_plan, None).await?;
+    let another = Registration::new(format!("{username}2"), format!("2{username}@example.com"), random_text());
+    let colleague = auth_api::register(&client, another).await?;
+    let colleague_id = colleague.user.id.to_string();
+    let editor = ProjectMemberSet::new(ProjectRole::Editor);
+    let member = members_api::set_project_member(&client, &in_project, &colleague_id, editor, None).await?;
+    equal("role", member.role, ProjectRole::Editor);
+    let theirs = Configuration { bearer_access_token: Some(colleague.access_token.clone()), ..client.clone() };
+    let shared = tasks_api::get_task(&theirs, &plan.id.to_string(), None, None, None).await?;
+    equal("project", shared.project_id, Some(project.id));
+    let planned = list_page(&theirs, Some(vec![in_project.clone()]), None).await?;
+    equal("tasks of the project", planned.items, vec![shared]);
+    projects_api::delete_project(&client, &in_project, None).await?;
+    problem(404, tasks_api::get_task(&client, &plan.id.to_string(), None, None, None).await)?;
+    ok("project");
 
     // The client does not show the headers of an answer, but the version of a task works like its ETag.
     let version = format!("\"{}\"", tasks_api::get_task(&client, &id, None, None, None).await?.version);
@@ -126,14 +147,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A page of two tasks; the generated function has a parameter for everything that the contract offers.
+/// A page of two tasks, of all that the client sees or of some projects; the generated function has a parameter for everything that the contract offers.
 async fn list_page(
     client: &Configuration,
+    projects: Option<Vec<String>>,
     cursor: Option<&str>,
 ) -> Result<taskwright::models::TaskList, apis::Error<tasks_api::ListTasksError>> {
     tasks_api::list_tasks(
-        client, Some(2), None, cursor, None, None, None, None, None, None, None, None, None, None, None, None,
-        None, None, None, None, None, None, None, None, None, None, None,
+        client, Some(2), None, cursor, None, None, None, None, None, None, projects, None, None, None, None,
+        None, None, None, None, None, None, None, None, None, None, None, None, None,
     )
     .await
 }
