@@ -1,11 +1,13 @@
 import t from 'tap'
 import type { ProjectRole } from '../../src/domain/project-roles.ts'
+import { changesToBeKnown } from '../fixture/changes.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
-import { countStatuses, pointersOf, unknownId } from '../fixture/tasks.ts'
+import { countStatuses, pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 
 const service = await startService(t)
 const { createProject, setMember } = projectActions(service)
+const { createTask } = taskActions(service)
 const admin = await service.register('admin')
 const [ada, grace, edsger, stranger] = [
   await service.register('ada'),
@@ -67,6 +69,33 @@ t.test('setProjectMember', async (t) => {
     t.match(body, { role: 'editor', direct_role: 'editor', version: 2 })
     t.strictSame((await service.expect('setProjectMember', 200, { ...request, body })).body, body)
     t.strictSame(await rolesIn(grace, project), { [ada.id]: 'manager', [grace.id]: 'editor' })
+  })
+
+  t.test('200: a lower role holds at once', async () => {
+    const project = await createProject(ada)
+    const task = await createTask(ada, { project_id: project.id })
+    const change = { token: grace.token, params: { task_id: task.id }, body: { title: 'Changed' } }
+    await setMember(ada, project, grace, 'editor')
+    await service.expect('updateTask', 200, change)
+    await setMember(ada, project, grace, 'commenter')
+    await service.expect('updateTask', 403, change)
+  })
+
+  t.test('200 and 204 in an archived project', async (t) => {
+    const project = await createProject(ada)
+    await service.expect('archiveProject', 200, { token: ada.token, params: { project_id: project.id } })
+    t.match(await setMember(ada, project, grace, 'viewer'), { role: 'viewer' })
+    t.equal((await leave(grace, project)).status, 204)
+  })
+
+  t.test('404 in a project in the trash', async () => {
+    const project = await createProject(ada)
+    const params = { project_id: project.id }
+    await service.expect('deleteProject', 204, { token: ada.token, params })
+    const request = { token: ada.token, params: paramsOf(project, ada) }
+    await service.expect('setProjectMember', 404, { ...request, body: { role: 'viewer' } })
+    await service.expect('removeProjectMember', 404, request)
+    await service.expect('listProjectMembers', 404, { token: admin.token, params })
   })
 
   t.test('me is the caller', async (t) => {
@@ -175,6 +204,51 @@ t.test('removeProjectMember', async (t) => {
     await service.expect('listProjectMembers', 404, request)
     t.strictSame(await rolesIn(ada, project), { [ada.id]: 'manager' })
     await service.expect('removeProjectMember', 404, { ...request, token: ada.token })
+  })
+
+  t.test('204: cursors, the change feed and API tokens show nothing more', async (t) => {
+    const project = await createProject(ada)
+    const member = await service.register('removed')
+    await setMember(ada, project, member, 'editor')
+    const tasks = [
+      await createTask(ada, { project_id: project.id }),
+      await createTask(ada, { project_id: project.id }),
+    ]
+    const fields = { name: 'a program', scopes: ['projects:read', 'tasks:read'] }
+    const { body: program } = await service.expect('createApiToken', 201, {
+      token: member.token,
+      body: fields,
+    })
+    const { token } = program
+    const { body: page } = await service.expect('listTasks', 200, { token, query: { limit: 1 } })
+    await changesToBeKnown(service.deps.db)
+    const { body: before } = await service.expect('listTaskChanges', 200, { token })
+    t.equal(before.changed.length, 2)
+
+    await service.expect('removeProjectMember', 204, { token: ada.token, params: paramsOf(project, member) })
+    await service.expect('getProject', 404, { token, params: { project_id: project.id } })
+    for (const { id } of tasks) await service.expect('getTask', 404, { token, params: { task_id: id } })
+    const next = { token, query: { limit: 1, cursor: page.next_cursor ?? '' } }
+    t.strictSame((await service.expect('listTasks', 200, next)).body.items, [])
+    await changesToBeKnown(service.deps.db)
+    const { body: after } = await service.expect('listTaskChanges', 200, {
+      token,
+      query: { since: before.next_cursor },
+    })
+    t.strictSame(after.changed, [])
+    t.strictSame(after.deleted.toSorted(), tasks.map(({ id }) => id).toSorted())
+  })
+
+  t.test('204: an assignee still sees the task', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, grace, 'editor')
+    const task = await createTask(ada, { project_id: project.id, assignee_id: grace.id })
+    t.equal((await leave(grace, project)).status, 204)
+    const { body } = await service.expect('getTask', 200, {
+      token: grace.token,
+      params: { task_id: task.id },
+    })
+    t.match(body, { id: task.id, project_id: project.id })
   })
 
   t.test('204: members of every role can leave', async (t) => {
