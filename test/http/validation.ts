@@ -461,7 +461,7 @@ t.test('PUT takes every field of what GET returns', async (t) => {
       )
     const taken = new Set(propertiesOf('put', 'requestBody'))
     const returned = propertiesOf('get', 'responses', '200')
-    t.ok(returned.length > 5)
+    t.ok(returned.length > 1, id)
     t.strictSame(
       returned.filter((name) => !taken.has(name)),
       [],
