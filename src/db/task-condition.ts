@@ -52,16 +52,34 @@ export const personIn = (condition: TaskCondition | null, userId: string): Perso
   return (['owner_id', 'assignee_id'] as const).find(requires) ?? null
 }
 
-/** The project that a condition requires: the list reads the indexes of that project alone. */
-export const projectIn = (condition: TaskCondition | null): string | null => {
+/** Projects by which a list is restricted, and whether it has personal tasks too. */
+interface RequiredProjects {
+  readonly ids: readonly string[]
+  readonly hasPersonal: boolean
+}
+
+/** The projects that a condition requires a task to belong to: the list reads their indexes alone. Null: any. */
+export const projectsIn = (condition: TaskCondition | null): RequiredProjects | null => {
   if (condition === null) return null
-  const required = conjunctsOf(condition).flatMap((part) => {
-    if (part.kind === 'id') return part.field === 'project_id' && part.operator === '=' ? [part.value] : []
-    return part.kind === 'one_of' && part.field === 'project_id' && part.values.length === 1
-      ? part.values
-      : []
-  })
-  return required[0] ?? null
+  if (condition.kind === 'and')
+    return condition.operands.map(projectsIn).find((required) => required !== null) ?? null
+  if (condition.kind === 'or') {
+    const required = condition.operands.map(projectsIn).filter((one) => one !== null)
+    if (required.length < condition.operands.length) return null
+    return {
+      ids: [...new Set(required.flatMap(({ ids }) => ids))],
+      hasPersonal: required.some(({ hasPersonal }) => hasPersonal),
+    }
+  }
+  if (condition.kind === 'not') {
+    const { operand } = condition
+    const isPersonal = operand.kind === 'present' && operand.field === 'project_id'
+    return isPersonal ? { ids: [], hasPersonal: true } : null
+  }
+  if (!('field' in condition) || condition.field !== 'project_id') return null
+  if (condition.kind === 'one_of') return { ids: condition.values, hasPersonal: false }
+  const isOne = condition.kind === 'id' && condition.operator === '='
+  return isOne ? { ids: [condition.value], hasPersonal: false } : null
 }
 
 /** Whether the condition searches texts or tag names, and is therefore checked on a bounded number of rows. */

@@ -2,8 +2,9 @@ import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import type { TaskList, TaskSortField } from '../domain/task-filter.ts'
 import type { AccessBranch } from './access/branches.ts'
 import {
-  branchesOfProject,
+  branchesOfProjects,
   type CallerPlaceholders,
+  personalBranches,
   personBranches,
   type PersonColumn,
   taskBranches,
@@ -14,7 +15,7 @@ import { parameter } from './engine/parameters.ts'
 import type { SortField } from './lists/keyset.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { expandedTaskJson, taskJson } from './read-models.ts'
-import { compileCondition, moments, personIn, projectIn } from './task-condition.ts'
+import { compileCondition, moments, personIn, projectsIn } from './task-condition.ts'
 import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './schema/task-order.ts'
 
 const instant = (value: SQL) => ({ value, type: 'instant' }) as const
@@ -47,10 +48,13 @@ const ofPerson = (name: string, columns: readonly PersonColumn[], userId: string
   values: { user_id: userId },
 })
 
-const ofProject = (projectId: string): Scope => ({
-  name: 'project_tasks',
-  branches: (role, caller) => branchesOfProject(parameter('project_id', 'uuid'), role, caller),
-  values: { project_id: projectId },
+const ofProjects = (ids: readonly string[], hasPersonal = false): Scope => ({
+  name: hasPersonal ? 'personal and project_tasks' : 'project_tasks',
+  branches: (role, caller) => [
+    ...(hasPersonal ? personalBranches(caller) : []),
+    ...branchesOfProjects(parameter('project_ids', 'uuid[]'), role, caller),
+  ],
+  values: { project_ids: ids },
 })
 
 const everything: Scope = {
@@ -61,8 +65,10 @@ const everything: Scope = {
 
 const scopeOf = ({ userId, projectId, condition }: TaskList, reader: Principal): Scope => {
   if (userId !== null) return ofPerson('user_tasks', ['owner_id', 'assignee_id'], userId)
-  const project = projectId ?? projectIn(condition)
-  if (project !== null) return ofProject(project)
+  if (projectId !== null) return ofProjects([projectId])
+  const projects = projectsIn(condition)
+  if (projects !== null && !(projects.hasPersonal && reader.role === 'admin'))
+    return ofProjects(projects.ids, projects.hasPersonal)
   const person = reader.role === 'member' ? personIn(condition, reader.userId) : null
   return person === null ? everything : ofPerson(`tasks by ${person}`, [person], reader.userId)
 }

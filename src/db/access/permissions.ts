@@ -3,7 +3,7 @@ import type { ProjectRole } from '../../domain/project-roles.ts'
 import { columnsOf } from '../schema/columns.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { ContextPlaceholders } from '../engine/context.ts'
-import { type AccessBranch, onlyBranch } from './branches.ts'
+import { type AccessBranch, onlyBranch, rowsOfMemberships } from './branches.ts'
 import {
   hasRole,
   isInUse,
@@ -204,20 +204,54 @@ export const changeBranches = (
 }
 
 /**
- * Access branches for the tasks `item` of a project that the caller can see. Whether they are a member is asked once: neither
- * condition reads the row.
+ * Access branches for the tasks `item` of these projects that the caller can see. Each reads the tasks of these projects alone,
+ * and asks once for each project whether the caller is a member.
  */
-export const branchesOfProject = (
-  project: SQL,
+export const branchesOfProjects = (
+  ids: SQL,
   role: Role,
   caller: CallerPlaceholders,
 ): readonly AccessBranch[] => {
-  const ofProject = (condition: SQL): readonly AccessBranch[] =>
-    onlyBranch(withTrashState('task.see', sql`item`, sql`item.project_id = ${project} and ${condition}`))
-  if (role === 'admin') return ofProject(isProjectInUse(project))
-  const isViewer = isMember(project, caller.caller, 'viewer')
-  const isAssignee = sql`item.assignee_id = ${caller.caller} and ${isProjectInUse(project)}`
-  return [...ofProject(isViewer), ...ofProject(sql`not ${isViewer} and ${isAssignee}`)]
+  const ofProject = (id: SQL, condition: SQL): SQL =>
+    withTrashState('task.see', sql`item`, sql`item.project_id = ${id} and ${condition}`)
+  const ofEach = (isChosen: SQL, condition: SQL): AccessBranch => ({
+    select: (rows) => sql`
+      select reached.* from projects chosen cross join lateral (${rows(ofProject(sql`chosen.id`, condition))}) reached
+      where chosen.id = any(${ids}) and chosen.deleted_at is null and ${isChosen}`,
+    isRepeated: sql`false`,
+    beganIn: null,
+  })
+  if (role === 'admin') return [ofEach(sql`true`, sql`true`)]
+  const ofMember: AccessBranch = {
+    select: (rows, first) =>
+      rowsOfMemberships(
+        caller.caller,
+        sql`membership.project_id = any(${ids})`,
+        (options) => rows(ofProject(sql`membership.project_id`, sql`true`), options),
+        first,
+      ),
+    isRepeated: sql`false`,
+    beganIn: null,
+  }
+  const isOutside = sql`not ${isMember(sql`chosen.id`, caller.caller, 'viewer')}`
+  return [ofMember, ofEach(isOutside, sql`item.assignee_id = ${caller.caller}`)]
+}
+
+/** Access branches for the personal tasks `item` that the caller can see. */
+export const personalBranches = (caller: CallerPlaceholders): readonly AccessBranch[] => {
+  const item = sql`item`
+  const { owner } = taskRelations
+  const isPersonal = (condition: SQL): SQL =>
+    withTrashState('task.see', item, sql`item.project_id is null and ${condition}`)
+  const isAssignee = sql`item.assignee_id = ${caller.caller} and ${isInUse(item)}`
+  return [
+    ...onlyBranch(isPersonal(owner.holds(item, caller.caller))),
+    {
+      select: (rows) => rows(isPersonal(isAssignee)),
+      isRepeated: owner.holds(item, caller.caller),
+      beganIn: null,
+    },
+  ]
 }
 
 /** A part that people have in tasks, by which tasks are listed. */
