@@ -590,7 +590,7 @@ export interface paths {
         put?: never;
         /**
          * Create a task
-         * @description You own the tasks that you create. An administrator can set another owner. With `project_id`, the task belongs to a project: its members see it, whoever owns it. `tag_ids` adds tags that you can see. `tag_names` adds your own tags by name, and creates those that you do not have: for that, an API token also needs the scope `tags:write`.
+         * @description You own the tasks that you create. An administrator can set another owner. With `project_id`, the task belongs to a project: its members see it, whoever owns it. `tag_ids` adds tags that you can see. `tag_names` adds tags by name, of the project if there is one, otherwise your own, and creates missing ones: for that, an API token also needs the scope `tags:write`.
          */
         post: operations["createTask"];
         delete?: never;
@@ -1127,13 +1127,13 @@ export interface paths {
         };
         /**
          * List tags
-         * @description Returns your own tags and the tags on tasks that you own or are assigned to, each with the number of those tasks. With `all=true`, an administrator lists every tag in the installation, with the number of all tasks that have it.
+         * @description Returns your own tags, the tags of your projects, and the tags on tasks that you can see, each with the number of those tasks. With `all=true`, an administrator lists every tag in the installation, with the number of all tasks that have it.
          */
         get: operations["listTags"];
         put?: never;
         /**
          * Create a tag
-         * @description The name must be unique among your own tags, ignoring case. A tag cannot be changed, only deleted.
+         * @description The name must be unique among your own tags, or among those of the project, ignoring case. A tag of a project is shared by its members. A tag cannot be changed, only deleted.
          */
         post: operations["createTag"];
         delete?: never;
@@ -1157,14 +1157,14 @@ export interface paths {
         };
         /**
          * Get a tag
-         * @description For the owner, anyone who can see a task with the tag, and administrators.
+         * @description For the owner, or the members of the tag's project, anyone who can see a task with the tag, and administrators.
          */
         get: operations["getTag"];
         put?: never;
         post?: never;
         /**
          * Delete a tag
-         * @description Deletes the tag and removes it from all tasks. For the owner and administrators. The tag is deleted immediately, and its name becomes available. Tasks that had the tag get a new version: the first hundred immediately, the rest within seconds.
+         * @description Deletes the tag and removes it from all tasks. For the owner, or the editors of the tag's project, and administrators. The tag is deleted immediately, and its name becomes available. Tasks that had the tag get a new version: the first hundred immediately, the rest within seconds.
          */
         delete: operations["deleteTag"];
         options?: never;
@@ -2175,7 +2175,7 @@ export interface components {
             section_id?: string | null;
             /** @description Tags to add to the task. */
             tag_ids?: string[];
-            /** @description Names of your own tags to add to the task. They are compared as in `createTag`, and missing tags are created. */
+            /** @description Names of tags to add to the task: of its project, or your own if it is personal. They are compared as in `createTag`, and missing tags are created. */
             tag_names?: string[];
         };
         /** @description All writable fields of a task. Read-only fields are accepted as `getTask` returns them, with or without `expand`, and ignored. */
@@ -2391,8 +2391,16 @@ export interface components {
             id: string;
             name: string;
             color: string | null;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description The user who created it.
+             */
             owner_id: string;
+            /**
+             * Format: uuid
+             * @description The project whose members share the tag. Null if it is its owner's alone.
+             */
+            project_id: string | null;
             /** Format: date-time */
             created_at: string;
         };
@@ -2413,6 +2421,11 @@ export interface components {
             name: string;
             /** @description Stored in lower case. Null if omitted. */
             color?: string | null;
+            /**
+             * Format: uuid
+             * @description A project in which you are at least an editor. Without one, the tag is yours alone.
+             */
+            project_id?: string | null;
         };
         /**
          * @description What a member can do; each role includes those before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and decide who is a member.
@@ -3470,7 +3483,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The project is archived, or the task belongs, or would belong, to one that is. Nothing was changed. */
+        /** @description The project is archived, or the task or tag belongs, or would belong, to one that is. Nothing was changed. */
         ProjectArchived: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -3492,7 +3505,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description You already have a tag with this name. Choose another one. */
+        /** @description You or the project already have a tag with this name, or the project is archived. */
         TagConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -3944,6 +3957,8 @@ export interface components {
         ProjectRoleFilter: components["schemas"]["ProjectRole"][];
         /** @description Only users whose username or display name contains this text, ignoring case and accents. */
         UserSearch: string;
+        /** @description Only tags of one of these projects; `none` stands for tags of no project. Repeat the parameter for several projects. */
+        TagProjectFilter: components["schemas"]["ProjectOrNone"][];
         /** @description Only tags whose name contains this text, ignoring case and accents. */
         TagSearch: string;
         /** @description Whether to list archived projects too. */
@@ -6588,6 +6603,8 @@ export interface operations {
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
                 all?: components["parameters"]["All"];
+                /** @description Only tags of one of these projects; `none` stands for tags of no project. Repeat the parameter for several projects. */
+                project_id?: components["parameters"]["TagProjectFilter"];
                 /** @description Only tags whose name contains this text, ignoring case and accents. */
                 q?: components["parameters"]["TagSearch"];
             };
@@ -6723,6 +6740,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];

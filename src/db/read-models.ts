@@ -46,8 +46,10 @@ const visibleUser = (id: SQL, caller: CallerPlaceholders): SQL =>
     where person.id = ${id} and ${allowsUser('user.see', caller, sql`person`)})`
 
 const tagFields = (tag: SQL) => {
-  const { id, name, color, owner_id, created_at } = columnsOf<'tags'>(tag)
-  return { id, name, color, owner_id, created_at: instantText(created_at) } satisfies Fields<Schemas['Tag']>
+  const { id, name, color, owner_id, project_id, created_at } = columnsOf<'tags'>(tag)
+  return { id, name, color, owner_id, project_id, created_at: instantText(created_at) } satisfies Fields<
+    Schemas['Tag']
+  >
 }
 
 export const tagJson = (tag: SQL): SQL => object(tagFields(tag))

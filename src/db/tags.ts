@@ -1,22 +1,25 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { foldSearch, foldText } from '../domain/text.ts'
 import { allowsTag, countTasks, tagBranches } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
-import { type Created, creation, expectCreated } from './engine/creation.ts'
+import { type Created, creation } from './engine/creation.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { nameContains } from './engine/conditions.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { bindValues, type Condition, isOneOf, nameContains } from './engine/conditions.ts'
+import { readOutcome } from './engine/outcome.ts'
 import { query } from './engine/statement.ts'
 import { countedTagJson, tagJson } from './read-models.ts'
 import { purgeBatch } from './purge.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
+import { lockProjects, outcomeOfTaskWrite, readItemOutcome, targetProject } from './task-writes.ts'
 
 /** The fields of a new tag. */
 export interface NewTag {
   readonly name: string
   readonly color?: string | null
+  /** Null: a tag of the caller alone. */
+  readonly project_id?: string | null
 }
 
 const tag = sql.raw('tag')
@@ -37,28 +40,50 @@ export const selectTag = async (ctx: OpContext, id: string): Promise<Outcome<{ r
 
 const insert = creation(
   'tags.insert',
-  { name: 'text', name_folded: 'text', color: 'text?' },
-  { json: 'text' },
+  { name: 'text', name_folded: 'text', color: 'text?', project_id: 'uuid?' },
+  { outcome: 'text', json: 'text?' },
   (p) => {
+    const project = targetProject(p.project_id)
     const { columns, values } = insertion<'tags'>({
       id: p.id,
       name: p.name,
       name_folded: p.name_folded,
       color: p.color,
       owner_id: p.caller,
+      project_id: p.project_id,
     })
     return {
       parts: sql`
-        tag as (insert into tags (${columns}) values (${values}) returning *),
+        visible_projects as (${lockProjects(p, p.project_id)}),
+        creation as (
+          select case
+            when ${project.isForbidden} then 'forbidden'
+            when ${project.isArchived} then 'project_archived'
+            when ${project.isUnknown} then 'unknown_project'
+            else 'done' end as outcome
+        ),
+        tag as (insert into tags (${columns}) select ${values} from creation where outcome = 'done' returning *),
         created as (select id, ${tagJson(tag)} as json from tag)`,
-      select: sql`select json from created`,
+      select: sql`select outcome, json from creation left join created on true`,
     }
   },
 )
 
-/** Creates a tag owned by the caller. A duplicate name violates tags_owner_name_unique. */
-export const insertTag = (ctx: OpContext, { name, color = null }: NewTag): Promise<Created> =>
-  insert(ctx, () => ({ name, name_folded: foldText(name), color })).then(expectCreated)
+/**
+ * Creates a tag, owned by the caller or of a project that they may edit. A duplicate name violates tags_owner_name_unique or
+ * tags_project_name_unique.
+ */
+export const insertTag = async (
+  ctx: OpContext,
+  { name, color = null, project_id = null }: NewTag,
+): Promise<Outcome<Created>> => {
+  const result = await insert(ctx, () => ({ name, name_folded: foldText(name), color, project_id }))
+  if (result.replayed) return done(result)
+  const outcome = readItemOutcome(result.row)
+  if (outcome.outcome !== 'done') return outcome
+  const { json } = outcome.value
+  return json === null ? missing : done({ id: result.id, json, replayed: false })
+}
 
 const remove = query(
   'tags.delete',
@@ -68,9 +93,10 @@ const remove = query(
     with target as (
       select * from tags tag where id = ${p.id} and ${allowsTag('tag.see', p, tag)} for update
     ), checked as (
-      select id, ${checkedOutcome(p, {
+      select id, ${outcomeOfTaskWrite(sql`target`, {
         allowed: allowsTag('tag.delete', p, sql`target`),
         etag: sql`${columnsOf<'tags'>(sql`target`).id}::text`,
+        ifMatch: p.if_match,
       })} as outcome from target
     ), deleted as (
       update tags set ${assignments<'tags'>({ deleted_at: sql`now()` })} from checked
@@ -93,9 +119,19 @@ export const deleteTag = async (ctx: OpContext, id: string): Promise<Outcome<unk
 export interface TagFilter {
   /** A substring of the name. */
   readonly q?: string
+  /** Ids, or `none` for tags of no project. */
+  readonly project_id?: readonly string[]
   /** All tags of the installation; administrators only. */
   readonly all?: boolean
 }
+
+const isOfProjects = (projects: readonly string[]): Condition =>
+  bindValues('project', (bind) => {
+    const { project_id } = columnsOf<'tags'>(sql`item`)
+    const ids = projects.filter((id) => id !== 'none')
+    const isOfOne = isOneOf(project_id, 'uuid', ids, bind)
+    return { sql: ids.length === projects.length ? isOfOne : sql`(${project_id} is null or ${isOfOne})` }
+  })
 
 /** A page of the principal's tags that pass the filter, each with the number of tasks in their list that have it. */
 export const selectTags = (
@@ -103,7 +139,7 @@ export const selectTags = (
   filter: TagFilter,
   page: PageRequest,
 ): Promise<Page> => {
-  const { q } = filter
+  const { q, project_id: projects } = filter
   const reader = listReader(principal, filter)
   return selectPage(
     db,
@@ -111,7 +147,10 @@ export const selectTags = (
       name: 'tags',
       from: sql`tags item`,
       branches: (caller) => tagBranches(reader.role, caller),
-      filters: q === undefined ? [] : [nameContains(sql`fold_text(item.name)`, foldSearch(q))],
+      filters: [
+        ...(q === undefined ? [] : [nameContains(sql`fold_text(item.name)`, foldSearch(q))]),
+        ...(projects === undefined ? [] : [isOfProjects(projects)]),
+      ],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row, caller) => countedTagJson(row, countTasks(row, reader.role, caller)),

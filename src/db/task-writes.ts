@@ -120,8 +120,8 @@ const unknownPeople = (owner: SQL, assignee: SQL): SQL => sql`
   when ${isUnknown(owner)} then 'unknown_owner'
   when ${isUnknown(assignee)} then 'unknown_assignee'`
 
-/** What is asked about the project that a task is created in, or moved to. Reads `visible_projects`. */
-const targetProject = (id: SQL) => {
+/** What is asked about the project that a task or tag is created in, or a task moved to. Reads `visible_projects`. */
+export const targetProject = (id: SQL) => {
   const has = (condition: SQL): SQL =>
     sql`exists (select from visible_projects where visible_projects.id = ${id} and ${condition})`
   return {
@@ -207,8 +207,9 @@ export const insertTasks = (from: SQL): SQL => {
 }
 
 /**
- * The common table expression `named_tags`: the caller's tags with the names of new tasks. Missing ones are created. A tag
- * that another statement creates at the same time violates the unique index, and is used instead.
+ * The common table expression `named_tags`: the tags with the names of new tasks `creation`, which `from` names. Those of a
+ * task in a project are the project's, those of a personal task the caller's. Missing ones are created. A tag that another
+ * statement creates at the same time violates the unique index, and is used instead.
  */
 export const createNamedTags = (p: ContextPlaceholders, from: SQL): SQL => {
   const { columns, values } = insertion<'tags'>({
@@ -216,25 +217,39 @@ export const createNamedTags = (p: ContextPlaceholders, from: SQL): SQL => {
     name: sql`name`,
     name_folded: sql`name_folded`,
     owner_id: p.caller,
+    project_id: sql`project_id`,
   })
+  const update = assignments<'tags'>({ name_folded: sql`excluded.name_folded` })
   return sql`
     labels as (
-      select distinct on (label.name_folded) label.*
+      select distinct on (project_id, label.name_folded) creation.project_id, label.*
       from ${from}, jsonb_to_recordset(tag_names) as label (id uuid, name text, name_folded text)
-      order by label.name_folded
+      order by project_id, label.name_folded
     ), own_tags as (
       select * from tags
       where owner_id = ${p.caller} and project_id is null and deleted_at is null
-        and name_folded in (select name_folded from labels)
+        and name_folded in (select name_folded from labels where project_id is null)
       order by id for key share
-    ), new_tags as (
+    ), project_tags as (
+      select * from tags
+      where deleted_at is null
+        and (project_id, name_folded) in (select project_id, name_folded from labels where project_id is not null)
+      order by id for key share
+    ), new_own_tags as (
       insert into tags (${columns}) select ${values} from labels
-      where name_folded not in (select name_folded from own_tags) order by name_folded
-      on conflict (owner_id, name_folded) where deleted_at is null and project_id is null
-        do update set ${assignments<'tags'>({ name_folded: sql`excluded.name_folded` })}
+      where project_id is null and name_folded not in (select name_folded from own_tags) order by name_folded
+      on conflict (owner_id, name_folded) where deleted_at is null and project_id is null do update set ${update}
+      returning *
+    ), new_project_tags as (
+      insert into tags (${columns}) select ${values} from labels
+      where project_id is not null
+        and (project_id, name_folded) not in (select project_id, name_folded from project_tags)
+      order by project_id, name_folded
+      on conflict (project_id, name_folded) where deleted_at is null and project_id is not null do update set ${update}
       returning *
     ), named_tags as (
-      select * from own_tags union all select * from new_tags
+      select * from own_tags union all select * from project_tags
+      union all select * from new_own_tags union all select * from new_project_tags
     )`
 }
 
@@ -245,7 +260,8 @@ export const insertTagsOfTasks = (from: SQL): SQL => {
     insert into task_tags (${columns}) select creation.id, tag_id from (select * from ${from}) creation, lateral (
       select unnest(tag_ids) union
       select named.id from jsonb_to_recordset(tag_names) as label (name_folded text)
-        join named_tags named using (name_folded)
+        join named_tags named
+          on named.name_folded = label.name_folded and named.project_id is not distinct from creation.project_id
     ) labels (tag_id)`
 }
 

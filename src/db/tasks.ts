@@ -139,7 +139,7 @@ const insert = creation(
   }),
 )
 
-/** A tag to create, unless the caller has one with this name. */
+/** A tag to create, unless the caller, or the project of the task, has one with this name. */
 export const newNamedTag = (name: string) => ({ id: newId(), name, name_folded: foldText(name) })
 
 /**

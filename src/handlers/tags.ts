@@ -20,7 +20,7 @@ export const tagHandlers = ({ paging, jobs }: Deps) =>
     },
 
     async createTag(ctx, { body }) {
-      const tag = await insertTag(ctx, body)
+      const tag = expectDone(await insertTag(ctx, body))
       return created(`/tags/${tag.id}`, quoteETag(tag.id), tag)
     },
 

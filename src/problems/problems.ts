@@ -273,6 +273,12 @@ export const problems = {
       'You already have a tag with this name. Choose another one.',
       at('/name', 'is taken'),
     ),
+  projectTagExists: () =>
+    new Problem(
+      'tag_exists',
+      'The project already has a tag with this name. Choose another one.',
+      at('/name', 'is taken'),
+    ),
   lastAdmin: () => new Problem('last_admin', 'This is the last administrator. Promote another user first.'),
   projectArchived: () => new Problem('project_archived', 'The project is archived. Unarchive it first.'),
   lastProjectManager: () =>
@@ -554,6 +560,9 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   users_email_unique: problems.emailTaken,
   users_time_zone_known: problems.unknownTimeZone,
   tags_owner_name_unique: problems.tagExists,
+  tags_project_name_unique: problems.projectTagExists,
+  tasks_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),
+  tags_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),
   tasks_owner_id_users_id_fk: () => problems.unknownReference('/owner_id', 'user'),
   tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
   projects_have_manager: problems.lastProjectManager,

@@ -25,7 +25,7 @@ t.test('createTag', async (t) => {
   t.test('201: a name is enough', async (t) => {
     const { body, headers } = await service.expect('createTag', 201, { token, body: { name: 'plain' } })
     const { id, created_at, ...rest } = body
-    t.strictSame(rest, { name: 'plain', color: null, owner_id: owner.id })
+    t.strictSame(rest, { name: 'plain', color: null, owner_id: owner.id, project_id: null })
     t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
     t.equal(headers.get('location'), `/tags/${id}`)
     t.equal(headers.get('idempotency-replayed'), null)
