@@ -1875,6 +1875,8 @@ export interface components {
         TaskTitle: string;
         /** @description The id of a user. `me` is your own. Responses always have the id. */
         UserRef: string;
+        /** @description The id of a section, or `none` for no section. */
+        SectionOrNone: string;
         /** @description The id of a project, or `none` for no project. */
         ProjectOrNone: string;
         /** @description The id of a user, or null for nobody. `me` is your own. Responses always have the id. */
@@ -3914,6 +3916,8 @@ export interface components {
         AssigneeFilter: components["schemas"]["UserRef"][];
         /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
         ProjectFilter: components["schemas"]["ProjectOrNone"][];
+        /** @description Only tasks in one of these sections; `none` stands for tasks without a section. Repeat the parameter for several sections. */
+        SectionFilter: components["schemas"]["SectionOrNone"][];
         /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
         TagFilter: string[];
         /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
@@ -3981,7 +3985,7 @@ export interface components {
          *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
          *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-         *     * `project_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+         *     * `project_id`, `section_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
          *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
          *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
          *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -5161,6 +5165,8 @@ export interface operations {
                 assignee_id?: components["parameters"]["AssigneeFilter"];
                 /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
                 project_id?: components["parameters"]["ProjectFilter"];
+                /** @description Only tasks in one of these sections; `none` stands for tasks without a section. Repeat the parameter for several sections. */
+                section_id?: components["parameters"]["SectionFilter"];
                 /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
                 /** @description Whether a task must have any or all of the tags in `tag_id`. */
@@ -5208,7 +5214,7 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -5269,6 +5275,8 @@ export interface operations {
                 assignee_id?: components["parameters"]["AssigneeFilter"];
                 /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
                 project_id?: components["parameters"]["ProjectFilter"];
+                /** @description Only tasks in one of these sections; `none` stands for tasks without a section. Repeat the parameter for several sections. */
+                section_id?: components["parameters"]["SectionFilter"];
                 /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
                 /** @description Whether a task must have any or all of the tags in `tag_id`. */
@@ -5316,7 +5324,7 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -7043,6 +7051,8 @@ export interface operations {
                 owner_id?: components["parameters"]["OwnerFilter"];
                 /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
                 assignee_id?: components["parameters"]["AssigneeFilter"];
+                /** @description Only tasks in one of these sections; `none` stands for tasks without a section. Repeat the parameter for several sections. */
+                section_id?: components["parameters"]["SectionFilter"];
                 /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
                 /** @description Whether a task must have any or all of the tags in `tag_id`. */
@@ -7090,7 +7100,7 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.

@@ -33,6 +33,7 @@ const finds: Partial<Record<OperationId, string>> = {
   createProject: 'project_id',
   createInvitation: 'invitation_id',
   createTeam: 'team_id',
+  createSection: 'section_id',
 }
 
 /** What the answers so far hold that later requests need. */
@@ -40,7 +41,8 @@ type Learned = Partial<
   Schemas['AuthTokens'] &
     Schemas['SecondFactorSecret'] &
     Schemas['RecoveryCodeSet'] &
-    Schemas['AttachmentLink']
+    Schemas['AttachmentLink'] &
+    Pick<Schemas['Section'], 'project_id'>
 >
 
 /** A code that has not been used, as the authenticator shows it. */
@@ -71,6 +73,16 @@ const live: Partial<Record<OperationId, (learned: Learned, example: Fields) => o
   refreshToken: ({ refresh_token }) => ({ refresh_token }),
   lookUpInvitation: async () => ({ token: await newInvitation() }),
   acceptInvitation: async () => ({ token: await newInvitation() }),
+  async moveTask({ access_token: token }, { after }) {
+    if (after === undefined) return { section_id: null }
+    const { body } = await service.expect('createTask', 201, { token, body: { title: 'Another task' } })
+    return { after: body.id }
+  },
+  async updateSection({ access_token: token, project_id = '' }, { before }) {
+    if (before === undefined) return {}
+    const request = { token, params: { project_id }, body: { name: 'Another section' } }
+    return { before: (await service.expect('createSection', 201, request)).body.id }
+  },
   resetPassword: () => ({ token: service.mails.at(-1)?.token }),
   confirmSecondFactor: async (learned) => ({ code: await freshCode(learned) }),
   completeLogin: async (learned, { code }) => ({

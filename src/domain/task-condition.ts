@@ -32,6 +32,7 @@ const fields = {
   owner_id: { type: 'user' },
   assignee_id: { type: 'user' },
   project_id: { type: 'id' },
+  section_id: { type: 'id' },
   attachment_count: { type: 'number' },
   version: { type: 'number' },
   created_at: { type: 'instant' },

@@ -17,6 +17,8 @@ export interface TaskListQuery {
   readonly assignee_id?: readonly string[]
   /** Ids, or `none` for personal tasks. */
   readonly project_id?: readonly string[]
+  /** Ids, or `none` for tasks without a section. */
+  readonly section_id?: readonly string[]
   readonly tag_id?: readonly string[]
   readonly tag_match?: 'any' | 'all'
   readonly untagged?: boolean
@@ -107,16 +109,17 @@ const allOf = (operands: readonly TaskCondition[]): TaskCondition | null => {
 const not = (operand: TaskCondition): TaskCondition => ({ kind: 'not', operand })
 
 const oneOf = (
-  field: 'status' | 'priority' | 'owner_id' | 'assignee_id' | 'project_id',
+  field: 'status' | 'priority' | 'owner_id' | 'assignee_id' | 'project_id' | 'section_id',
   values: readonly string[],
 ): TaskCondition => ({ kind: 'one_of', field, values: [...new Set(values)] })
 
-const isInOneOf = (projects: readonly string[]): TaskCondition => {
-  const ids = projects.filter((id) => id !== 'none')
-  const inProject = oneOf('project_id', ids)
-  if (ids.length === projects.length) return inProject
-  const isPersonal = not({ kind: 'present', field: 'project_id' })
-  return ids.length === 0 ? isPersonal : { kind: 'or', operands: [isPersonal, inProject] }
+/** Whether a task is in one of these projects or sections; `none` stands for those that are in none. */
+const isInOneOf = (field: 'project_id' | 'section_id', values: readonly string[]): TaskCondition => {
+  const ids = values.filter((id) => id !== 'none')
+  const isIn = oneOf(field, ids)
+  if (ids.length === values.length) return isIn
+  const isInNone = not({ kind: 'present', field })
+  return ids.length === 0 ? isInNone : { kind: 'or', operands: [isInNone, isIn] }
 }
 
 /** Open and past due. */
@@ -130,7 +133,7 @@ const isOverdue = (context: FilterContext): TaskCondition => ({
 
 /** The conditions of all query parameters except `filter` and `q`. */
 const parameterConditions = (query: TaskListQuery, context: FilterContext): readonly TaskCondition[] => {
-  const { project_id: projects, tag_id: tags, tag_match: match = 'any' } = query
+  const { project_id: projects, section_id: sections, tag_id: tags, tag_match: match = 'any' } = query
   const { untagged, has_attachments: attached, overdue } = query
   const choices = (['status', 'priority', 'owner_id', 'assignee_id'] as const).flatMap((field) => {
     const values = query[field]
@@ -153,7 +156,8 @@ const parameterConditions = (query: TaskListQuery, context: FilterContext): read
   return [
     ...choices,
     ...ranges,
-    ...(projects === undefined ? [] : [isInOneOf(projects)]),
+    ...(projects === undefined ? [] : [isInOneOf('project_id', projects)]),
+    ...(sections === undefined ? [] : [isInOneOf('section_id', sections)]),
     ...(tags === undefined ? [] : [{ kind: 'carries', match, tags: [...new Set(tags)] } as const]),
     ...(untagged === undefined ? [] : [untagged ? not(hasTags) : hasTags]),
     ...(attached === undefined

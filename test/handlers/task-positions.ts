@@ -376,4 +376,29 @@ t.test('the section of a task', async (t) => {
     t.equal((await patch(task, { title: 'u', section_id: null }, assignee)).status, 200)
     t.equal((await patch(task, { section_id: section }, viewer)).status, 403)
   })
+
+  t.test('is what lists are filtered by', async (t) => {
+    const shared = await newProject()
+    const [one, two] = [await newSection(shared), await newSection(shared)]
+    await newTasks(['a'], { project_id: shared, section_id: one })
+    await newTasks(['b'], { project_id: shared, section_id: two })
+    await newTasks(['c'], { project_id: shared })
+    const titles = async (query: Record<string, string | readonly string[]>) => {
+      const request = {
+        token: viewer.token,
+        params: { project_id: shared },
+        query: { sort: 'title', ...query },
+      }
+      const { body } = await service.expect('listProjectTasks', 200, request)
+      return body.items.map(({ title }) => title).join('')
+    }
+    t.equal(await titles({ section_id: one }), 'a')
+    t.equal(await titles({ section_id: [one, two] }), 'ab')
+    t.equal(await titles({ section_id: 'none' }), 'c')
+    t.equal(await titles({ section_id: ['none', two] }), 'bc')
+    t.equal(await titles({ filter: `section_id != "${one}"` }), 'bc')
+    t.equal(await titles({ filter: 'NOT section_id:*' }), 'c')
+    const everywhere = { token: viewer.token, query: { section_id: one } }
+    t.equal((await service.expect('listTasks', 200, everywhere)).body.items.length, 1)
+  })
 })
