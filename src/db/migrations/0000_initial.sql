@@ -452,6 +452,7 @@ CREATE INDEX "tasks_search" ON "tasks" USING gin ("search");--> statement-breakp
 CREATE INDEX "tasks_trash" ON "tasks" USING btree ("deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_owner_trash" ON "tasks" USING btree ("owner_id","deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "team_members_user" ON "team_members" USING btree ("user_id");--> statement-breakpoint
+CREATE INDEX "team_members_newest" ON "team_members" USING btree ("team_id","created_at" DESC NULLS LAST,"user_id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "teams_newest" ON "teams" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE UNIQUE INDEX "thumbnails_storage_key_unique" ON "thumbnails" USING btree ("storage_key");--> statement-breakpoint
 CREATE UNIQUE INDEX "uploads_storage_key_unique" ON "uploads" USING btree ("storage_key");--> statement-breakpoint

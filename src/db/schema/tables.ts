@@ -301,6 +301,7 @@ export const teamMembers = pgTable(
   (t) => [
     primaryKey({ columns: [t.team_id, t.user_id] }),
     index('team_members_user').on(t.user_id),
+    index('team_members_newest').on(t.team_id, t.created_at.desc(), t.user_id.desc()),
     check('team_members_role_known', sql`${t.role} in ('member', 'manager')`),
   ],
 )
