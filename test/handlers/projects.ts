@@ -383,6 +383,41 @@ t.test('archiveProject and unarchiveProject', async (t) => {
   })
 })
 
+t.test('malformed requests', async (t) => {
+  const { token } = manager
+  const params = { project_id: 'none' }
+
+  t.test('400: an id that is none', async (t) => {
+    for (const id of [
+      'getProject',
+      'deleteProject',
+      'archiveProject',
+      'unarchiveProject',
+      'getTrashedProject',
+      'restoreProject',
+      'deleteTrashedProject',
+    ] as const)
+      t.strictSame(pointersOf((await service.expect(id, 400, { token, params })).body), ['/project_id'], id)
+  })
+
+  t.test('400: fields and parameters', async (t) => {
+    const project = await create(manager)
+    for (const id of ['replaceProject', 'updateProject'] as const) {
+      const body = { name: '', archived: true }
+      const { body: problem } = await service.expect(id, 400, of(manager, project, { body }))
+      t.strictSame(pointersOf(problem).toSorted(), ['/archived', '/name'], id)
+    }
+    await service.expect('updateProject', 400, of(manager, project, { body: { role: 'viewer' } }))
+    await service.expect('listTrashedProjects', 400, { token, query: { q: 'x' } })
+  })
+
+  t.test('415: another type than JSON', async () => {
+    const call = of(manager, await create(manager), { body: 'x', headers: { 'content-type': 'text/plain' } })
+    for (const id of ['replaceProject', 'updateProject'] as const) await service.expect(id, 415, call)
+    await service.expect('createProject', 415, { ...call, params: {} })
+  })
+})
+
 /** A project with a task in each state that a restoration is to bring back. */
 const createFull = async () => {
   const project = await createShared()
