@@ -608,7 +608,7 @@ export interface paths {
         };
         /**
          * List task changes
-         * @description Keeps a copy of the tasks that `listTasks` returns in sync. The first request omits `since` and returns all of them, page by page. Then pass `next_cursor` as `since`: immediately while `has_more` is true, and periodically after that. Add or replace the tasks in `changed`, and remove the ids in `deleted`. Tasks that you can no longer see are reported as deleted. Each task is reported once, in its current state, and again if it changes while you read. A change appears once all changes that began before it have completed, so no change is missed, even under concurrent writes. Deletions are kept for 30 days; an older cursor returns 410, and the sync starts over. With `all=true`, an administrator follows every task in the installation. A cursor is valid only for the same user and the same `all`.
+         * @description Keeps a copy of the tasks that you can see in sync: your own, those assigned to you, and those of your projects. The first request omits `since` and returns all of them, page by page. Then pass `next_cursor` as `since`: immediately while `has_more` is true, and periodically after that. Add or replace the tasks in `changed`, and remove the ids in `deleted`, of which your copy may not have all. Tasks that you can no longer see, or that no longer match the filters, are reported as deleted; the tasks of a project are reported when you join it, and as deleted when you leave it. Each task is reported in its current state, and again if it changes while you read. A change appears once all changes that began before it have completed, so no change is missed, even under concurrent writes. Deletions are kept for 30 days; an older cursor returns 410, and the sync starts over. With `all=true`, an administrator follows every task in the installation. A cursor is valid only for the same user, the same `all` and the same filters.
          */
         get: operations["listTaskChanges"];
         put?: never;
@@ -5406,6 +5406,10 @@ export interface operations {
                 since?: components["parameters"]["Since"];
                 /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
                 all?: components["parameters"]["All"];
+                /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
+                project_id?: components["parameters"]["ProjectFilter"];
+                /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
+                assignee_id?: components["parameters"]["AssigneeFilter"];
             };
             header?: never;
             path?: never;

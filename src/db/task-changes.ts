@@ -1,4 +1,4 @@
-import type { ChangePosition } from '../domain/change-cursors.ts'
+import type { ChangeFilter, ChangePosition } from '../domain/change-cursors.ts'
 import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import { untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
@@ -53,6 +53,14 @@ const parameters = {
   limit: 'int',
 } as const
 
+const filterParameters = {
+  any_project: 'bool',
+  no_project: 'bool',
+  projects: 'uuid[]',
+  any_assignee: 'bool',
+  assignees: 'uuid[]',
+} as const
+
 const columns = {
   is_expired: 'bool',
   changed: 'text',
@@ -100,59 +108,76 @@ const rowsAfter = (
     order by ${prefix} ${changedIn}, ${id} limit ${limit ?? sql`${p.limit} + 1`}`
 }
 
-const selectFor = (role: Role) =>
-  query(`task_changes.select_for_${role}`, parameters, columns, (p) => {
-    const caller = { ...p, is_admin: sql.raw(String(role === 'admin')) }
-    const tombstonesFrom = sql`coalesce(${p.tombstones_from}, ${horizon})`
-    /** A membership that began before the client started over is no news to it. */
-    const ifNews = (transaction: SQL): SQL =>
-      sql`case when ${transaction} >= ${tombstonesFrom} then ${transaction} else ${never} end`
-    const isSeen = (id: SQL): SQL =>
-      sql`exists (select from tasks task where task.id = ${id} and ${allowsTask('task.see', caller, task)})`
+/** Whether a task passes the filter of the feed. */
+type Matches = (item: SQL) => SQL
 
-    const seen = unionOfBranches(
-      changeBranches(role, caller, tombstonesFrom),
-      // A task that is seen for two reasons can stand at two positions, and is reported at each.
-      (_isRepeated, beganIn) =>
-        (condition, { limit } = {}) =>
-          rowsAfter(p, {
-            from: sql`tasks item`,
-            id: sql`item.id`,
-            changedIn: sql`item.changed_in`,
-            condition,
-            ...(beganIn !== null && { since: ifNews(beganIn), prefix: sql`item.deleted_at,` }),
-            columns: sql`, item.project_id, true as is_seen, false as is_repeated`,
-            ...(limit !== undefined && { limit }),
-          }),
-      { order: sql`at, changed_in, id`, count: sql`${p.limit} + 1` },
-    )
-    const tombstones = (viewer: SQL, { since }: { readonly since?: SQL } = {}): SQL =>
-      rowsAfter(p, {
-        from: sql`task_tombstones tombstone`,
-        id: tombstone.task_id,
-        changedIn: tombstone.changed_in,
-        condition: sql`${viewer} and ${tombstone.changed_in} >= ${tombstonesFrom} and not ${isSeen(tombstone.task_id)}`,
-        ...(since !== undefined && { since }),
-        columns: sql`, false as is_seen`,
-      })
-    const ofProject = (projectId: SQL): SQL =>
-      sql`${tombstone.project_id} = ${projectId} and ${tombstone.user_id} is null`
-    const lost =
-      role === 'admin'
-        ? tombstones(sql`${tombstone.project_id} is null and ${tombstone.user_id} is null`)
-        : sql`
+const matchesAny: Matches = () => sql`true`
+
+const matchesFilter =
+  (p: Placeholders<typeof filterParameters>): Matches =>
+  (item) => {
+    const { project_id, assignee_id } = columnsOf<'tasks'>(item)
+    return sql`(
+      (${p.any_project} or ${project_id} = any(${p.projects}) or (${p.no_project} and ${project_id} is null))
+      and (${p.any_assignee} or coalesce(${assignee_id} = any(${p.assignees}), false))) is true`
+  }
+
+/**
+ * The statement of a feed. A task that does not pass the filter is reported as deleted if it has changed since the client
+ * started: it may have passed before. Whether it passes depends on the task alone.
+ */
+const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
+  const caller = { ...p, is_admin: sql.raw(String(role === 'admin')) }
+  const tombstonesFrom = sql`coalesce(${p.tombstones_from}, ${horizon})`
+  /** A membership that began before the client started over is no news to it. */
+  const ifNews = (transaction: SQL): SQL =>
+    sql`case when ${transaction} >= ${tombstonesFrom} then ${transaction} else ${never} end`
+  const isSeen = (id: SQL): SQL =>
+    sql`exists (select from tasks task where task.id = ${id} and ${allowsTask('task.see', caller, task)})`
+
+  const seen = unionOfBranches(
+    changeBranches(role, caller, tombstonesFrom),
+    // A task that is seen for two reasons can stand at two positions, and is reported at each.
+    (_isRepeated, beganIn) =>
+      (condition, { limit } = {}) =>
+        rowsAfter(p, {
+          from: sql`tasks item`,
+          id: sql`item.id`,
+          changedIn: sql`item.changed_in`,
+          condition: sql`${condition} and (${matches(sql`item`)} or item.changed_in >= ${tombstonesFrom})`,
+          ...(beganIn !== null && { since: ifNews(beganIn), prefix: sql`item.deleted_at,` }),
+          columns: sql`, item.project_id, ${matches(sql`item`)} as is_seen, false as is_repeated`,
+          ...(limit !== undefined && { limit }),
+        }),
+    { order: sql`at, changed_in, id`, count: sql`${p.limit} + 1` },
+  )
+  const tombstones = (viewer: SQL, { since }: { readonly since?: SQL } = {}): SQL =>
+    rowsAfter(p, {
+      from: sql`task_tombstones tombstone`,
+      id: tombstone.task_id,
+      changedIn: tombstone.changed_in,
+      condition: sql`${viewer} and ${tombstone.changed_in} >= ${tombstonesFrom} and not ${isSeen(tombstone.task_id)}`,
+      ...(since !== undefined && { since }),
+      columns: sql`, false as is_seen`,
+    })
+  const ofProject = (projectId: SQL): SQL =>
+    sql`${tombstone.project_id} = ${projectId} and ${tombstone.user_id} is null`
+  const lost =
+    role === 'admin'
+      ? tombstones(sql`${tombstone.project_id} is null and ${tombstone.user_id} is null`)
+      : sql`
           (${tombstones(sql`${tombstone.user_id} = ${p.caller}`)})
           union all select reached.* from memberships membership cross join lateral (
             ${tombstones(sql`${ofProject(sql`membership.project_id`)} and ${tombstone.changed_in} >= membership.joined_in`)}
           ) reached where membership.user_id = ${p.caller}`
-    // What whoever left may have seen: the tasks that are still in the project, unless they joined it again, and those that have
-    // left it. Some they see for another reason: they are reported in their current state, since they may have been out of sight
-    // while the project was in the trash.
-    const isBack =
-      role === 'admin'
-        ? isProjectInUse(departure.project_id)
-        : isMember(departure.project_id, p.caller, 'viewer')
-    const left = sql`
+  // What whoever left may have seen: the tasks that are still in the project, unless they joined it again, and those that have
+  // left it. Some they see for another reason: they are reported in their current state, since they may have been out of sight
+  // while the project was in the trash.
+  const isBack =
+    role === 'admin'
+      ? isProjectInUse(departure.project_id)
+      : isMember(departure.project_id, p.caller, 'viewer')
+  const left = sql`
       select reached.* from departures departure cross join lateral (
         (${rowsAfter(p, {
           from: sql`tasks item`,
@@ -162,7 +187,7 @@ const selectFor = (role: Role) =>
             and coalesce(item.placed_at, item.created_at) <= ${departure.created_at} and not ${isBack}`,
           since: departure.left_in,
           prefix: sql`item.deleted_at,`,
-          columns: sql`, ${isSeen(sql`item.id`)} as is_seen`,
+          columns: sql`, ${isSeen(sql`item.id`)} and ${matches(sql`item`)} as is_seen`,
         })}) union all (${tombstones(
           sql`${ofProject(departure.project_id)} and ${tombstone.placed_at} <= ${departure.created_at}`,
           { since: departure.left_in },
@@ -170,8 +195,8 @@ const selectFor = (role: Role) =>
       ) reached
       where ${role === 'admin' ? sql`${departure.user_id} is null` : sql`${departure.user_id} = ${p.caller}`}
         and ${departure.left_in} >= ${tombstonesFrom} and ${departure.left_in} < ${horizon}`
-    const json = sql`(select ${taskJson(task)} from tasks task where id = numbered.id and is_seen)`
-    return sql`
+  const json = sql`(select ${taskJson(task)} from tasks task where id = numbered.id and is_seen)`
+  return sql`
       with recursive picked as (
         select distinct on (at, changed_in, id) at, changed_in, id, is_seen
         from (
@@ -196,7 +221,19 @@ const selectFor = (role: Role) =>
         (select id::text from page order by ordinal desc limit 1) as last_id,
         coalesce(epoch, 1) as epoch, ${horizon}::text as horizon, ${tombstonesFrom}::text as tombstones_from
       from (values (true)) always left join change_history history on ${history.singleton}`
-  })
+}
+
+const selectFor = (role: Role) => ({
+  everything: query(`task_changes.select_for_${role}`, parameters, columns, (p) =>
+    selectChanges(role, p, matchesAny),
+  ),
+  filtered: query(
+    `task_changes.select_filtered_for_${role}`,
+    { ...parameters, ...filterParameters },
+    columns,
+    (p) => selectChanges(role, p, matchesFilter(p)),
+  ),
+})
 
 const select = { member: selectFor('member'), admin: selectFor('admin') }
 
@@ -206,9 +243,13 @@ const select = { member: selectFor('member'), admin: selectFor('admin') }
  */
 export const selectTaskChanges = async (
   ctx: OpContext<Principal>,
-  page: { readonly all: boolean; readonly position: ChangePosition | null; readonly limit: number },
+  page: ChangeFilter & {
+    readonly all: boolean
+    readonly position: ChangePosition | null
+    readonly limit: number
+  },
 ): Promise<TaskChanges | null> => {
-  const { position, limit } = page
+  const { position, limit, projects, assignees } = page
   const { role } = listReader(ctx.principal, page)
   const values = {
     epoch: position?.epoch ?? null,
@@ -218,7 +259,18 @@ export const selectTaskChanges = async (
     tombstones_from: position?.tombstonesFrom ?? null,
     limit,
   }
-  const [row] = await select[role](ctx, values)
+  const { everything, filtered } = select[role]
+  const [row] =
+    projects === null && assignees === null
+      ? await everything(ctx, values)
+      : await filtered(ctx, {
+          ...values,
+          any_project: projects === null,
+          no_project: projects?.includes('none') ?? false,
+          projects: projects?.filter((id) => id !== 'none') ?? [],
+          any_assignee: assignees === null,
+          assignees: assignees ?? [],
+        })
   if (row === undefined) throw new Error('A statement of changes answers with one row')
   if (row.is_expired) return null
   const { changed, deleted, epoch, last_at, last_changed_in, last_id } = row

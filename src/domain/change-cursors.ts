@@ -15,16 +15,30 @@ export interface ChangePosition {
   readonly tombstonesFrom: string
 }
 
+/** Which tasks a feed is of: null for any. */
+export interface ChangeFilter {
+  /** Ids, or `none` for personal tasks. */
+  readonly projects: readonly string[] | null
+  readonly assignees: readonly string[] | null
+}
+
 /** The feed of a user's own tasks, or of all tasks. */
-export interface ChangeFeed {
+export interface ChangeFeed extends ChangeFilter {
   readonly principal: Principal
   readonly all: boolean
 }
 
-const scopeOf = ({ principal, all }: ChangeFeed): CursorScope => ({
+/** The alternatives of a filter have no order. */
+const alternatives = (values: readonly string[]): string[] => [...new Set(values)].toSorted()
+
+const scopeOf = ({ principal, all, projects, assignees }: ChangeFeed): CursorScope => ({
   principalId: principal.userId,
   list: '/tasks/changes',
-  parameters: { all },
+  parameters: {
+    all,
+    ...(projects !== null && { project_id: alternatives(projects) }),
+    ...(assignees !== null && { assignee_id: alternatives(assignees) }),
+  },
 })
 
 /** The opaque cursor for the changes after `position`. */

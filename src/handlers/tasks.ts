@@ -46,10 +46,11 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
       const { principal } = ctx
       expectMayListAll(principal, query)
       const { limit = defaultLimit, since, all = false } = query
-      const feed = { principal, all }
+      const { project_id: projects = null, assignee_id: assignees = null } = query
+      const feed = { principal, all, projects, assignees }
       const from = since === undefined ? { value: null } : decodeChangeCursor(cursorKeys, feed, since)
       if ('fault' in from) throw problems.invalidSince(from.fault)
-      const changes = await selectTaskChanges(ctx, { all, position: from.value, limit })
+      const changes = await selectTaskChanges(ctx, { ...feed, position: from.value, limit })
       if (changes === null) throw problems.changesForgotten()
       const { changed, deleted, next, hasMore } = changes
       const cursor = JSON.stringify(encodeChangeCursor(cursorKeys, feed, next))

@@ -180,6 +180,52 @@ t.test('who is assigned a task while its project moves to the trash loses it', u
   t.strictSame(copy.tasks(), await truthOf(copy))
 })
 
+t.test('filters: a task that stops to match is reported as deleted', async (t) => {
+  const { projectId, ids } = await newProjectTasks(2)
+  const [first = '', second = ''] = ids
+  await rows.setMember(projectId, ann)
+  const { id: own } = await createTask(ann, { assignee_id: ann.id })
+  const of = (query: TaskCopy['query']) => copyOf(ann, { limit: 1, query })
+  const copies = {
+    project: await of({ project_id: [projectId] }),
+    personal: await of({ project_id: ['none'] }),
+    both: await of({ project_id: ['none', projectId] }),
+    assigned: await of({ assignee_id: ['me'], project_id: [projectId] }),
+  }
+  t.strictSame(
+    copies.project
+      .tasks()
+      .map(({ id }) => id)
+      .toSorted(),
+    ids.toSorted(),
+  )
+  t.ok(copies.personal.tasks().some(({ id }) => id === own))
+  t.strictSame(copies.assigned.tasks(), [])
+  const expectEach = async (what: string): Promise<void> => {
+    for (const [name, copy] of Object.entries(copies)) {
+      await copy.update()
+      t.strictSame(copy.tasks(), await truthOf(copy), `${what}: ${name}`)
+    }
+  }
+  await expectEach('first')
+  await assign(first, ann)
+  await expectEach('assigned')
+  await rows.moveTask(own, projectId)
+  await rows.moveTask(second, null)
+  await expectEach('moved')
+  await assign(first, null)
+  await rename(own)
+  await expectEach('unassigned')
+  await rows.removeMember(projectId, ann)
+  await expectEach('left')
+  const query = { since: copies.both.cursor(), project_id: [projectId] }
+  await service.expect('listTaskChanges', 400, { token: ann.token, query })
+  await service.expect('listTaskChanges', 200, {
+    token: ann.token,
+    query: { since: copies.both.cursor(), project_id: [projectId, 'none'] },
+  })
+})
+
 const namesOf = (tasks: readonly Task[]): Record<string, number> => {
   const counts: Record<string, number> = {}
   for (const { tags } of tasks) for (const { name } of tags) counts[name] = (counts[name] ?? 0) + 1
