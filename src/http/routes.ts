@@ -145,8 +145,8 @@ export type MethodsOf = (url: string) => readonly string[] | null
 
 export interface KnownPaths {
   readonly methodsOf: MethodsOf
-  /** Whether a route without parameters has exactly this path. */
-  readonly isLiteral: (path: string) => boolean
+  /** The pattern of the path, such as `/tasks/:task_id`, whatever the method; null for an unknown path. */
+  readonly patternOf: (url: string) => string | null
 }
 
 /** Records the paths and methods of all routes registered from now on. */
@@ -155,18 +155,21 @@ export const collectPaths = (app: FastifyInstance): KnownPaths => {
   const methodsByPath = new Map<string, Set<string>>()
   app.addHook('onRoute', ({ method, url }) => {
     const methods = methodsByPath.get(url) ?? new Set()
-    if (!methodsByPath.has(url)) paths.on('GET', url, () => {}, methods)
+    if (!methodsByPath.has(url)) paths.on('GET', url, () => {}, url)
     for (const one of [method].flat()) methods.add(one)
     methodsByPath.set(url, methods)
   })
+  const patternOf = (url: string): string | null => {
+    const found = paths.find('GET', pathOf(url))
+    if (found === null || hasEmptyParameter(found.params)) return null
+    return typeof found.store === 'string' ? found.store : null
+  }
   return {
+    patternOf,
     methodsOf(url) {
-      const found = paths.find('GET', pathOf(url))
-      if (found === null || hasEmptyParameter(found.params)) return null
-      const methods: unknown = found.store
-      return methods instanceof Set ? [...methods].map(String).toSorted() : null
+      const methods = methodsByPath.get(patternOf(url) ?? '')
+      return methods === undefined ? null : [...methods].toSorted()
     },
-    isLiteral: (path) => methodsByPath.has(path),
   }
 }
 
@@ -177,15 +180,18 @@ const hasEmptyParameter = (params: unknown): boolean => Object.values(params ?? 
 const maxPath = 8_192
 
 /** Returns 405 with Allow for a known path, and 404 for an unknown one. */
-export const answerUnknownRoutes = (app: FastifyInstance, { methodsOf, isLiteral }: KnownPaths): void => {
+export const answerUnknownRoutes = (app: FastifyInstance, { methodsOf, patternOf }: KnownPaths): void => {
   const refuse = ({ method, url }: FastifyRequest): never => {
     const methods = methodsOf(url)
     if (methods === null || methods.includes(method)) throw problems.notFound()
     throw problems.methodNotAllowed(method, methods.join(', '))
   }
   // The router matches PUT /tasks/changes to PUT /tasks/{task_id}, but /tasks/changes has no PUT.
-  const isMisrouted = ({ url, routeOptions }: FastifyRequest): boolean =>
-    routeOptions.url?.includes(':') === true && isLiteral(pathOf(url))
+  const isMisrouted = ({ url, routeOptions }: FastifyRequest): boolean => {
+    if (routeOptions.url?.includes(':') !== true) return false
+    const pattern = patternOf(url)
+    return pattern !== null && pattern !== routeOptions.url
+  }
   // Before the body is read: an error in the body would hide this one.
   app.addHook('onRequest', (request, _reply, done) => {
     if (pathOf(request.url).length > maxPath) throw problems.uriTooLong()
