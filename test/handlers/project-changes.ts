@@ -1,5 +1,6 @@
 import t from 'tap'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
+import { changesToBeKnown } from '../fixture/changes.ts'
 import { copyActions, type TaskCopy } from '../fixture/copies.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectLife, randomFrom, sightings } from '../fixture/project-life.ts'
@@ -79,6 +80,7 @@ t.test('what changes after somebody has left is not missed between two pages', a
   await rows.removeMember(projectId, ann)
   await createTask(ann)
   for (const id of ids.slice(1)) await rename(id)
+  await changesToBeKnown(db)
   await copy.step()
   t.equal((await copy.step()).has_more, true)
   await rename(ids[2] ?? '')
