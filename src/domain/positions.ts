@@ -35,7 +35,7 @@ export const positionOfNew = (id: string): string => {
   // The counter: 12 bits after the version, which is one digit, and 20 bits after the variant, which is two bits.
   const counter = base62(BigInt(`0x${hex.slice(13, 22)}`)).padStart(7, '0')
   // A fraction must not end with a zero.
-  return integerPosition(BigInt(`0x${hex.slice(0, 12)}`)) + counter.replace(/0+$/, '')
+  return integerPosition(BigInt(`0x${hex.slice(0, 12)}`)) + counter.replace(/0{1,7}$/, '')
 }
 
 /** A gap between two rows: the positions around it. Null at the start or the end of the list. */
