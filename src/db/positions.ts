@@ -1,4 +1,4 @@
-import { positionAtEnd, positionIn, positionsIn } from '../domain/positions.ts'
+import { type Gap, positionAtEnd, positionIn, positionsIn } from '../domain/positions.ts'
 import { unionAll } from './engine/conditions.ts'
 import { DatabaseUnavailable } from './engine/errors.ts'
 import type { Row, Values } from './engine/parameters.ts'
@@ -47,21 +47,27 @@ const anchorOf = (list: OrderedList, move: Move): SQL => listed(list, move, sql`
 
 /** Columns of `joinGap`. */
 export const gapColumns = {
+  present: 'text?',
   anchor_id: 'text?',
   anchor_position: 'text?',
   neighbour_id: 'text?',
   neighbour_position: 'text?',
 } as const
 
-export const gapFields = sql`anchor.id::text as anchor_id, anchor.position as anchor_position,
+export const gapFields = sql`moving.position as present, anchor.id::text as anchor_id, anchor.position as anchor_position,
   neighbour.id::text as neighbour_id, neighbour.position as neighbour_position`
 
-/** Joins the rows around the gap that a row moves to: `anchor`, unless the list does not have it, and `neighbour` beyond. */
+/**
+ * Joins the rows around the gap that a row moves to: `anchor`, unless the list does not have it, and `neighbour` beyond; and
+ * `moving`, the row itself, if the list has it already.
+ */
 export const joinGap = (list: OrderedList, move: Move): SQL => {
   const nearest = (side: string, condition: SQL, order: SQL): SQL =>
     sql`(${listed(list, move, sql`${move.side} = ${sql.raw(`'${side}'`)} and ${condition}`)} order by ${order} limit 1)`
   const anchor = place(sql`anchor`)
+  const { table, holds } = list
   return sql`
+    left join lateral (select item.position from ${table} item where ${holds(item)} and item.id = ${move.id}) moving on true
     left join lateral (${anchorOf(list, move)}) anchor on true
     left join lateral (${unionAll([
       nearest('before', sql`${place(item)} < ${anchor}`, previousFirst),
@@ -82,22 +88,35 @@ export const placeParameters = { position: 'text?', neighbours: 'json' } as cons
 export type PlaceValues = Values<typeof placeParameters>
 
 /** An empty list, or one that the caller cannot see. */
-const noGap = { anchor_id: null, anchor_position: null, neighbour_id: null, neighbour_position: null }
+const noGap = {
+  present: null,
+  anchor_id: null,
+  anchor_position: null,
+  neighbour_id: null,
+  neighbour_position: null,
+}
 
 const placed = (id: string | null, position: string | null): readonly Placed[] =>
   id === null || position === null ? [] : [{ id, position }]
 
+/** The position of a row in a gap: the present one if it stands there already. Null if there is no room. */
+const positionFor = (present: string | null, gap: Gap): string | null => {
+  const isThere =
+    present !== null &&
+    (gap.after === null || gap.after < present) &&
+    (gap.before === null || present < gap.before)
+  return isThere ? present : positionIn(gap)
+}
+
 /** What is to be written. If the list does not have the anchor, the statement that writes refuses it. */
-const placeIn = (side: Destination['side'], gap: Row<typeof gapColumns>): PlaceValues => {
-  const { anchor_id, anchor_position: anchor, neighbour_id, neighbour_position: neighbour } = gap
-  const position =
-    side === 'end' || anchor === null
-      ? positionAtEnd(neighbour)
-      : positionIn(
-          side === 'before' ? { after: neighbour, before: anchor } : { after: anchor, before: neighbour },
-        )
+const placeIn = (side: Destination['side'], row: Row<typeof gapColumns>): PlaceValues => {
+  const { present, anchor_id, anchor_position: anchor, neighbour_id, neighbour_position: neighbour } = row
+  const atEnd = (): string =>
+    present !== null && (neighbour === null || neighbour < present) ? present : positionAtEnd(neighbour)
+  const beside =
+    side === 'before' ? { after: neighbour, before: anchor } : { after: anchor, before: neighbour }
   return {
-    position,
+    position: side === 'end' || anchor === null ? atEnd() : positionFor(present, beside),
     neighbours: { rows: [...placed(anchor_id, anchor), ...placed(neighbour_id, neighbour)] },
   }
 }
