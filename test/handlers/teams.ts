@@ -52,6 +52,13 @@ const managedByTeam = async () => {
 }
 
 t.test('createTeam', async (t) => {
+  t.test('422: the Idempotency-Key was used with another body', async (t) => {
+    const request = { token: ada.token, headers: { 'idempotency-key': 'one-team' } }
+    await service.expect('createTeam', 201, { ...request, body: { name: 'One' } })
+    const { body } = await service.expect('createTeam', 422, { ...request, body: { name: 'Another' } })
+    t.equal(body.code, 'idempotency_key_reused')
+  })
+
   t.test('201: the creator manages it', async (t) => {
     const request = { token: ada.token, body: { name: '  Design ' } }
     const { body, headers } = await service.expect('createTeam', 201, request)
@@ -155,6 +162,16 @@ t.test('listTeams', async (t) => {
 })
 
 t.test('setTeamMember', async (t) => {
+  t.test('409: the last manager stays one', async (t) => {
+    const team = await createTeam(ada)
+    const request = { token: ada.token, params: inTeam(team, ada) }
+    const demotion = { ...request, body: { role: 'member' } }
+    t.match(await service.call('setTeamMember', demotion), isLastManager)
+    t.match((await service.expect('getTeamMember', 200, request)).body, { role: 'manager', version: 1 })
+    await setTeamMember(ada, team, grace, 'manager')
+    await service.expect('setTeamMember', 200, demotion)
+  })
+
   t.test('201 and 200', async (t) => {
     const team = await createTeam(ada)
     const request = { token: ada.token, params: inTeam(team, grace) }

@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import type { OperationId } from '../../src/contract/contract.ts'
+import { changesToBeKnown } from '../fixture/changes.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { type Located, lookUp, member } from '../fixture/contract-check.ts'
 import { type Operation, operations, pathParameters, prepareOperations, rows } from '../fixture/operations.ts'
@@ -139,14 +140,20 @@ t.test('in the path', async (t) => {
 })
 
 t.test('in a query', async (t) => {
-  for (const n of [1, 2, 3]) await createTask(caller, { title: `mine ${n}`, assignee_id: 'me' })
+  const { body: project } = await service.expect('createProject', 201, { token, body: { name: 'Mine' } })
+  const project_id = project.id
+  for (const n of [1, 2]) await createTask(caller, { title: `mine ${n}`, assignee_id: 'me' })
+  await createTask(caller, { title: 'mine 3', assignee_id: 'me', project_id })
   await createTask(caller, { title: 'of nobody' })
   const queried = places.filter(({ name }) => name.startsWith('query.'))
   const requests: Partial<Record<OperationId, Call>> = {
     listTasks: { token },
     listUserTasks: { token, params: { user_id: 'me' } },
+    listProjectTasks: { token, params: { project_id } },
+    listTaskChanges: { token },
     listAuditEvents: { token: admin.token },
   }
+  await changesToBeKnown(service.deps.db)
   for (const { operation, name } of queried) {
     const parameter = name.replace('query.', '')
     const request = requests[operation.id]
@@ -154,7 +161,8 @@ t.test('in a query', async (t) => {
     const self = request.token === token ? caller : admin
     const itemsOf = async (value: string) => {
       const { body } = await service.call(operation.id, { ...request, query: { [parameter]: [value] } })
-      return (body as { items: readonly { id: string }[] }).items
+      const page = body as Record<'items' | 'changed', readonly { id: string }[]>
+      return page.items ?? page.changed
     }
     const expected = await itemsOf(self.id)
     t.ok(expected.length > 0, `${operation.id} ${parameter}`)
