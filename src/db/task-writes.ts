@@ -182,10 +182,10 @@ export const checkedCreations = (p: ContextPlaceholders): SQL => {
     select creations.*, unknown_tag, case
       ${refusalsOfBothKinds((field) => fields[field])}
       ${refusalsOfDueDate((field) => fields[field], sql`owner_id`)}
+      when ${project.isUnknown} then 'unknown_project'
       when owner_id <> ${p.caller} and not ${allowsTask('task.create_for_another', p, sql`creations`)} then 'forbidden'
       when ${project.isForbidden} then 'forbidden'
       when ${project.isArchived} then 'project_archived'
-      when ${project.isUnknown} then 'unknown_project'
       when ${isUnknownSection(fields.section_id, sql`creations.project_id`)} then 'unknown_section'
       when unknown_tag is not null then 'unknown_tag'
       ${unknownPeople(sql`owner_id`, fields.assignee_id)}

@@ -186,6 +186,8 @@ t.test('createTask in a project', async (t) => {
     t.strictSame(pointersOf(unseen.body as Schemas['Problem']), ['/project_id'])
     t.equal((unseen.body as Schemas['Problem']).detail, (unknown.body as Schemas['Problem']).detail)
     t.equal((await create(assignee, { project_id: project })).status, 422, 'an assignee outside')
+    const forAnother = await create(admin, { project_id: unknownId, owner_id: editor.id })
+    t.strictSame(pointersOf(forAnother.body as Schemas['Problem']), ['/project_id'])
   })
 
   t.test('403: for another owner, unless an administrator does it', async (t) => {
