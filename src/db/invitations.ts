@@ -289,5 +289,6 @@ export const removeExpiredInvitations = deletionInBatches('invitations.delete_ex
 export const removeOldInvitationMails = deletionInBatches('invitation_mails.delete_old', {
   parameters: {},
   table: 'invitation_mails',
-  condition: () => sql`created_at <= now() - interval '1 day'`,
+  condition: () =>
+    sql`${columnsOf<'invitation_mails'>(sql`invitation_mails`).created_at} <= now() - interval '1 day'`,
 })

@@ -119,7 +119,7 @@ const set = query(
       ), member as (
         select changed.user_id, changed.role as direct_role, changed.version,
           (select role from (select changed.role union all ${ofTeams}) roles order by role_rank(role) desc limit 1) as role,
-          coalesce((select created_at from access), changed.created_at) as created_at
+          coalesce((select created_at from access), ${columnsOf<'project_members'>(sql`changed`).created_at}) as created_at
         from changed
       )
       select outcome, ${projectMemberJson(sql`member`, [], p)} as json, member.version,

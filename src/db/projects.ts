@@ -209,7 +209,12 @@ export interface ProjectListQuery {
 const sortFields = {
   created_at: createdAt,
   updated_at: { value: sql`item.updated_at`, type: 'instant', isNullable: false, isIndexed: false },
-  name: { value: sql`item.name_folded`, type: 'text', isNullable: false, isIndexed: false },
+  name: {
+    value: columnsOf<'projects'>(sql`item`).name_folded,
+    type: 'text',
+    isNullable: false,
+    isIndexed: false,
+  },
 } as const satisfies Readonly<Record<string, SortField>>
 
 type ProjectSortField = keyof typeof sortFields
@@ -238,7 +243,9 @@ export const selectProjects = (
       branches: (caller) => projectBranches(reader.role, caller),
       filters: [
         ...(include_archived ? [] : [isNotArchived]),
-        ...(q === undefined ? [] : [nameContains(sql`item.name_folded`, foldSearch(q))]),
+        ...(q === undefined
+          ? []
+          : [nameContains(columnsOf<'projects'>(sql`item`).name_folded, foldSearch(q))]),
       ],
       sortFields,
       order: orderOf(sort),

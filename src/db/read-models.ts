@@ -66,13 +66,13 @@ interface SharedFields {
 
 const sharedFields = (project: SQL, caller: CallerPlaceholders): SharedFields => {
   const { id } = columnsOf<'projects'>(project)
-  const { open_tasks } = columnsOf<'project_counts'>(sql`counts`)
+  const { open_tasks, project_id } = columnsOf<'project_counts'>(sql`counts`)
   const ofMemberships = (value: SQL, condition: SQL): SQL =>
     sql`(select ${value} from memberships membership where membership.project_id = ${id} and ${condition})`
   return {
     role: ofMemberships(sql`membership.role`, sql`membership.user_id = ${caller.caller}`),
     member_count: ofMemberships(sql`count(*)::int`, sql`true`),
-    open_task_count: sql`coalesce((select ${open_tasks} from project_counts counts where counts.project_id = ${id}), 0)`,
+    open_task_count: sql`coalesce((select ${open_tasks} from project_counts counts where ${project_id} = ${id}), 0)`,
   }
 }
 
@@ -202,15 +202,15 @@ export const projectMemberJson = (
   expand: readonly MemberExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const column = (name: string): SQL => sql`${member}.${sql.raw(name)}`
+  const { user_id, role, created_at } = columnsOf<'memberships'>(member)
   const json = object({
-    user_id: column('user_id'),
-    role: column('role'),
-    direct_role: column('direct_role'),
-    version: column('version'),
-    created_at: instantText(column('created_at')),
+    user_id,
+    role,
+    direct_role: sql`${member}.direct_role`,
+    version: columnsOf<'project_members'>(member).version,
+    created_at: instantText(created_at),
   } satisfies Fields<Omit<Schemas['ProjectMember'], MemberExpansion>>)
-  return withUser(json, column('user_id'), expand, caller)
+  return withUser(json, user_id, expand, caller)
 }
 
 export const sectionJson = (section: SQL): SQL => {

@@ -184,7 +184,7 @@ const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
           id: sql`item.id`,
           changedIn: sql`item.changed_in`,
           condition: sql`item.project_id = ${departure.project_id} and item.deleted_at is null
-            and coalesce(item.placed_at, item.created_at) <= ${departure.created_at} and not ${isBack}`,
+            and coalesce(${columnsOf<'tasks'>(sql`item`).placed_at}, item.created_at) <= ${departure.created_at} and not ${isBack}`,
           since: departure.left_in,
           prefix: sql`item.deleted_at,`,
           columns: sql`, ${isSeen(sql`item.id`)} and ${matches(sql`item`)} as is_seen`,
@@ -284,8 +284,15 @@ export const selectTaskChanges = async (
 
 const batch = 2_000
 
+/** The rows of a table that end something in a transaction, and when they were written. */
+interface Endings {
+  readonly table: 'task_tombstones' | 'departures'
+  readonly endedIn: SQL
+  readonly createdAt: SQL
+}
+
 /** A statement that removes old rows of a table, and notes the last of their transactions. */
-const pruning = (name: StatementName, table: 'task_tombstones' | 'departures', transaction: SQL) =>
+const pruning = (name: StatementName, { table, endedIn, createdAt }: Endings) =>
   statement(
     name,
     { days: 'int', limit: 'int' },
@@ -293,9 +300,9 @@ const pruning = (name: StatementName, table: 'task_tombstones' | 'departures', t
     (p) => sql`
       with pruned as (
         delete from ${sql.raw(table)} where ctid = any(array(
-          select ctid from ${sql.raw(table)} old
-          where old.created_at < now() - make_interval(days => ${p.days}) limit ${p.limit}))
-        returning ${transaction} as ended_in
+          select ctid from ${sql.raw(table)}
+          where ${createdAt} < now() - make_interval(days => ${p.days}) limit ${p.limit}))
+        returning ${endedIn} as ended_in
       ), noted as (
         insert into change_history as history (pruned_through)
         select ended_in from pruned order by ended_in desc limit 1
@@ -307,13 +314,20 @@ const pruning = (name: StatementName, table: 'task_tombstones' | 'departures', t
       select count(*) as pruned from pruned`,
   )
 
+const writtenTombstone = columnsOf<'task_tombstones'>(sql`task_tombstones`)
+const writtenDeparture = columnsOf<'departures'>(sql`departures`)
+
 const prunings = [
-  pruning(
-    'task_tombstones.delete_old',
-    'task_tombstones',
-    columnsOf<'task_tombstones'>(sql`task_tombstones`).changed_in,
-  ),
-  pruning('departures.delete_old', 'departures', columnsOf<'departures'>(sql`departures`).left_in),
+  pruning('task_tombstones.delete_old', {
+    table: 'task_tombstones',
+    endedIn: writtenTombstone.changed_in,
+    createdAt: writtenTombstone.created_at,
+  }),
+  pruning('departures.delete_old', {
+    table: 'departures',
+    endedIn: writtenDeparture.left_in,
+    createdAt: writtenDeparture.created_at,
+  }),
 ]
 
 /** Removes tombstones and departures older than `days`. A client that has not read the feed since then must start over. */

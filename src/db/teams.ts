@@ -148,7 +148,8 @@ export const selectTeams = (
       name: 'teams',
       from: sql`teams item`,
       branches: (caller) => teamBranches(reader.role, caller),
-      filters: q === undefined ? [] : [nameContains(sql`item.name_folded`, foldSearch(q))],
+      filters:
+        q === undefined ? [] : [nameContains(columnsOf<'teams'>(sql`item`).name_folded, foldSearch(q))],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row, caller) => teamJson(row, caller),

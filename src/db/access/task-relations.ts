@@ -1,5 +1,6 @@
 import { permissions } from '../../domain/permissions.ts'
 import { projectRoles, type ProjectRole } from '../../domain/project-roles.ts'
+import { columnsOf } from '../schema/columns.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { type FirstRows, type RowsOf, rowsOfMemberships } from './branches.ts'
 
@@ -71,13 +72,16 @@ const memberAs = (role: ProjectRole): TaskRelation => ({
 export const hasRole = (row: SQL, role: ProjectRole): SQL => {
   if (role === 'viewer') return sql`true`
   const sufficient = projectRoles.slice(projectRoles.indexOf(role)).map((name) => sql.raw(`'${name}'`))
-  return sql`${row}.role in (${sql.join(sufficient, sql`, `)})`
+  return sql`${columnsOf<'memberships'>(row).role} in (${sql.join(sufficient, sql`, `)})`
 }
 
 /** Whether `user` is a member of the project, with the role or one that includes it. */
-export const isMember = (projectId: SQL, user: SQL, role: ProjectRole): SQL => sql`exists (
-  select from memberships membership
-  where membership.user_id = ${user} and membership.project_id = ${projectId} and ${hasRole(sql`membership`, role)})`
+export const isMember = (projectId: SQL, user: SQL, role: ProjectRole): SQL => {
+  const { user_id, project_id } = columnsOf<'memberships'>(sql`membership`)
+  return sql`exists (
+    select from memberships membership
+    where ${user_id} = ${user} and ${project_id} = ${projectId} and ${hasRole(sql`membership`, role)})`
+}
 
 /**
  * Whether the project of the row `task` is not in the trash; for a personal task, whether its owner has not been deleted: both

@@ -138,7 +138,6 @@ CREATE TABLE "project_members" (
 	"role" text NOT NULL,
 	"version" integer DEFAULT 1 NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
-	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "project_members_project_id_user_id_pk" PRIMARY KEY("project_id","user_id"),
 	CONSTRAINT "project_members_role_known" CHECK ("project_members"."role" in ('viewer', 'commenter', 'editor', 'manager'))
 );
@@ -149,7 +148,6 @@ CREATE TABLE "project_teams" (
 	"role" text NOT NULL,
 	"version" integer DEFAULT 1 NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
-	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "project_teams_project_id_team_id_pk" PRIMARY KEY("project_id","team_id"),
 	CONSTRAINT "project_teams_role_known" CHECK ("project_teams"."role" in ('viewer', 'commenter', 'editor', 'manager'))
 );
@@ -290,7 +288,6 @@ CREATE TABLE "team_members" (
 	"role" text NOT NULL,
 	"version" integer DEFAULT 1 NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
-	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "team_members_team_id_user_id_pk" PRIMARY KEY("team_id","user_id"),
 	CONSTRAINT "team_members_role_known" CHECK ("team_members"."role" in ('member', 'manager'))
 );

@@ -296,7 +296,6 @@ export const teamMembers = pgTable(
     role: text('role').notNull(),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
-    updated_at: instant('updated_at').notNull().defaultNow(),
   },
   (t) => [
     primaryKey({ columns: [t.team_id, t.user_id] }),
@@ -322,7 +321,6 @@ export const projectMembers = pgTable(
     role: text('role').notNull(),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
-    updated_at: instant('updated_at').notNull().defaultNow(),
   },
   (t) => [
     primaryKey({ columns: [t.project_id, t.user_id] }),
@@ -344,7 +342,6 @@ export const projectTeams = pgTable(
     role: text('role').notNull(),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
-    updated_at: instant('updated_at').notNull().defaultNow(),
   },
   (t) => [
     primaryKey({ columns: [t.project_id, t.team_id] }),
