@@ -36,12 +36,15 @@ const fold = (text: string): string =>
     .toLowerCase()
 
 t.test('filters leave no statements behind on the connection', async (t) => {
+  // Others may be prepared meanwhile, by jobs.
   const count = async (): Promise<number> => {
-    const [row] = await service.deps.db.run('select count(*)::int as count from pg_prepared_statements', [])
-    return Number(row?.count)
+    const ofLists = `select count(*)::int as count from pg_prepared_statements where statement like '%.list%'`
+    return Number((await service.deps.db.run(ofLists, []))[0]?.count)
   }
   const choices = ['untagged=true', 'overdue=true', 'q=x', 'status=todo', 'has_attachments=true']
+  await listTasks(admin, {})
   const before = await count()
+  t.ok(before > 0, 'a list without filters is prepared')
   for (let n = 1; n < 32; n += 1)
     await listTasks(admin, ['all=true', ...choices.filter((_, bit) => (n >> bit) % 2 === 1)].join('&'))
   t.ok((await count()) - before < 10)
