@@ -181,7 +181,8 @@ class Stage {
   async openAll(): Promise<void> {
     const closed = this.page.locator('.opblock:not(.is-open)')
     await this.page.evaluate(clickAllClosed)
-    await closed.first().waitFor({ state: 'detached' })
+    // More than a hundred operations are drawn at once.
+    await closed.first().waitFor({ state: 'detached', timeout: 2 * patience })
   }
 
   /** Sends what the form holds; answers with the status and the body that the page shows. */
@@ -569,7 +570,9 @@ const play = async (t: Teardown, browser: Browser, scene: Scene): Promise<void> 
   clean.check()
   for (const path of ['auth/register', 'auth/login', 'invitations/lookup'])
     clean.expectRefusal(`${url}/${path}`)
-  await acceptInvitations(stage, served, account)
+  // The new password has ended the sessions of the account.
+  const manager = await createClient(reachable, () => undefined).register('manager')
+  await acceptInvitations(stage, served, manager)
   clean.check()
   await context.close()
 }
