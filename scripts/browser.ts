@@ -131,14 +131,19 @@ const clickAllClosed = `document
   .querySelectorAll('.opblock:not(.is-open) .opblock-summary-control')
   .forEach((control) => control.click())`
 
-/** Names of what a person would have to scroll sideways for. */
+/** Names of what a person would have to scroll the page sideways for. A row of tabs that scrolls by itself is in reach. */
 const findOverflow = `(() => {
+  const scrolls = (element) =>
+    ['auto', 'scroll'].includes(getComputedStyle(element).overflowX) && element.scrollWidth > element.clientWidth
+  const isInScroller = ({ parentElement: parent }) =>
+    parent !== null && parent !== document.documentElement && (scrolls(parent) || isInScroller(parent))
   const width = document.documentElement.clientWidth
   const page = document.documentElement.scrollWidth
   const hidden = [...document.querySelectorAll('a, button, input, select, textarea')]
     .filter((control) => control.checkVisibility({ visibilityProperty: true, opacityProperty: true }))
     .map((control) => ({ control, box: control.getBoundingClientRect() }))
     .filter(({ box }) => box.width > 0 && (box.left < -1 || box.right > width + 1))
+    .filter(({ control }) => !isInScroller(control))
     .map(({ control, box }) =>
       [control.tagName, control.className, control.textContent.trim().slice(0, 40), Math.round(box.left), Math.round(box.right)].join(' '))
   return [...(page > width ? ['the page is ' + page + ' wide, not ' + width] : []), ...hidden]
