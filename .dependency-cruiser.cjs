@@ -15,10 +15,11 @@ const mayImport = {
   images: ['concurrency', 'storage'],
   mail: ['config'],
   auth: ['domain', 'concurrency', 'db', 'db/engine'],
+  webhooks: ['domain', 'auth', 'db', 'db/engine', 'mail'],
   problems: ['domain', 'auth', 'db', 'db/engine', 'images', 'storage'],
   http: ['domain', 'concurrency', 'auth', 'contract', 'db/engine', 'db/lists', 'problems', 'storage'],
   observe: ['domain', 'auth', 'db/engine', 'http', 'storage'],
-  jobs: ['domain', 'auth', 'db', 'db/engine', 'storage'],
+  jobs: ['domain', 'auth', 'db', 'db/engine', 'storage', 'webhooks'],
   mcp: ['domain', 'contract'],
   services: [
     'domain',
@@ -32,6 +33,7 @@ const mayImport = {
     'mail',
     'problems',
     'storage',
+    'webhooks',
   ],
   handlers: [
     'domain',

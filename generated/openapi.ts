@@ -630,7 +630,7 @@ export interface paths {
         put?: never;
         /**
          * Process a batch of tasks
-         * @description Creates, updates and deletes up to 500 tasks, and adds and removes tags, in one request of up to 1 MiB. All titles and descriptions together have at most 262,144 characters. Of each description, only the first 8,192 characters count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as four. Each item has the permissions, the conditions and the result of the equivalent single operation. Several items can be for the same task. Items are processed in the order of the lists `create`, `update`, `tag`, `untag`, `delete` and within each list in its order, as if they were sent one after the other: `if_match` is compared with the ETag after the previous item for that task. Without `atomic`, an item that fails does not affect the others: the response is 200 with a result for each item. With `atomic`, either all items are processed or none: if any item fails, the response is the problem of the first one, and its `errors` list up to 20 of them. With `dry_run`, nothing is changed, and the response shows what the request would return.
+         * @description Creates, updates and deletes up to 500 tasks, and adds and removes tags, in one request of up to 1 MiB. All titles and descriptions together have at most 262,144 characters. Of each description, only the first 8,192 characters count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as four. Each item has the permissions, the conditions and the result of the equivalent single operation. Several items can be for the same task. Items are processed in the order of the lists `create`, `update`, `tag`, `untag`, `delete` and within each list in its order, as if they were sent one after the other: `if_match` is compared with the ETag after the previous item for that task. Items for other tasks do not see each other: subtasks go along with their parents, and the counts of parents change, after the last item. A batch whose items together would make a task a subtask of its own subtask, or exceed 8 levels, is refused. Without `atomic`, an item that fails does not affect the others: the response is 200 with a result for each item. With `atomic`, either all items are processed or none: if any item fails, the response is the problem of the first one, and its `errors` list up to 20 of them. With `dry_run`, nothing is changed, and the response shows what the request would return.
          */
         post: operations["batchTasks"];
         delete?: never;
@@ -665,7 +665,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a task
-         * @description Moves the task to the trash, with its tags and attachments. It can be restored for 30 days, or for the retention period that the operator has configured. A task in the trash does not appear anywhere else, and its attachments count towards quotas. For the owner of a personal task, editors of the project of any other task, and administrators.
+         * @description Moves the task to the trash, with its tags, its attachments and up to 500 subtasks. It can be restored for 30 days, or for the retention period that the operator has configured. A task in the trash does not appear anywhere else, and its attachments count towards quotas. For the owner of a personal task, editors of the project of any other task, and administrators.
          */
         delete: operations["deleteTask"];
         options?: never;
@@ -694,7 +694,7 @@ export interface paths {
         put?: never;
         /**
          * Move a task
-         * @description Puts a task directly before or after another one, in whose section it then is, or makes it the last one of a section, of its project, or of the personal tasks of its owner. The other task must be in the project that the task is in, or moves to: without `project_id`, a task never leaves its project. Moves at the same time all succeed, in one order. Tasks next to it can get another `position`, in the same order, and a new version. For the owner of a personal task, editors of its project, and administrators.
+         * @description Puts a task directly before or after another one, in whose section it then is, or makes it the last one of a section, of its project, or of the personal tasks of its owner. The other task must be in the project that the task is in, or moves to: without `project_id`, a task never leaves its project. A task that leaves it takes its subtasks along, and leaves its parent. Moves at the same time all succeed, in one order. Tasks next to it can get another `position`, in the same order, and a new version. For the owner of a personal task, editors of its project, and administrators.
          */
         post: operations["moveTask"];
         delete?: never;
@@ -821,7 +821,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a task permanently
-         * @description Deletes a task in the trash and its attachments, including their files. This cannot be undone.
+         * @description Deletes a task in the trash, the subtasks that were deleted with it, and their attachments, including the files. This cannot be undone.
          */
         delete: operations["deleteTrashedTask"];
         options?: never;
@@ -846,9 +846,77 @@ export interface paths {
         put?: never;
         /**
          * Restore a deleted task
-         * @description Moves a task out of the trash, with its tags and attachments. The task keeps its id and gets a new ETag.
+         * @description Moves a task out of the trash, with its tags, its attachments and the subtasks that were deleted with it. The task keeps its id and gets a new ETag. A subtask whose parent is no longer where it was is restored without a parent.
          */
         post: operations["restoreTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List events
+         * @description Returns what happened to the tasks that you can see, and in your projects, as far as you can see it now: of a deleted task you see the deletion only, and nothing of a task that has left your projects. An event must match all filters. With `all=true`, an administrator lists the events of the whole installation. Events are kept for as long as the operator has configured, 90 days by default.
+         */
+        get: operations["listEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{task_id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List a task's history
+         * @description For anyone who can see the task. Lists every change of the task, its tags, comments, attachments and relations, and, for members of its project, the changes of the project and its members since the task is in it. Events are kept for as long as the operator has configured, 90 days by default.
+         */
+        get: operations["listTaskEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/events/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stream events
+         * @description Sends the events of the tasks and projects that you can see as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), usually within a second of the change. `event` is the type of the event, `data` is an `Event` as JSON, and `id` is its position. Whether you can see an event is checked when it is sent. The first event has the type `ready` and the data `{}`; all later changes are sent. Ignore types that you do not know. Every 15 seconds a comment keeps the connection open and updates the `id`. With `all=true`, an administrator follows everything in the installation.
+         *
+         *     If the stream ends, open it again with the last `id` in `Last-Event-ID` (EventSource does) or `after`. It continues after that position: no event is missing or repeated, even on another instance or after a restart. Without an `id`, it starts with the next event. 410 means that events after the position may have been removed: fetch the current state, then open the stream without an `id`. The stream ends when the access token expires, the session or API token is revoked, the account is deleted, the service stops, or the client does not read. Each user can have 20 open streams per process of the service. EventSource in browsers cannot send a token; use a client based on `fetch`.
+         */
+        get: operations["streamEvents"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -944,6 +1012,258 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/tasks/{task_id}/followers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the followers of a task
+         * @description Returns the users who follow the task and can see it. For anyone who can see the task.
+         */
+        get: operations["listTaskFollowers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{task_id}/followers/me": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Follow a task
+         * @description Followers are notified of comments on the task and of its completion. Whoever creates a task, owns it, is assigned to it or comments on it follows it automatically, unless they have stopped following it. For anyone who can see the task, also in an archived project: the task does not change.
+         */
+        put: operations["followTask"];
+        post?: never;
+        /**
+         * Stop following a task
+         * @description Ends notifications of comments and of the completion. From then on, you do not follow the task automatically; mentions and assignments still reach you. Succeeds if you do not follow the task, too.
+         */
+        delete: operations["unfollowTask"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{task_id}/relations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List a task's relations
+         * @description For anyone who can see the task, the newest relation first. A relation is shown by both of its tasks: what `blocks` one task is `blocked_by` the other. Relations to tasks that you cannot see are left out.
+         */
+        get: operations["listTaskRelations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{task_id}/relations/{kind}/{other_task_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+                /**
+                 * @description How the task relates to the other one.
+                 * @example blocks
+                 */
+                kind: components["parameters"]["RelationKind"];
+                /**
+                 * @description The related task.
+                 * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
+                 */
+                other_task_id: components["parameters"]["OtherTaskId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Relate a task to another one
+         * @description For anyone who can change the task and see the other one. Relating two tasks twice has no effect, from whichever of them. A task cannot block itself, directly or through others (409 `blocking_cycle`), and has at most 200 relations. The version of the tasks does not change, but `is_blocked` can.
+         */
+        put: operations["addTaskRelation"];
+        post?: never;
+        /**
+         * Remove a relation
+         * @description For anyone who can change the task and see the other one. Returns 404 if the tasks are not related in this way.
+         */
+        delete: operations["removeTaskRelation"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{task_id}/comments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List a task's comments
+         * @description Returns the comments in the order in which they were written, oldest first; `sort=-created_at` returns the newest first. For anyone who can see the task.
+         */
+        get: operations["listTaskComments"];
+        put?: never;
+        /**
+         * Comment on a task
+         * @description Adds a comment to the task, which gets a new ETag (`Task-ETag`). For the owner of a personal task, commenters of the project of any other task, the assignee and administrators.
+         */
+        post: operations["createComment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/comments/{comment_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the comment.
+                 * @example 0199c0ec-3d4e-7f50-8a6b-7c8d9e0f1a2b
+                 */
+                comment_id: components["parameters"]["CommentId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a comment
+         * @description For anyone who can see the task.
+         */
+        get: operations["getComment"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a comment
+         * @description Deletes the comment for good; its text is also removed from the history of the task. For the author, the owner of a personal task, managers of the project, and administrators.
+         */
+        delete: operations["deleteComment"];
+        options?: never;
+        head?: never;
+        /**
+         * Edit a comment
+         * @description Replaces the text, and finds its mentions anew. The same text changes nothing. Only for the author.
+         */
+        patch: operations["updateComment"];
+        trace?: never;
+    };
+    "/notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List notifications
+         * @description Returns your inbox: you are notified when somebody mentions you in a comment or assigns a task to you, and of comments on tasks that you follow and of their completion; never of what you do yourself. A notification appears about a second after the change, and is shown only while you can see its task. It is kept as long as events (90 days, unless the operator changes it). To count unread notifications, ask for `unread=true&include_total=true&limit=1`.
+         */
+        get: operations["listNotifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/notifications/mark-all-read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark notifications as read
+         * @description Marks your unread notifications up to a time as read. Send the `created_at` of the newest one that you have shown, so that what has arrived meanwhile stays unread. A request marks at most 5,000, oldest first; repeat it while `has_more` is true.
+         */
+        post: operations["markNotificationsRead"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/notifications/{notification_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the notification.
+                 * @example 0199c0f4-2a3b-7c4d-8e5f-60718293a4b5
+                 */
+                notification_id: components["parameters"]["NotificationId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Mark a notification as read or unread
+         * @description Only you can see and change your notifications. A notification has no version: it has no other state that a request could overwrite.
+         */
+        patch: operations["updateNotification"];
         trace?: never;
     };
     "/attachments/{attach_id}": {
@@ -1735,6 +2055,216 @@ export interface paths {
         patch: operations["updateSection"];
         trace?: never;
     };
+    "/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List webhooks
+         * @description Returns your own webhooks and those of the projects that you manage. With `all=true`, an administrator lists every webhook in the installation. Secrets are not shown.
+         */
+        get: operations["listWebhooks"];
+        put?: never;
+        /**
+         * Create a webhook
+         * @description From now on, the service sends a `POST` to `url` for each event that matches `event_types`.
+         *
+         *     Without `project_id`, the webhook tells whatever you can see yourself: events of your own tasks, of tasks that you are
+         *     assigned, and of the projects that you are a member of. With `project_id`, it belongs to that project, which you must
+         *     manage: it tells the events of the project, and all its managers can see and change it. What is sent is decided when
+         *     it is sent, so a webhook tells nothing that its owner may no longer see.
+         *
+         *     Requests follow Standard Webhooks (https://www.standardwebhooks.com), whose libraries verify them. The body is a
+         *     `WebhookMessage`. Sign and compare `webhook-id.webhook-timestamp.body` with HMAC-SHA256 and the secret. The response
+         *     shows the secret, and only a repeat with the same `Idempotency-Key` shows it again.
+         *
+         *     `url` must be reachable on the public Internet, unless the operator allows its host. The service does not follow
+         *     redirects. A user can own 100 webhooks.
+         */
+        post: operations["createWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{webhook_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a webhook
+         * @description For its owner, or the managers of its project; and for administrators.
+         */
+        get: operations["getWebhook"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a webhook
+         * @description Nothing more is sent, except for a request that is under way. Its deliveries are deleted with it. For its owner, or the managers of its project; and for administrators.
+         */
+        delete: operations["deleteWebhook"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a webhook
+         * @description A JSON merge patch. A webhook that is disabled gets no events; deliveries that were pending wait until it is enabled again. Enabling a webhook that the service has disabled clears `disabled_reason` and `failing_since`. For its owner, or the managers of its project; and for administrators.
+         */
+        patch: operations["updateWebhook"];
+        trace?: never;
+    };
+    "/webhooks/{webhook_id}/rotate-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rotate the secret of a webhook
+         * @description Makes a new secret. For 24 hours requests are signed with both secrets, so that the receiver can change to the new one at any time; a secret before the last one stops signing at once. For its owner, or the managers of its project; and for administrators.
+         */
+        post: operations["rotateWebhookSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{webhook_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a test message
+         * @description Sends a message of the type `webhook.test`, whose `data` has the `webhook_id`. The delivery tells how the receiver answered. For the owner of the webhook, or the managers of its project; and for administrators.
+         */
+        post: operations["testWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{webhook_id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the deliveries of a webhook
+         * @description Returns what was sent, is being sent or will be sent again, and how the receiver answered. Deliveries are kept for 30 days, or for as long as events, if that is less. For the owner of the webhook, or the managers of its project; and for administrators.
+         */
+        get: operations["listWebhookDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{webhook_id}/deliveries/{delivery_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+                /**
+                 * @description The id of the delivery.
+                 * @example 0199c0ed-a213-7d5e-9f60-718293a4b5c6
+                 */
+                delivery_id: components["parameters"]["WebhookDeliveryId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a delivery
+         * @description For the owner of the webhook, or the managers of its project; and for administrators.
+         */
+        get: operations["getWebhookDelivery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+                /**
+                 * @description The id of the delivery.
+                 * @example 0199c0ed-a213-7d5e-9f60-718293a4b5c6
+                 */
+                delivery_id: components["parameters"]["WebhookDeliveryId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a message again
+         * @description Adds a delivery of the same message, with the same `webhook-id`. It is withheld if the owner of the webhook may no longer see what it tells. For the owner of the webhook, or the managers of its project; and for administrators.
+         */
+        post: operations["redeliverWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/mcp": {
         parameters: {
             query?: never;
@@ -1877,6 +2407,8 @@ export interface components {
         UserRef: string;
         /** @description The id of a section, or `none` for no section. */
         SectionOrNone: string;
+        /** @description The id of a task, or `none` for no parent. */
+        ParentOrNone: string;
         /** @description The id of a project, or `none` for no project. */
         ProjectOrNone: string;
         /** @description The id of a user, or null for nobody. `me` is your own. Responses always have the id. */
@@ -1979,13 +2511,13 @@ export interface components {
          * @description A related resource to include in a task.
          * @enum {string}
          */
-        TaskExpansion: "owner" | "assignee" | "project" | "attachments";
+        TaskExpansion: "owner" | "assignee" | "project" | "attachments" | "parent" | "subtasks";
         /**
          * @description The priority of a task.
          * @enum {string}
          */
         TaskPriority: "none" | "low" | "medium" | "high" | "urgent";
-        /** @description A task. `owner`, `assignee` (if there is one), `project` (if there is one that you can see) and `attachments` are present only if requested with `expand`. */
+        /** @description A task. `owner`, `assignee` (if there is one), `project` and `parent` (if there is one that you can see), `attachments` and `subtasks` are present only if requested with `expand`. */
         Task: {
             /**
              * Format: uuid
@@ -2029,12 +2561,24 @@ export interface components {
              * @description The section of the project that the task is in, if any.
              */
             section_id: string | null;
+            /**
+             * Format: uuid
+             * @description The task that this one is a subtask of, if any. An assignee can see a subtask without its parent. In the trash, the parent can be there too, or be deleted permanently.
+             */
+            parent_id: string | null;
             /** @description Sorts the tasks of the project, or the personal tasks of the owner: by characters (code points), then by `id`. Use `moveTask` to change it. New tasks come last. */
             position: components["schemas"]["Position"];
             /** @description Sorted by name. */
             tags: components["schemas"]["Tag"][];
             attachment_count: number;
-            /** @description Increases with every change to the task, its tags or its attachments. */
+            /** @description Whether an open task that you can see blocks this one. It does not change the version. */
+            is_blocked: boolean;
+            comment_count: number;
+            /** @description The direct subtasks, whether or not you can see them. Those in the trash do not count, unless the task was deleted with them. */
+            subtask_count: number;
+            /** @description Those of them that are `todo` or `in_progress`. */
+            open_subtask_count: number;
+            /** @description Increases with every change to the task, its tags, its attachments or its counts. */
             version: number;
             /** Format: date-time */
             created_at: string;
@@ -2045,6 +2589,33 @@ export interface components {
             project?: components["schemas"]["Project"];
             /** @description The 20 newest attachments, newest first. `attachment_count` is the total number. */
             attachments?: components["schemas"]["Attachment"][];
+            /** @description Without its own expansions. */
+            parent?: components["schemas"]["Task"];
+            /** @description The first 20 direct subtasks that you can see, in the order of `position`, without their own expansions. List the tasks with this `parent_id` for the others. */
+            subtasks?: components["schemas"]["Task"][];
+        };
+        /**
+         * @description How a task relates to another one. `blocks` and `blocked_by`, and `duplicates` and `duplicated_by`, are the two sides of one relation; `relates_to` is the same from both.
+         * @enum {string}
+         */
+        RelationKind: "blocks" | "blocked_by" | "duplicates" | "duplicated_by" | "relates_to";
+        /**
+         * @description A related resource to include in a relation.
+         * @enum {string}
+         */
+        RelationExpansion: "task";
+        /** @description A relation, from the side of one of its tasks. `task` is present only if requested with `expand`. */
+        TaskRelation: {
+            kind: components["schemas"]["RelationKind"];
+            /** Format: uuid */
+            other_task_id: string;
+            /** Format: date-time */
+            created_at: string;
+            task?: components["schemas"]["Task"];
+        };
+        /** @description A page of relations. */
+        TaskRelationList: components["schemas"]["Page"] & {
+            items: components["schemas"]["TaskRelation"][];
         };
         /** @description A page of tasks. */
         TaskList: components["schemas"]["Page"] & {
@@ -2167,7 +2738,7 @@ export interface components {
             assignee_id?: components["schemas"]["NullableUserRef"];
             /**
              * Format: uuid
-             * @description A project in which you are at least an editor. Without one, the task is personal.
+             * @description A project in which you are at least an editor. If omitted, that of the parent; without a parent, the task is personal.
              */
             project_id?: string | null;
             /**
@@ -2175,6 +2746,11 @@ export interface components {
              * @description A section of the project.
              */
             section_id?: string | null;
+            /**
+             * Format: uuid
+             * @description The task that this one becomes a subtask of: in the same project, or a personal task of the same owner. A tree has at most 8 levels.
+             */
+            parent_id?: string | null;
             /** @description Tags to add to the task. */
             tag_ids?: string[];
             /** @description Names of tags to add to the task: of its project, or your own if it is personal. They are compared as in `createTag`, and missing tags are created. */
@@ -2219,6 +2795,11 @@ export interface components {
              * @description Keeps its value if omitted, unless the task moves to another project.
              */
             section_id?: string | null;
+            /**
+             * Format: uuid
+             * @description Keeps its value if omitted, unless the task moves away from its parent, as in `updateTask`.
+             */
+            parent_id?: string | null;
             /** @description All tags of the task. Its tags stay if omitted. */
             tag_ids?: string[];
             /** @description If present, it must be the current version; otherwise the response is 412. */
@@ -2231,6 +2812,10 @@ export interface components {
             /** @description Use `tag_ids` to replace the tags. */
             readonly tags?: components["schemas"]["Tag"][];
             readonly attachment_count?: number;
+            readonly is_blocked?: boolean;
+            readonly comment_count?: number;
+            readonly subtask_count?: number;
+            readonly open_subtask_count?: number;
             /** Format: date-time */
             readonly created_at?: string;
             /** Format: date-time */
@@ -2239,6 +2824,9 @@ export interface components {
             readonly assignee?: components["schemas"]["User"];
             readonly project?: components["schemas"]["Project"];
             readonly attachments?: components["schemas"]["Attachment"][];
+            /** @description Use `parent_id` to change the parent. */
+            readonly parent?: Record<string, never>;
+            readonly subtasks?: Record<string, never>[];
         };
         /** @description The fields of a task to change. */
         TaskPatch: {
@@ -2266,12 +2854,12 @@ export interface components {
              * @description Clears `due_at`, unless null. Must not be before the start.
              */
             due_on?: string | null;
-            /** @description For a personal task, only the owner and administrators can change it. In a project, editors and administrators can. */
+            /** @description For a personal task, only the owner and administrators can change it; its subtasks go along, and it leaves its parent unless the request has `parent_id`. In a project, editors and administrators can. */
             owner_id?: components["schemas"]["UserRef"];
             assignee_id?: components["schemas"]["NullableUserRef"];
             /**
              * Format: uuid
-             * @description Moves the task to another project, in which you are at least an editor, or makes it a personal task of its owner (null). The task becomes the last one there, and leaves its section. For the owner of a personal task, editors of its project, and administrators.
+             * @description Moves the task to another project, in which you are at least an editor, or makes it a personal task of its owner (null). The task becomes the last one there, leaves its section, and leaves its parent unless the request has `parent_id`. Its subtasks go along (up to 500), and those that become personal get its owner. For the owner of a personal task, editors of its project, and administrators.
              */
             project_id?: string | null;
             /**
@@ -2279,6 +2867,11 @@ export interface components {
              * @description A section of the project, or null for none. For those who may set `project_id`.
              */
             section_id?: string | null;
+            /**
+             * Format: uuid
+             * @description The task that this one becomes a subtask of, with its own subtasks, or null for none. The parent must be in the same project, or a personal task of the same owner, and not be one of its subtasks. A tree has at most 8 levels. For those who may set `project_id`.
+             */
+            parent_id?: string | null;
             /** @description All tags of the task; replaces those that it has. */
             tag_ids?: string[];
         };
@@ -2304,6 +2897,152 @@ export interface components {
              * @description The project to move it to, in which you are at least an editor; null makes it a personal task of its owner. The project that it is in, if omitted.
              */
             project_id?: string | null;
+        };
+        /**
+         * @description What was changed, and how.
+         * @enum {string}
+         */
+        EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed";
+        /** @description The tag that was added or removed, as it was then. */
+        EventTag: {
+            /** Format: uuid */
+            id: string;
+            name: string;
+        };
+        /** @description Fields of what was changed, named and written as in the resource itself: only those that differ. A field without a value is null, or left out if the resource was created or deleted. Empty once the task, or the comment that the event is about, is deleted permanently. */
+        EventValues: {
+            title?: string;
+            description?: string;
+            status?: components["schemas"]["TaskState"];
+            priority?: components["schemas"]["TaskPriority"];
+            /** Format: date-time */
+            start_at?: string | null;
+            /** Format: date */
+            start_on?: string | null;
+            /** Format: date-time */
+            due_at?: string | null;
+            /** Format: date */
+            due_on?: string | null;
+            /** Format: uuid */
+            owner_id?: string;
+            /** Format: uuid */
+            assignee_id?: string | null;
+            /** Format: uuid */
+            project_id?: string | null;
+            /** Format: uuid */
+            section_id?: string | null;
+            /**
+             * Format: uuid
+             * @description The task that it is a subtask of.
+             */
+            parent_id?: string | null;
+            position?: string;
+            tag?: components["schemas"]["EventTag"];
+            /** @description Of a relation to another task. */
+            kind?: string;
+            /** @description Of a comment. */
+            body?: string;
+            /** @description Of an attachment. */
+            file_name?: string;
+            /** @description Of an attachment. */
+            content_type?: string;
+            /**
+             * Format: int64
+             * @description Of an attachment.
+             */
+            size?: number;
+            /** @description Of a project. */
+            name?: string;
+            /** @description Of a project. */
+            color?: string | null;
+            role?: components["schemas"]["ProjectRole"];
+        };
+        /** @description A change of a task, of what belongs to it, of a project or of its members. */
+        Event: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            type: components["schemas"]["EventType"];
+            /**
+             * Format: uuid
+             * @description The user who made the change; null if the service itself did.
+             */
+            actor_id: string | null;
+            /**
+             * Format: uuid
+             * @description Null if the event is about a project or its members.
+             */
+            task_id: string | null;
+            /**
+             * Format: uuid
+             * @description The project, or that of the task after the change; null for a personal task.
+             */
+            project_id: string | null;
+            /**
+             * Format: uuid
+             * @description The comment, attachment, tag, other task or member that the event is about; null if it is about the task or project itself.
+             */
+            resource_id: string | null;
+            before: components["schemas"]["EventValues"];
+            after: components["schemas"]["EventValues"];
+            /** Format: date-time */
+            created_at: string;
+        };
+        /** @description A page of events. */
+        EventList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Event"][];
+        };
+        /** @description Server-sent events. The data of each is an `Event` as JSON, except for the first one. */
+        EventStream: string;
+        /**
+         * @description A related resource to include in a comment.
+         * @enum {string}
+         */
+        CommentExpansion: "author";
+        /** @description Markdown, stored as written. At least one character is visible. */
+        CommentBody: string;
+        /** @description What somebody says about a task. `author` is present only if requested with `expand`. */
+        Comment: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /** Format: uuid */
+            task_id: string;
+            /**
+             * Format: uuid
+             * @description Null if that user was deleted.
+             */
+            author_id: string | null;
+            /** @description Markdown, as written. Not sanitized. */
+            body: string;
+            /** @description The users whom the text names as `@username` and who could see the task when it was written, in no particular order. Code, in spans and blocks, and email addresses mention nobody, nor does `\@username`. Only the first 100 different names count. */
+            mentions: string[];
+            /** @description Increases with every change. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When the text was last changed; null if it is the original.
+             */
+            edited_at: string | null;
+            author?: components["schemas"]["User"];
+        };
+        /** @description A page of comments. */
+        CommentList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Comment"][];
+        };
+        /** @description A new comment. */
+        CommentCreate: {
+            body: components["schemas"]["CommentBody"];
+        };
+        /** @description A merge patch for a comment. */
+        CommentPatch: {
+            body?: components["schemas"]["CommentBody"];
         };
         /** @description A file attached to a task. */
         Attachment: {
@@ -2521,7 +3260,87 @@ export interface components {
          */
         ProjectRole: "viewer" | "commenter" | "editor" | "manager";
         /**
-         * @description A related resource to include in a member.
+         * @description Why you were notified: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). Of several reasons, the first in this order.
+         * @enum {string}
+         */
+        NotificationReason: "mention" | "assignment" | "comment" | "completion";
+        /**
+         * @description A related resource to include in a notification.
+         * @enum {string}
+         */
+        NotificationExpansion: "task";
+        /** @description Something that you were told. */
+        Notification: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            reason: components["schemas"]["NotificationReason"];
+            /**
+             * Format: uuid
+             * @description Who did it; null if the service itself did.
+             */
+            actor_id: string | null;
+            /** Format: uuid */
+            task_id: string;
+            /**
+             * Format: uuid
+             * @description The comment; null if it is not about one.
+             */
+            comment_id: string | null;
+            /**
+             * Format: date-time
+             * @description When it arrived.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When you marked it as read; null if unread.
+             */
+            read_at: string | null;
+            task?: components["schemas"]["Task"];
+        };
+        /** @description A page of notifications. */
+        NotificationList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Notification"][];
+        };
+        /** @description A merge patch for a notification. */
+        NotificationPatch: {
+            /** @description Sets or clears `read_at`. */
+            is_read?: boolean;
+        };
+        /** @description Which notifications to mark as read. */
+        NotificationMark: {
+            /**
+             * Format: date-time
+             * @description The last `created_at` to mark.
+             */
+            until: string;
+        };
+        /** @description The notifications that were marked as read. */
+        NotificationMarkResult: {
+            marked_count: number;
+            /** @description Whether unread notifications up to that time remain. */
+            has_more: boolean;
+        };
+        /** @description A user who follows a task. */
+        TaskFollower: {
+            /** Format: uuid */
+            user_id: string;
+            /**
+             * Format: date-time
+             * @description When the user began to follow the task.
+             */
+            created_at: string;
+            user?: components["schemas"]["User"];
+        };
+        /** @description A page of followers of a task. */
+        TaskFollowerList: components["schemas"]["Page"] & {
+            items: components["schemas"]["TaskFollower"][];
+        };
+        /**
+         * @description A related resource to include in a member or follower.
          * @enum {string}
          */
         MemberExpansion: "user";
@@ -2658,6 +3477,161 @@ export interface components {
             /** Format: date-time */
             readonly created_at?: string;
             readonly user?: components["schemas"]["User"];
+        };
+        /** @description An `http` or `https` URL without a user name, a password or a fragment. It is returned in the form that browsers show. */
+        WebhookUrl: string;
+        /** @description What the webhook is for. */
+        WebhookDescription: string;
+        /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
+        EventTypePattern: string;
+        /** @description The events that are sent. */
+        WebhookEventTypes: components["schemas"]["EventTypePattern"][];
+        /**
+         * @description Why the service disabled the webhook: every delivery failed for three days (`failing`), or the receiver answered 410 (`gone`). Null if it did not.
+         * @enum {string|null}
+         */
+        WebhookDisabledReason: "failing" | "gone" | null;
+        /** @description An address that events are sent to. */
+        Webhook: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /**
+             * Format: uuid
+             * @description Who created the webhook. It sends nothing that this user may not see.
+             */
+            owner_id: string;
+            /**
+             * Format: uuid
+             * @description The project whose events are sent; null for everything that the owner can see.
+             */
+            project_id: string | null;
+            url: string;
+            description: string;
+            event_types: components["schemas"]["WebhookEventTypes"];
+            /** @description Whether events are sent. */
+            is_enabled: boolean;
+            disabled_reason: components["schemas"]["WebhookDisabledReason"];
+            /**
+             * Format: date-time
+             * @description Since when every attempt has failed; null if the last one succeeded.
+             */
+            failing_since: string | null;
+            /**
+             * Format: date-time
+             * @description Until when the secret before the last rotation signs requests as well; null if there was no rotation.
+             */
+            previous_secret_until: string | null;
+            /** @description Increases with every change. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A webhook, including its secret. */
+        CreatedWebhook: components["schemas"]["Webhook"] & {
+            /** @description The key of the signatures, as libraries of Standard Webhooks take it: 32 bytes in Base64 after `whsec_`. It is not shown again. */
+            secret: string;
+        };
+        /** @description A page of webhooks. */
+        WebhookList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Webhook"][];
+        };
+        /** @description The fields of a new webhook. */
+        WebhookCreate: {
+            url: components["schemas"]["WebhookUrl"];
+            description?: components["schemas"]["WebhookDescription"];
+            event_types: components["schemas"]["WebhookEventTypes"];
+            /**
+             * Format: uuid
+             * @description A project that you manage; everything that you can see if null or omitted.
+             */
+            project_id?: string | null;
+            /** @default true */
+            is_enabled: boolean;
+        };
+        /** @description The fields of a webhook to change. */
+        WebhookPatch: {
+            url?: components["schemas"]["WebhookUrl"];
+            description?: components["schemas"]["WebhookDescription"];
+            event_types?: components["schemas"]["WebhookEventTypes"];
+            is_enabled?: boolean;
+        };
+        /**
+         * @description `pending`: it is sent soon, or again. `delivered`: the receiver answered with a status from 200 to 299. `failed`: it was given up after three days, or because the receiver answered 410. `withheld`: the owner of the webhook may not see what it tells.
+         * @enum {string}
+         */
+        WebhookDeliveryStatus: "pending" | "delivered" | "failed" | "withheld";
+        /**
+         * @description Why there is no response: the host has no address that webhooks may be sent to (`address_refused`), no response within 10 seconds (`timeout`), no connection (`connection_failed`), no encryption that could be verified (`tls_failed`), or no valid HTTP (`response_invalid`). Null if there is a response, or no attempt yet.
+         * @enum {string|null}
+         */
+        WebhookDeliveryError: "address_refused" | "timeout" | "connection_failed" | "tls_failed" | "response_invalid" | null;
+        /** @description A message to a webhook, and what became of the last attempt to send it. */
+        WebhookDelivery: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /** Format: uuid */
+            webhook_id: string;
+            /**
+             * Format: int64
+             * @description Counts the deliveries of the webhook in the order of their events. Sent as `webhook-sequence`.
+             */
+            sequence: number;
+            /**
+             * Format: uuid
+             * @description The id of the event, or of the test. Sent as `webhook-id`; every delivery of the message has it.
+             */
+            event_id: string;
+            /** @description An `EventType`, or `webhook.test`. */
+            event_type: string;
+            status: components["schemas"]["WebhookDeliveryStatus"];
+            /** @description How often it was sent. */
+            attempts: number;
+            /**
+             * Format: date-time
+             * @description Null unless pending.
+             */
+            next_attempt_at: string | null;
+            /**
+             * Format: date-time
+             * @description Of the last attempt.
+             */
+            attempted_at: string | null;
+            /** @description Of the last attempt. */
+            duration_ms: number | null;
+            /** @description Of the last attempt. */
+            response_status: number | null;
+            /** @description The first 8 KiB of the last response. */
+            response_body: string | null;
+            error: components["schemas"]["WebhookDeliveryError"];
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description Null while pending.
+             */
+            ended_at: string | null;
+        };
+        /** @description A page of deliveries. */
+        WebhookDeliveryList: components["schemas"]["Page"] & {
+            items: components["schemas"]["WebhookDelivery"][];
+        };
+        /** @description The body of a request to a webhook. */
+        WebhookMessage: {
+            type: components["schemas"]["EventType"];
+            /**
+             * Format: date-time
+             * @description When the event happened.
+             */
+            timestamp: string;
+            data: components["schemas"]["Event"];
         };
         /** @description An invitation to a project that waits to be accepted. Its token is in the mail only. */
         Invitation: {
@@ -2879,10 +3853,10 @@ export interface components {
             reset_second_factor: boolean;
         };
         /**
-         * @description What an API token can do, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource.
+         * @description What an API token can do, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource. `webhooks:write` allows sending whatever the user can see to any address.
          * @enum {string}
          */
-        Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write";
+        Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write";
         /** @description An API token for a program. */
         ApiToken: {
             /**
@@ -2965,8 +3939,8 @@ export interface components {
          * @description What happened.
          * @enum {string}
          */
-        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin";
-        /** @description An event that concerns access to an account, or a read of another user's task or file by an administrator. */
+        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin";
+        /** @description An event that concerns access to an account, or a read of another user's task, file or comments by an administrator. */
         AuditEvent: {
             /**
              * Format: uuid
@@ -2976,12 +3950,12 @@ export interface components {
             action: components["schemas"]["AuditAction"];
             /**
              * Format: uuid
-             * @description Who caused the event, if authenticated.
+             * @description Who caused the event, if authenticated. Null for a command in the shell of the server.
              */
             actor_id: string | null;
             /**
              * Format: uuid
-             * @description The user whose access, task or file is concerned; null if no account has the entered address.
+             * @description The user whose access, task, file or comment is concerned; null if no account has the entered address.
              */
             user_id: string | null;
             /**
@@ -2998,7 +3972,7 @@ export interface components {
             address: string | null;
             /** @description The `User-Agent` of the client. */
             user_agent: string | null;
-            /** @description The id of the request in the service's log. */
+            /** @description The id of the request in the service's log; `shell` for a command in the shell of the server. */
             request_id: string;
             /** Format: date-time */
             created_at: string;
@@ -3016,6 +3990,11 @@ export interface components {
         Readiness: {
             /** @enum {string} */
             status: "ok";
+            /**
+             * @description The version of the service, as in `info.version`.
+             * @example 0.1.0
+             */
+            version: string;
             /**
              * @description Functions that fail although other requests succeed. Empty if everything works.
              * @example []
@@ -3063,10 +4042,10 @@ export interface components {
             /** @description Seconds until the challenge expires. Only with `second_factor_required`. */
             challenge_expires_in?: number;
             /**
-             * @description What the quota limits: the bytes of your attachments, or the number of tasks of their owner, including deleted tasks in the trash. Only with `quota_exceeded`.
+             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks. Only with `quota_exceeded`.
              * @enum {string}
              */
-            resource?: "attachment_bytes" | "tasks";
+            resource?: "attachment_bytes" | "tasks" | "webhooks";
             /**
              * Format: int64
              * @description The maximum of `resource`. Only with `quota_exceeded`.
@@ -3089,7 +4068,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "last_manager" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -3315,6 +4294,31 @@ export interface components {
                 "application/json": components["schemas"]["Team"];
             };
         };
+        /** @description The webhook, without its secret. */
+        WebhookRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Webhook"];
+            };
+        };
+        /** @description The delivery was added. It is sent soon. */
+        WebhookDeliveryCreated: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                Location: components["headers"]["Location"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["WebhookDelivery"];
+            };
+        };
         /** @description The member. */
         TeamMemberRead: {
             headers: {
@@ -3325,6 +4329,18 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["TeamMember"];
+            };
+        };
+        /** @description The comment. */
+        CommentRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Comment"];
             };
         };
         /** @description The section. */
@@ -3496,6 +4512,39 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The project is archived, a task would block itself, directly or through others, or one of the tasks has too many relations. Nothing was changed. */
+        RelationRefused: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The task belongs, or would belong, to an archived project; or more than 500 subtasks would be moved or deleted with it. Nothing was changed. */
+        TaskConflict: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The webhook is disabled. Nothing was sent. */
+        WebhookDisabled: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The change would leave the project or team without a manager. */
         LastManager: {
             headers: {
@@ -3531,6 +4580,17 @@ export interface components {
         };
         /** @description The link has expired, or the file is missing from the storage. */
         LinkGone: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Events after this position may have been removed. Fetch the current state, then open the stream without an id. */
+        EventsForgotten: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
@@ -3711,8 +4771,19 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body refers to a user, tag, project, section or task that does not exist, that you cannot see, or that is elsewhere; or the `Idempotency-Key` was used for a different request. */
+        /** @description The body refers to a user, tag, project, section or task that does not exist, that you cannot see, or that is elsewhere; the task cannot be a subtask of `parent_id`; or the `Idempotency-Key` was used for a different request. */
         UnprocessableContent: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Webhooks cannot be sent to `url` (`url_not_allowed`), the project does not exist or you cannot see it, or the `Idempotency-Key` was used for a different request. */
+        UnprocessableWebhook: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
@@ -3841,6 +4912,21 @@ export interface components {
          */
         SectionId: string;
         /**
+         * @description The id of the comment.
+         * @example 0199c0ec-3d4e-7f50-8a6b-7c8d9e0f1a2b
+         */
+        CommentId: string;
+        /**
+         * @description The id of the webhook.
+         * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+         */
+        WebhookId: string;
+        /**
+         * @description The id of the delivery.
+         * @example 0199c0ed-a213-7d5e-9f60-718293a4b5c6
+         */
+        WebhookDeliveryId: string;
+        /**
          * @description The id of the attachment.
          * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
@@ -3892,6 +4978,10 @@ export interface components {
         AuditUserFilter: components["schemas"]["UserRef"][];
         /** @description Only events with one of these actions. Repeat the parameter for several actions. */
         ActionFilter: components["schemas"]["AuditAction"][];
+        /** @description Only events of one of these types. Repeat the parameter for several types. */
+        EventTypeFilter: components["schemas"]["EventTypePattern"][];
+        /** @description Only events in one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
+        EventProjectFilter: components["schemas"]["ProjectOrNone"][];
         /** @description Only items created after this time. */
         CreatedAfter: components["schemas"]["TimeOrDate"];
         /** @description Only items created before this time. */
@@ -3906,6 +4996,10 @@ export interface components {
         Since: string;
         /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
         All: boolean;
+        /** @description The last `id` received, unchanged. It takes precedence over `after`. */
+        LastEventId: string;
+        /** @description The last `id` received, for clients that cannot send `Last-Event-ID`. */
+        LastEventIdQuery: string;
         /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
         IncludeTotal: boolean;
         /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
@@ -3918,6 +5012,8 @@ export interface components {
         ProjectFilter: components["schemas"]["ProjectOrNone"][];
         /** @description Only tasks in one of these sections; `none` stands for tasks without a section. Repeat the parameter for several sections. */
         SectionFilter: components["schemas"]["SectionOrNone"][];
+        /** @description Only direct subtasks of one of these tasks; `none` stands for tasks without a parent. Repeat the parameter for several tasks. */
+        ParentFilter: components["schemas"]["ParentOrNone"][];
         /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
         TagFilter: string[];
         /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
@@ -3957,6 +5053,22 @@ export interface components {
         TaskSort: string;
         /** @description Only users with one of these roles. Repeat the parameter for several roles. */
         RoleFilter: components["schemas"]["UserRole"][];
+        /**
+         * @description How the task relates to the other one.
+         * @example blocks
+         */
+        RelationKind: components["schemas"]["RelationKind"];
+        /** @description Only relations of one of these kinds. Repeat the parameter for several kinds. */
+        RelationKindFilter: components["schemas"]["RelationKind"][];
+        /** @description Related resources to include. Repeat the parameter for several. */
+        ExpandRelation: components["schemas"]["RelationExpansion"][];
+        /**
+         * @description The related task.
+         * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
+         */
+        OtherTaskId: string;
+        /** @description If true, only tasks that an open task blocks. If false, all other tasks. */
+        IsBlocked: boolean;
         /** @description Only members with one of these roles. Repeat the parameter for several roles. */
         ProjectRoleFilter: components["schemas"]["ProjectRole"][];
         /** @description Only users whose username or display name contains this text, ignoring case and accents. */
@@ -3971,12 +5083,33 @@ export interface components {
         ProjectSearch: string;
         /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless it is `created_at`, a list of more than 50,000 projects is refused with 400. The default is `-created_at`. */
         ProjectSort: string;
+        /** @description Only webhooks of one of these projects; `none` stands for webhooks of no project. Repeat the parameter for several projects. */
+        WebhookProjectFilter: components["schemas"]["ProjectOrNone"][];
+        /** @description Only deliveries with one of these statuses. Repeat the parameter for several. */
+        WebhookDeliveryStatusFilter: components["schemas"]["WebhookDeliveryStatus"][];
         /** @description Only teams whose name contains this text, ignoring case and accents. */
         TeamSearch: string;
+        /** @description Only comments whose text contains this text, ignoring case and accents. */
+        CommentSearch: string;
+        /** @description `created_at`, the default, or `-created_at` for the newest first. Ties are broken by id. */
+        CommentSort: string;
+        /** @description Related resources to include in each comment, comma-separated. Each adds a property to the comment; the ids stay. An API token also needs the scope to read them (`users:read`). */
+        CommentExpand: components["schemas"]["CommentExpansion"][];
         /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
         TaskExpand: components["schemas"]["TaskExpansion"][];
         /** @description Related resources to include in each member, comma-separated. Each adds a property to the member; the ids stay. An API token also needs the scope to read them (`users:read`). */
         MemberExpand: components["schemas"]["MemberExpansion"][];
+        /**
+         * @description The id of the notification.
+         * @example 0199c0f4-2a3b-7c4d-8e5f-60718293a4b5
+         */
+        NotificationId: string;
+        /** @description Whether to list unread notifications only. */
+        Unread: boolean;
+        /** @description Related resources to include in each notification, comma-separated. Each adds a property to the notification; the ids stay. An API token also needs the scope to read them (`tasks:read`). */
+        NotificationExpand: components["schemas"]["NotificationExpansion"][];
+        /** @description Related resources to include in each follower, comma-separated. Each adds a property to the follower; the ids stay. An API token also needs the scope to read them (`users:read`). */
+        FollowerExpand: components["schemas"]["MemberExpansion"][];
         /**
          * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
          *
@@ -3985,12 +5118,12 @@ export interface components {
          *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
          *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-         *     * `project_id`, `section_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+         *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
          *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
          *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
          *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
          *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
-         *     * `attachment_count`, `version`: all comparisons.
+         *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
          *     * `field:*` is true if the field has a value; for a text, if it is not empty.
          *     * A bare word, or a phrase in quotes, is searched for in the title and description.
          *
@@ -4042,7 +5175,7 @@ export interface components {
          */
         ETagOfTask: string;
         /**
-         * @description The ETag that the task has after this change of its attachments, for `If-Match` of the next request. A replayed response repeats the original value.
+         * @description The ETag that the task has after this change of its attachments or comments, for `If-Match` of the next request. A replayed response repeats the original value.
          * @example "8"
          */
         TaskETag: string;
@@ -4086,6 +5219,11 @@ export interface components {
          * @example no-store
          */
         NoStore: string;
+        /**
+         * @description Disables buffering in nginx and compatible proxies.
+         * @example no
+         */
+        NoBuffering: string;
         /**
          * @description Present if this is the response to an earlier request with the same key.
          * @example true
@@ -5167,6 +6305,8 @@ export interface operations {
                 project_id?: components["parameters"]["ProjectFilter"];
                 /** @description Only tasks in one of these sections; `none` stands for tasks without a section. Repeat the parameter for several sections. */
                 section_id?: components["parameters"]["SectionFilter"];
+                /** @description Only direct subtasks of one of these tasks; `none` stands for tasks without a parent. Repeat the parameter for several tasks. */
+                parent_id?: components["parameters"]["ParentFilter"];
                 /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
                 /** @description Whether a task must have any or all of the tags in `tag_id`. */
@@ -5193,6 +6333,8 @@ export interface operations {
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
+                /** @description If true, only tasks that an open task blocks. If false, all other tasks. */
+                is_blocked?: components["parameters"]["IsBlocked"];
                 /**
                  * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
                  *     word: `rel` finds "Release". `"release notes"` matches the words as a phrase, `or` matches either of two words, and
@@ -5214,12 +6356,12 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`, `section_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
-                 *     * `attachment_count`, `version`: all comparisons.
+                 *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A bare word, or a phrase in quotes, is searched for in the title and description.
                  *
@@ -5277,6 +6419,8 @@ export interface operations {
                 project_id?: components["parameters"]["ProjectFilter"];
                 /** @description Only tasks in one of these sections; `none` stands for tasks without a section. Repeat the parameter for several sections. */
                 section_id?: components["parameters"]["SectionFilter"];
+                /** @description Only direct subtasks of one of these tasks; `none` stands for tasks without a parent. Repeat the parameter for several tasks. */
+                parent_id?: components["parameters"]["ParentFilter"];
                 /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
                 /** @description Whether a task must have any or all of the tags in `tag_id`. */
@@ -5303,6 +6447,8 @@ export interface operations {
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
+                /** @description If true, only tasks that an open task blocks. If false, all other tasks. */
+                is_blocked?: components["parameters"]["IsBlocked"];
                 /**
                  * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
                  *     word: `rel` finds "Release". `"release notes"` matches the words as a phrase, `or` matches either of two words, and
@@ -5324,12 +6470,12 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`, `section_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
-                 *     * `attachment_count`, `version`: all comparisons.
+                 *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A bare word, or a phrase in quotes, is searched for in the title and description.
                  *
@@ -5468,7 +6614,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["ProjectArchived"];
+            409: components["responses"]["TaskConflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -5539,7 +6685,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["ProjectArchived"];
+            409: components["responses"]["TaskConflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -5572,7 +6718,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["ProjectArchived"];
+            409: components["responses"]["TaskConflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5607,7 +6753,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["ProjectArchived"];
+            409: components["responses"]["TaskConflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];
@@ -5644,7 +6790,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["ProjectArchived"];
+            409: components["responses"]["TaskConflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -5934,6 +7080,136 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
+    listEvents: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                all?: components["parameters"]["All"];
+                /** @description Only events of one of these types. Repeat the parameter for several types. */
+                type?: components["parameters"]["EventTypeFilter"];
+                /** @description Only events in one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
+                project_id?: components["parameters"]["EventProjectFilter"];
+                /** @description Only events caused by one of these users. Repeat the parameter for several users. */
+                actor_id?: components["parameters"]["ActorFilter"];
+                /** @description Only items created after this time. */
+                created_after?: components["parameters"]["CreatedAfter"];
+                /** @description Only items created before this time. */
+                created_before?: components["parameters"]["CreatedBefore"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of events, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listTaskEvents: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of events, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    streamEvents: {
+        parameters: {
+            query?: {
+                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                all?: components["parameters"]["All"];
+                /** @description The last `id` received, for clients that cannot send `Last-Event-ID`. */
+                after?: components["parameters"]["LastEventIdQuery"];
+            };
+            header?: {
+                /** @description The last `id` received, unchanged. It takes precedence over `after`. */
+                "Last-Event-ID"?: components["parameters"]["LastEventId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events, until the stream ends. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    "X-Accel-Buffering": components["headers"]["NoBuffering"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["EventStream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            410: components["responses"]["EventsForgotten"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     listTaskAttachments: {
         parameters: {
             query?: {
@@ -6141,6 +7417,558 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["ProjectArchived"];
             412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listTaskFollowers: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Related resources to include in each follower, comma-separated. Each adds a property to the follower; the ids stay. An API token also needs the scope to read them (`users:read`). */
+                expand?: components["parameters"]["FollowerExpand"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of followers, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskFollowerList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    followTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    unfollowTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listTaskRelations: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only relations of one of these kinds. Repeat the parameter for several kinds. */
+                kind?: components["parameters"]["RelationKindFilter"];
+                /** @description Related resources to include. Repeat the parameter for several. */
+                expand?: components["parameters"]["ExpandRelation"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of relations. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    Link: components["headers"]["Link"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskRelationList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    addTaskRelation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+                /**
+                 * @description How the task relates to the other one.
+                 * @example blocks
+                 */
+                kind: components["parameters"]["RelationKind"];
+                /**
+                 * @description The related task.
+                 * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
+                 */
+                other_task_id: components["parameters"]["OtherTaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tasks are related. */
+            204: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["RelationRefused"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    removeTaskRelation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+                /**
+                 * @description How the task relates to the other one.
+                 * @example blocks
+                 */
+                kind: components["parameters"]["RelationKind"];
+                /**
+                 * @description The related task.
+                 * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
+                 */
+                other_task_id: components["parameters"]["OtherTaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The relation was removed. */
+            204: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listTaskComments: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only comments whose text contains this text, ignoring case and accents. */
+                q?: components["parameters"]["CommentSearch"];
+                /** @description `created_at`, the default, or `-created_at` for the newest first. Ties are broken by id. */
+                sort?: components["parameters"]["CommentSort"];
+                /** @description Related resources to include in each comment, comma-separated. Each adds a property to the comment; the ids stay. An API token also needs the scope to read them (`users:read`). */
+                expand?: components["parameters"]["CommentExpand"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of comments, oldest first unless `sort` says otherwise. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommentList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createComment: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommentCreate"];
+            };
+        };
+        responses: {
+            /** @description The comment was created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Task-ETag": components["headers"]["TaskETag"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Comment"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getComment: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the comment.
+                 * @example 0199c0ec-3d4e-7f50-8a6b-7c8d9e0f1a2b
+                 */
+                comment_id: components["parameters"]["CommentId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["CommentRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteComment: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the comment.
+                 * @example 0199c0ec-3d4e-7f50-8a6b-7c8d9e0f1a2b
+                 */
+                comment_id: components["parameters"]["CommentId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The comment was deleted. */
+            204: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Task-ETag": components["headers"]["TaskETag"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    updateComment: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the comment.
+                 * @example 0199c0ec-3d4e-7f50-8a6b-7c8d9e0f1a2b
+                 */
+                comment_id: components["parameters"]["CommentId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/merge-patch+json": components["schemas"]["CommentPatch"];
+                "application/json": components["schemas"]["CommentPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["CommentRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedPatchType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listNotifications: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Whether to list unread notifications only. */
+                unread?: components["parameters"]["Unread"];
+                /** @description Related resources to include in each notification, comma-separated. Each adds a property to the notification; the ids stay. An API token also needs the scope to read them (`tasks:read`). */
+                expand?: components["parameters"]["NotificationExpand"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of notifications, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    markNotificationsRead: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NotificationMark"];
+            };
+        };
+        responses: {
+            /** @description The notifications were marked. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationMarkResult"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    updateNotification: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the notification.
+                 * @example 0199c0f4-2a3b-7c4d-8e5f-60718293a4b5
+                 */
+                notification_id: components["parameters"]["NotificationId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NotificationPatch"];
+            };
+        };
+        responses: {
+            /** @description The notification. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Notification"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
@@ -7057,6 +8885,8 @@ export interface operations {
                 assignee_id?: components["parameters"]["AssigneeFilter"];
                 /** @description Only tasks in one of these sections; `none` stands for tasks without a section. Repeat the parameter for several sections. */
                 section_id?: components["parameters"]["SectionFilter"];
+                /** @description Only direct subtasks of one of these tasks; `none` stands for tasks without a parent. Repeat the parameter for several tasks. */
+                parent_id?: components["parameters"]["ParentFilter"];
                 /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
                 tag_id?: components["parameters"]["TagFilter"];
                 /** @description Whether a task must have any or all of the tags in `tag_id`. */
@@ -7083,6 +8913,8 @@ export interface operations {
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
+                /** @description If true, only tasks that an open task blocks. If false, all other tasks. */
+                is_blocked?: components["parameters"]["IsBlocked"];
                 /**
                  * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
                  *     word: `rel` finds "Release". `"release notes"` matches the words as a phrase, `or` matches either of two words, and
@@ -7104,12 +8936,12 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`, `section_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
-                 *     * `attachment_count`, `version`: all comparisons.
+                 *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A bare word, or a phrase in quotes, is searched for in the title and description.
                  *
@@ -8218,6 +10050,379 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listWebhooks: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                all?: components["parameters"]["All"];
+                /** @description Only webhooks of one of these projects; `none` stands for webhooks of no project. Repeat the parameter for several projects. */
+                project_id?: components["parameters"]["WebhookProjectFilter"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of webhooks, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookCreate"];
+            };
+        };
+        responses: {
+            /** @description The webhook was created. Store its secret: only a repeat of this request shows it again. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedWebhook"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableWebhook"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["WebhookRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    updateWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/merge-patch+json": components["schemas"]["WebhookPatch"];
+                "application/json": components["schemas"]["WebhookPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["WebhookRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedPatchType"];
+            422: components["responses"]["UnprocessableWebhook"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    rotateWebhookSecret: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The webhook with its new secret. Store it: only a repeat of this request shows it again. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedWebhook"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    testWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: components["responses"]["WebhookDeliveryCreated"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["WebhookDisabled"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listWebhookDeliveries: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only deliveries with one of these statuses. Repeat the parameter for several. */
+                status?: components["parameters"]["WebhookDeliveryStatusFilter"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of deliveries, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDeliveryList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getWebhookDelivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+                /**
+                 * @description The id of the delivery.
+                 * @example 0199c0ed-a213-7d5e-9f60-718293a4b5c6
+                 */
+                delivery_id: components["parameters"]["WebhookDeliveryId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The delivery. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDelivery"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    redeliverWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The id of the webhook.
+                 * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+                 */
+                webhook_id: components["parameters"]["WebhookId"];
+                /**
+                 * @description The id of the delivery.
+                 * @example 0199c0ed-a213-7d5e-9f60-718293a4b5c6
+                 */
+                delivery_id: components["parameters"]["WebhookDeliveryId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: components["responses"]["WebhookDeliveryCreated"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["WebhookDisabled"];
             422: components["responses"]["UnprocessableContent"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];

@@ -29,8 +29,14 @@ const retryTable = (): string => {
 }
 
 const settingsTable = (): string => {
-  const rowOf = ({ name, default: value, shownDefault = `\`${String(value)}\``, doc }: Setting<unknown>) =>
-    `| \`${name}\` | ${shownDefault} | ${doc} |`
+  const rowOf = ({
+    name,
+    default: value,
+    shownDefault = `\`${String(value)}\``,
+    doc,
+    isSecret = false,
+  }: Setting<unknown>) =>
+    `| \`${name}\` | ${shownDefault} | ${doc}${isSecret ? ` Or \`${name}_FILE\`: a file with it.` : ''} |`
   return [
     '| variable | default | meaning |',
     '| --- | --- | --- |',

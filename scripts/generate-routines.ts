@@ -1,8 +1,10 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { blockedRoutine } from '../src/db/access/blocked.ts'
 import { viewerRoutines } from '../src/db/access/task-relations.ts'
+import { eventRoutines } from '../src/db/event-values.ts'
 
-/** Writes into routines.sql what triggers know of access, from the relations that predicates and lists are compiled from. */
+/** Writes into routines.sql what triggers know of access, from the relations that predicates and lists are compiled from, and the events of tasks. */
 
 const path = fileURLToPath(new URL('../src/db/routines.sql', import.meta.url))
 const part = /(?<=-- Generated from .*\n)[^]*(?=-- End of the generated part\.)/
@@ -10,5 +12,5 @@ const routines = readFileSync(path, 'utf8')
 if (!part.test(routines)) throw new Error('routines.sql has no generated part')
 writeFileSync(
   path,
-  routines.replace(part, () => viewerRoutines()),
+  routines.replace(part, () => viewerRoutines() + blockedRoutine() + eventRoutines()),
 )

@@ -457,6 +457,70 @@ const shareAProject = async (
   await guide.ask('deleteTrashedProject', 204, { token, params }, () => `${project.name} deleted permanently`)
 }
 
+/** A task in a project of both: who waits for what, what is said about it, and what has happened. */
+const workTogether = async (guide: Guide, manager: Session, colleague: Account): Promise<void> => {
+  const { token } = manager
+  const theirs = (await signIn(guide, colleague)).token
+  const { body: project } = await guide.ask(
+    'createProject',
+    201,
+    { token, body: { name: 'Move' } },
+    ({ body }) => fields(body, 'name'),
+  )
+  const place = { project_id: project.id }
+  await guide.ask(
+    'setProjectMember',
+    201,
+    { token, params: { ...place, user_id: colleague.id }, body: { role: 'commenter' } },
+    ({ body }) => `colleague: ${fields(body, 'role')}`,
+  )
+  const keys = await createTask(guide, manager, { title: 'Fetch the keys', ...place })
+  const boxes = await createTask(guide, manager, { title: 'Carry the boxes', ...place })
+  const params = { task_id: boxes.id }
+  const relation = { ...params, kind: 'blocked_by', other_task_id: keys.id }
+  await guide.ask('addTaskRelation', 204, { token, params: relation }, () => `blocked by "${keys.title}"`)
+  const isBlocked = async (expected: boolean) => {
+    const { body } = await guide.ask('getTask', 200, { token, params }, (answer) =>
+      fields(answer.body, 'is_blocked'),
+    )
+    expectSame('is_blocked', body.is_blocked, expected)
+  }
+  await isBlocked(true)
+  const cycle = { token, params: { ...relation, kind: 'blocks' } }
+  await guide.ask('addTaskRelation', 409, cycle, problemOf)
+
+  const text = `@${colleague.username}, please ask for the keys.`
+  const { body: question } = await guide.ask(
+    'createComment',
+    201,
+    { token, params, body: { body: text } },
+    ({ body }) => `mentions ${body.mentions.length} user`,
+  )
+  expectSame('the mentions', question.mentions, [colleague.id])
+  const reply = { token: theirs, params, body: { body: 'They are here.' } }
+  await guide.ask('createComment', 201, reply, ({ body }) => `colleague: ${fields(body, 'body')}`)
+  const edit = { token: theirs, params: { comment_id: question.id }, body: { body: 'Never mind.' } }
+  await guide.ask('updateComment', 403, edit, (answer) => `colleague: ${problemOf(answer)}`)
+  const change = { token, params: { task_id: keys.id }, body: { status: 'done' } }
+  await guide.ask('updateTask', 200, change, ({ body }) => fields(body, 'title', 'status'))
+  await isBlocked(false)
+  const history = await guide.ask('listTaskEvents', 200, { token: theirs, params }, ({ body }) =>
+    body.items.map(({ type }) => type).join(', '),
+  )
+  expectSame(
+    'who has commented, the last one first',
+    history.body.items.filter(({ type }) => type === 'comment.created').map(({ actor_id }) => actor_id),
+    [colleague.id, question.author_id],
+  )
+  await guide.ask('deleteProject', 204, { token, params: place }, () => `${project.name} moved to the trash`)
+  await guide.ask(
+    'deleteTrashedProject',
+    204,
+    { token, params: place },
+    () => `${project.name} deleted permanently`,
+  )
+}
+
 /** The ids of resources, in an order of their own. */
 const ids = (items: readonly { readonly id: string }[]): string[] => items.map(({ id }) => id).toSorted()
 
@@ -503,6 +567,8 @@ const work = async (guide: Guide, account: Account, colleague: Account): Promise
   await turnPages(guide, laptop, account, [list.notes, list.train, list.plants, cake])
   guide.title('Sharing a project: members see its tasks, and their roles say what they can change')
   await shareAProject(guide, laptop, colleague, cake)
+  guide.title('Working together: what blocks a task, what is said about it, and what has happened')
+  await workTogether(guide, laptop, colleague)
   guide.title('Refreshing tokens: a used refresh token ends the session, unless it is a retry')
   await refresh(guide, phone)
   guide.title('Signing out: the tokens stop working immediately')

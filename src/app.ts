@@ -4,7 +4,7 @@ import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } 
 import { createAccessTokens } from './auth/access-tokens.ts'
 import { limitAuditedFailures } from './auth/audited-failures.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
-import { createAuthenticate, createAuthenticateLink } from './http/authenticate.ts'
+import { createAuthenticate, createAuthenticateLink, createExpiryOf } from './http/authenticate.ts'
 import { createCheckPassword } from './services/check-password.ts'
 import { createApiTokens } from './services/api-tokens.ts'
 import { createInvitations } from './services/invitations.ts'
@@ -15,6 +15,7 @@ import { createSecondFactors } from './services/second-factor.ts'
 import { createSessions } from './services/sessions.ts'
 import { createSignIn } from './services/sign-in.ts'
 import { createUsers } from './services/users.ts'
+import { createWebhooks } from './services/webhooks.ts'
 import { cacheCredentials } from './auth/credentials.ts'
 import { deriveKeys, type Secrets } from './auth/keys.ts'
 import type { PasswordHasher } from './auth/passwords.ts'
@@ -27,10 +28,14 @@ import { auditHandlers } from './handlers/audit.ts'
 import { authHandlers } from './handlers/auth.ts'
 import { memberHandlers } from './handlers/members.ts'
 import { assistantHandlers } from './handlers/assistants.ts'
+import { eventHandlers } from './handlers/events.ts'
 import { invitationHandlers } from './handlers/invitations.ts'
+import { notificationHandlers } from './handlers/notifications.ts'
 import { passwordHandlers } from './handlers/passwords.ts'
 import { secondFactorHandlers } from './handlers/second-factor.ts'
+import { commentHandlers } from './handlers/comments.ts'
 import { sectionHandlers } from './handlers/sections.ts'
+import { relationHandlers } from './handlers/relations.ts'
 import { sessionHandlers } from './handlers/sessions.ts'
 import { systemHandlers } from './handlers/system.ts'
 import { projectHandlers } from './handlers/projects.ts'
@@ -43,6 +48,7 @@ import { thumbnailHandlers } from './handlers/thumbnails.ts'
 import { trashHandlers } from './handlers/trash.ts'
 import { uploadHandlers } from './handlers/uploads.ts'
 import { userHandlers } from './handlers/users.ts'
+import { webhookHandlers } from './handlers/webhooks.ts'
 import type { Thumbnailer } from './images/thumbnailer.ts'
 import type { LogStream } from './observe/log.ts'
 import type { OpenMailer } from './mail/mailer.ts'
@@ -79,9 +85,13 @@ import { instrumentDatabase, instrumentStorage } from './observe/instrument.ts'
 import { reportOutages } from './observe/outages.ts'
 import { maxBodyBytes, problemOf } from './problems/problems.ts'
 import type { Storage } from './storage/storage.ts'
+import { createAddressRules } from './webhooks/addresses.ts'
+import { createSend, type Resolve } from './webhooks/send.ts'
+import { createSendDue } from './webhooks/sender.ts'
 import { jobsOf, type JobTimes, jobTimes as defaultJobTimes, uploadTimeout } from './jobs/registry.ts'
 import { startJobs } from './jobs/runner.ts'
 import { createAttachments } from './services/attachments.ts'
+import { createEventStreams, maxStreams } from './services/event-streams.ts'
 import { createRunBatch } from './services/task-batch.ts'
 import { createTaskQuota } from './services/task-quota.ts'
 import { createTasks } from './services/tasks.ts'
@@ -103,7 +113,9 @@ export interface AppDeps {
     | 'attachmentQuotaBytes'
     | 'taskQuota'
     | 'auditDays'
+    | 'eventDays'
     | 'trashDays'
+    | 'webhookAllow'
     | 'rateLimit'
     | 'rateLimitSignIn'
     | 'rateLimitRefresh'
@@ -129,11 +141,15 @@ export interface AppDeps {
   readonly logStream?: LogStream
   /** Maximum of concurrent requests. Overridden by tests. */
   readonly requestLimit?: number
+  /** Maximum of open event streams. Overridden by tests. */
+  readonly streamLimit?: number
   /** Maximum bytes of answers that clients have not read yet. Overridden by tests. */
   readonly unreadLimit?: number
   /** Add hooks before all others, to observe the whole request. */
   readonly observers?: readonly ((app: FastifyInstance) => void)[]
   readonly jobTimes?: JobTimes
+  /** Overridden by tests. */
+  readonly resolveWebhookHost?: Resolve
   /** openapi.yaml by default. Overridden by tests. */
   readonly contract?: Contract
   /** The number of this worker; null without a supervisor. */
@@ -160,9 +176,11 @@ export const buildApp = async ({
   timeLimits = defaultTimeLimits,
   clock = () => new Date(),
   requestLimit = maxRequests,
+  streamLimit = maxStreams,
   unreadLimit = maxUnread,
   observers = [],
   jobTimes = defaultJobTimes,
+  resolveWebhookHost,
   worker = null,
   contract = loadContract(),
 }: AppDeps): Promise<FastifyInstance> => {
@@ -253,21 +271,49 @@ export const buildApp = async ({
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
   const checkPassword = createCheckPassword({ passwords, attemptKeys })
   const reauthenticate = createReauthenticate({ checkPassword, attemptKeys, secondFactorKeys })
+  const webhookKeys = deriveKeys(secrets, 'webhook')
+  const answerKeys = deriveKeys(secrets, 'idempotent-answer')
   const cursorKeys = deriveKeys(secrets, 'cursor')
   const linkKeys = deriveKeys(secrets, 'attachment-link')
   const paging = createPaging({ cursorKeys, publicUrl, clock })
   // onClose hooks run in reverse order: the jobs, which use the storage, must close first.
   app.addHook('onClose', () => storage.close())
   app.addHook('onClose', async () => thumbnailer.close())
-  const { auditDays, trashDays } = config
+  const { auditDays, eventDays, trashDays } = config
   const { log } = app
+  const addressRules = createAddressRules(config.webhookAllow)
+  const mailer = openMailer(log)
+  app.addHook('onClose', () => mailer.close())
   const jobs = startJobs(
-    jobsOf({ db: background, storage, secondFactorKeys, auditDays, trashDays, log, times: jobTimes }),
+    jobsOf({
+      db: background,
+      storage,
+      secondFactorKeys,
+      webhookKeys,
+      sendWebhooks: createSendDue({
+        db: background,
+        log,
+        keys: webhookKeys,
+        mailer,
+        send: createSend({ rules: addressRules, resolve: resolveWebhookHost }),
+      }),
+      auditDays,
+      eventDays,
+      trashDays,
+      log,
+      times: jobTimes,
+    }),
     { db: background, log, lease: jobTimes.lease },
   )
   app.addHook('onClose', () => jobs.close())
-  const mailer = openMailer(app.log)
-  app.addHook('onClose', () => mailer.close())
+  const streams = createEventStreams({
+    db: background,
+    credentials,
+    log,
+    heartbeat: timeLimits.heartbeat,
+    limit: streamLimit,
+  })
+  app.addHook('preClose', () => streams.close())
 
   const takesFailure = limitAuditedFailures((network) =>
     app.log.warn(
@@ -302,7 +348,7 @@ export const buildApp = async ({
     }),
     ...apiTokenHandlers({
       paging,
-      apiTokens: createApiTokens({ credentials, answerKeys: deriveKeys(secrets, 'idempotent-answer') }),
+      apiTokens: createApiTokens({ credentials, answerKeys }),
     }),
     ...secondFactorHandlers({
       secondFactor: createSecondFactors({ checkPassword, attemptKeys, secondFactorKeys }),
@@ -312,6 +358,7 @@ export const buildApp = async ({
     ...taskBatchHandlers({ publicUrl, runBatch: createRunBatch(taskQuota) }),
     ...taskHandlers({ paging, cursorKeys, tasks: createTasks(taskQuota) }),
     ...trashHandlers({ paging, jobs }),
+    ...eventHandlers({ paging, streams, expiryOf: createExpiryOf(accessTokens) }),
     ...attachmentHandlers({
       paging,
       publicUrl,
@@ -325,6 +372,8 @@ export const buildApp = async ({
     }),
     ...tagHandlers({ paging, jobs }),
     ...taskTagHandlers({ paging }),
+    ...relationHandlers({ paging }),
+    ...notificationHandlers({ paging }),
     ...projectHandlers({ paging }),
     ...memberHandlers({ paging }),
     ...invitationHandlers({
@@ -338,6 +387,12 @@ export const buildApp = async ({
     }),
     ...teamHandlers({ paging }),
     ...sectionHandlers({ paging }),
+    ...commentHandlers({ paging }),
+    ...webhookHandlers({
+      paging,
+      jobs,
+      webhooks: createWebhooks({ webhookKeys, answerKeys, addressRules }),
+    }),
     ...assistantHandlers({ contract, isOn: config.mcp === 'on', corsOrigins: config.corsOrigins, publicUrl }),
     ...systemHandlers({
       contract,

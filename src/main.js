@@ -15,6 +15,12 @@ const fs = await import('node:fs')
 const { enableCompileCache } = await import('node:module')
 const path = await import('node:path')
 
+if (process.argv[2] === '--version') {
+  const { version } = await import('./domain/version.ts')
+  console.log(`taskwright ${version}`)
+  process.exit(0)
+}
+
 // DATA_DIR as in src/config/settings.ts. Other users can write to Node's default folder for the cache, but not to this one.
 const dataDir = path.resolve(process.env.DATA_DIR || 'data')
 const compiled = path.join(dataDir, 'compiled')

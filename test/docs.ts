@@ -1,11 +1,15 @@
+import { once } from 'node:events'
 import { globSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { dirname, join, normalize } from 'node:path'
 import t from 'tap'
 import { isInstalled } from '../scripts/commands.ts'
 import { readConfig } from '../src/config/config.ts'
 import { loadContract } from '../src/contract/contract.ts'
 import { isProblemCode, problemTypes } from '../src/problems/catalogue.ts'
+import { changesToBeKnown } from './fixture/changes.ts'
 import { temporaryFolder } from './fixture/process.ts'
 import { startService } from './fixture/service.ts'
 import { fencedBlocks, patternOf, runSteps, stepsOf } from './fixture/transcript.ts'
@@ -121,15 +125,26 @@ const skip = missing.length > 0 && !process.env.CI && `${missing.join(' and ')} 
 
 t.test('examples print what is shown', { skip }, async (t) => {
   // The first account of a service is its administrator, as README has it: it comes first.
-  const { url } = await startService(t, { config: { rateLimit: 'on', rateLimitSignIn: 100 } })
+  const { url, deps } = await startService(t, { config: { rateLimit: 'on', rateLimitSignIn: 100 } })
   const { host } = new URL(url)
+  // A feed shows what no other database on the server holds back any more.
+  const known = createServer((_, response) => {
+    changesToBeKnown(deps.db).then(
+      () => response.end(),
+      () => response.destroy(),
+    )
+  })
+  await once(known.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(() => known.close())
+  const { port } = known.address() as AddressInfo
+  const wait = `curl -sf http://127.0.0.1:${port}`
   for (const path of documents) {
     const steps = stepsOf(await read(path))
     if (steps.length === 0) continue
     await t.test(path, async (t) => {
       const typed = steps.map((step) => ({
         ...step,
-        command: step.command.replaceAll('localhost:3000', host),
+        command: `${wait}\n${step.command.replaceAll('localhost:3000', host)}`,
       }))
       const outputs = await runSteps(typed, await temporaryFolder(t))
       for (const [index, { command, output }] of steps.entries()) {

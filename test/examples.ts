@@ -5,6 +5,7 @@ import { type ContractOperation, loadContract, type OperationId } from '../src/c
 import { isProblemCode, problemTypes } from '../src/problems/catalogue.ts'
 import { type Located, lookUp, member, validate } from './fixture/contract-check.ts'
 import { blackPng } from './fixture/images.ts'
+import { notificationOf } from './fixture/notifications.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
 import { type Call, fileForm, type Reply, startService } from './fixture/service.ts'
 
@@ -27,6 +28,7 @@ const finds: Partial<Record<OperationId, string>> = {
   createApiToken: 'token_id',
   createUser: 'user_id',
   createTask: 'task_id',
+  createComment: 'comment_id',
   addTaskAttachment: 'attach_id',
   createUpload: 'upload_id',
   createTag: 'tag_id',
@@ -34,9 +36,21 @@ const finds: Partial<Record<OperationId, string>> = {
   createInvitation: 'invitation_id',
   createTeam: 'team_id',
   createSection: 'section_id',
+  createWebhook: 'webhook_id',
 }
 
-/** What the answers so far hold that later requests need. */
+/** Operations whose answers hold what later requests need. Fields of other answers have the same names. */
+const teachers: ReadonlySet<OperationId> = new Set([
+  'login',
+  'completeLogin',
+  'refreshToken',
+  'enrolSecondFactor',
+  'confirmSecondFactor',
+  'createAttachmentLink',
+  'createSection',
+])
+
+/** What these answers so far hold. */
 type Learned = Partial<
   Schemas['AuthTokens'] &
     Schemas['SecondFactorSecret'] &
@@ -83,6 +97,11 @@ const live: Partial<Record<OperationId, (learned: Learned, example: Fields) => o
     const request = { token, params: { project_id }, body: { name: 'Another section' } }
     return { before: (await service.expect('createSection', 201, request)).body.id }
   },
+  async createWebhook({ access_token: token }, { project_id }) {
+    if (project_id === undefined) return {}
+    const { body } = await service.expect('createProject', 201, { token, body: { name: 'A project' } })
+    return { project_id: body.id }
+  },
   resetPassword: () => ({ token: service.mails.at(-1)?.token }),
   confirmSecondFactor: async (learned) => ({ code: await freshCode(learned) }),
   completeLogin: async (learned, { code }) => ({
@@ -101,6 +120,38 @@ const live: Partial<Record<OperationId, (learned: Learned, example: Fields) => o
   disableSecondFactor: async (learned) => ({ code: await freshCode(learned) }),
 }
 
+/** The path of a relation between two new tasks, which are related in that way. */
+const newRelation = async ({ access_token: token }: Learned) => {
+  const create = () => service.expect('createTask', 201, { token, body: { title: 'A task' } })
+  const [{ body: task }, { body: other }] = [await create(), await create()]
+  const params = { task_id: task.id, kind: 'blocks', other_task_id: other.id }
+  await service.expect('addTaskRelation', 204, { token, params })
+  return params
+}
+
+let assigners = 0
+
+/** The path of a notification: somebody has assigned a task. */
+const newNotification = async ({ access_token = '', user }: Learned) => {
+  const { token } = await service.register(`assigner-${(assigners += 1)}`)
+  const body = { title: 'A task', assignee_id: user?.id }
+  const { body: task } = await service.expect('createTask', 201, { token, body })
+  return { notification_id: (await notificationOf(service, { token: access_token }, task.id)).id }
+}
+
+/** The path of an enabled webhook. Nothing listens at its URL. */
+const newWebhook = async ({ access_token: token }: Learned) => {
+  const body = { url: 'http://127.0.0.1:9/', event_types: ['project.restored'] }
+  return { webhook_id: (await service.expect('createWebhook', 201, { token, body })).body.id }
+}
+
+/** The path of a delivery of such a webhook. */
+const newWebhookDelivery = async (learned: Learned) => {
+  const params = await newWebhook(learned)
+  const { body } = await service.expect('testWebhook', 201, { token: learned.access_token, params })
+  return { ...params, delivery_id: body.id }
+}
+
 /** Operations that need something else in their path than what is there. */
 const paths: Partial<Record<OperationId, (learned: Learned) => Promise<Call['params']>>> = {
   async getThumbnail({ access_token: token }) {
@@ -109,6 +160,13 @@ const paths: Partial<Record<OperationId, (learned: Learned) => Promise<Call['par
     const { body: attachment } = await service.expect('addTaskAttachment', 201, { token, ...upload })
     return { attach_id: attachment.id }
   },
+  addTaskRelation: newRelation,
+  removeTaskRelation: newRelation,
+  updateNotification: newNotification,
+  // The example of updateWebhook disables the webhook.
+  testWebhook: newWebhook,
+  getWebhookDelivery: newWebhookDelivery,
+  redeliverWebhook: newWebhookDelivery,
   async revokeUserApiToken({ access_token: token, user }) {
     const body = { name: 'A program', scopes: ['tasks:read'] }
     const { body: made } = await service.expect('createApiToken', 201, { token, body })
@@ -145,6 +203,7 @@ const last: readonly OperationId[] = [
   'restoreProject',
   'deleteProject',
   'deleteTrashedProject',
+  'deleteWebhook',
   'deleteUser',
   'completeLogin',
   'reauthenticate',
@@ -311,7 +370,7 @@ t.test('every request is answered as success', async (t) => {
       })
       t.ok(isSuccess(reply.status), `${operation.id}: ${name}`, { reply: reply.body })
       if (!isSuccess(reply.status)) continue
-      if (!(reply.body instanceof Uint8Array)) Object.assign(learned, reply.body)
+      if (teachers.has(operation.id)) Object.assign(learned, reply.body)
       const found = finds[operation.id]
       if (found !== undefined) ids.set(found, idIn(reply))
     }

@@ -253,3 +253,66 @@ t.test('lists', async (t) => {
     })
   }
 })
+
+t.test('parent and subtasks', async (t) => {
+  const { owner, assignee } = await taskActions(service).peopleOf('tree')
+  const parent = await createTask(owner, { title: 'Parent' })
+  const subtasks: Task[] = []
+  for (let n = 0; n < 22; n += 1)
+    subtasks.push(await createTask(owner, { parent_id: parent.id, title: `Subtask ${n}` }))
+  const [first, , last] = [subtasks[0], subtasks[1], subtasks[21]]
+  if (first === undefined || last === undefined) throw new Error('There are 22 subtasks')
+
+  t.test('200 has the first 20 subtasks, in their order', async (t) => {
+    const params = { task_id: last.id }
+    await service.expect('moveTask', 200, { token: owner.token, params, body: { before: first.id } })
+    const { body } = await getTask(owner, parent.id, 'subtasks')
+    t.equal(body.subtask_count, 22)
+    const expected = [last, ...subtasks.slice(0, 19)]
+    t.strictSame(
+      body.subtasks?.map(({ id }) => id),
+      expected.map(({ id }) => id),
+    )
+    t.strictSame(body.subtasks?.[0], (await getTask(owner, last.id)).body)
+    t.strictSame((await getTask(owner, first.id, 'subtasks')).body.subtasks, [])
+  })
+
+  t.test('200 has the parent, if there is one', async (t) => {
+    const { body: plain } = await getTask(owner, parent.id)
+    t.strictSame((await getTask(owner, first.id, 'parent')).body.parent, plain)
+    t.notOk('parent' in (await getTask(owner, parent.id, 'parent')).body)
+  })
+
+  t.test('200 shows an assignee what they can see', async (t) => {
+    const request = { token: owner.token, params: { task_id: first.id } }
+    await service.expect('updateTask', 200, { ...request, body: { assignee_id: assignee.id } })
+    const { body } = await getTask(assignee, first.id, 'parent')
+    t.equal(body.parent_id, parent.id)
+    t.notOk('parent' in body)
+    await service.expect('updateTask', 200, {
+      ...request,
+      params: { task_id: parent.id },
+      body: { assignee_id: assignee.id },
+    })
+    const { body: seen } = await getTask(assignee, parent.id, 'subtasks')
+    t.strictSame(
+      seen.subtasks?.map(({ id }) => id),
+      [first.id],
+    )
+    t.equal(seen.subtask_count, 22)
+  })
+
+  t.test('200 in lists, and PUT takes it back', async (t) => {
+    const query = { parent_id: parent.id, expand: 'parent,subtasks', limit: 2, sort: 'position' }
+    const { body } = await service.expect('listTasks', 200, { token: owner.token, query })
+    t.strictSame(
+      body.items.map(({ id, parent: above, subtasks: below }) => [id, above?.id, below]),
+      [last, first].map(({ id }) => [id, parent.id, []]),
+    )
+    for (const id of [parent.id, first.id]) {
+      const { body: expanded } = await getTask(owner, id, 'parent,subtasks')
+      const request = { token: owner.token, params: { task_id: id }, body: expanded }
+      t.equal((await service.expect('replaceTask', 200, request)).body.version, expanded.version)
+    }
+  })
+})

@@ -199,6 +199,7 @@ t.test('what a filter finds', async (t) => {
     'created_at > now': [],
     // Numbers
     'attachment_count > 0': [tests, notes],
+    'comment_count = 0': all,
     'attachment_count = 2': [notes],
     'attachment_count > 1.5': [notes],
     'attachment_count >= 1e0': [tests, notes],
@@ -503,7 +504,7 @@ t.test('random filters find what a reader of them would', async (t) => {
   const statuses = ['todo', 'in_progress', 'done', 'cancelled'] as const
   const priorities = ['none', 'low', 'medium', 'high', 'urgent'] as const
   const instants = ['start_at', 'due_at', 'completed_at', 'created_at', 'updated_at'] as const
-  const numbers = ['attachment_count', 'version'] as const
+  const numbers = ['attachment_count', 'comment_count', 'version'] as const
   const people = [owner.id, helper.id, unknownId] as const
   const operator = () => pick(['=', '!=', '<', '<=', '>', '>=', ':'])
   const equality = () => pick(['=', '!=', ':'])

@@ -66,10 +66,19 @@ const rules: Partial<Record<Permission, Rule>> = {
   'trash.see': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
   'trash.restore': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
   'trash.delete': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
+  'event.stream': { see: signedIn, may: signedIn },
+  'event.see': { see: whoSeeTheTask, may: whoSeeTheTask },
+  'notification.see': { see: ['owner'], may: ['owner'] },
+  'notification.change': { see: ['owner'], may: ['owner'] },
+  'notification.mark_read': { see: signedIn, may: signedIn },
   'attachment.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'attachment.add': { see: whoSeeTheTask, may: whoSeeTheTask },
   'attachment.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
   'upload.continue': { see: ['owner'], may: ['owner'] },
+  'comment.see': { see: whoSeeTheTask, may: whoSeeTheTask },
+  'comment.add': { see: whoSeeTheTask, may: whoSeeTheTask },
+  'comment.change': { see: whoSeeTheTask, may: ['owner'] },
+  'comment.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
   'tag.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'tag.create': { see: signedIn, may: signedIn },
   'tag.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },
@@ -88,6 +97,9 @@ const rules: Partial<Record<Permission, Rule>> = {
   'project_trash.see': { see: whoManage, may: whoManage },
   'project_trash.restore': { see: whoManage, may: whoManage },
   'project_trash.delete': { see: whoManage, may: whoManage },
+  'webhook.see': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
+  'webhook.create': { see: signedIn, may: signedIn },
+  'webhook.change': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
   'mcp.use': { see: signedIn, may: signedIn },
 }
 
@@ -128,6 +140,10 @@ const allScopes: readonly Scope[] = [
   'attachments:write',
   'users:read',
   'users:write',
+  'notifications:read',
+  'notifications:write',
+  'webhooks:read',
+  'webhooks:write',
 ]
 
 const taskOwner: Rule = { see: ['owner', 'admin'], may: ['owner', 'admin'] }
@@ -139,6 +155,17 @@ const replacementOf = (world: World) => ({
   email: world.owner.email,
   display_name: 'Replaced',
   role: 'member',
+})
+
+/** A comment by somebody who is assigned the task. */
+const ofCommentOfAssignee = async (world: World) => {
+  const request = { ...(await ofTask(world)), token: world.assignee.token, body: { body: 'A comment' } }
+  return { params: { comment_id: (await service.expect('createComment', 201, request)).body.id } }
+}
+
+/** A comment by somebody who sees the task no longer. */
+const ofCommentOfFormer = async ({ newComment, former }: World) => ({
+  params: { comment_id: (await newComment(former)).id },
 })
 
 /** What the request of the registry does not cover. */
@@ -332,6 +359,27 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
         return { params: { attach_id: body.id } }
       },
     },
+  ],
+
+  updateComment: [
+    {
+      what: 'of the assignee',
+      rule: { see: whoSeeTheTask, may: ['assignee'] },
+      request: async (world) => ({ ...(await ofCommentOfAssignee(world)), body: { body: 'An edit' } }),
+    },
+    {
+      what: 'of somebody who is gone',
+      rule: { see: whoSeeTheTask, may: [] },
+      request: async (world) => ({ ...(await ofCommentOfFormer(world)), body: { body: 'An edit' } }),
+    },
+  ],
+  deleteComment: [
+    {
+      what: 'of the assignee',
+      rule: { see: whoSeeTheTask, may: whoSeeTheTask },
+      request: ofCommentOfAssignee,
+    },
+    { what: 'of somebody who is gone', request: ofCommentOfFormer },
   ],
 
   getTag: [{ what: 'that is on no task', rule: taskOwner, request: ofLooseTag }],

@@ -1,11 +1,17 @@
 import t from 'tap'
+import type { components } from '../generated/openapi.ts'
 import type { Permission } from '../src/domain/permissions.ts'
+import { changesToBeKnown } from './fixture/changes.ts'
+import { openStream, type StreamClient } from './fixture/event-stream.ts'
 import { createMatrix, type Rule as RuleFor, type Scenario } from './fixture/matrix.ts'
 import type { OperationId } from '../src/contract/contract.ts'
 import { operations } from './fixture/operations.ts'
 import { projectActions } from './fixture/projects.ts'
 import { type Account, startService } from './fixture/service.ts'
+import { type Task, taskActions } from './fixture/tasks.ts'
 import { createWorlds, type World } from './fixture/world.ts'
+
+type Event = components['schemas']['Event']
 
 /**
  * The matrix of permissions in a project: every operation on a project, and on the tasks, tags and files in it, asked by
@@ -37,10 +43,17 @@ const rules: Partial<Record<Permission, Rule>> = {
   'trash.see': { see: editors, may: editors },
   'trash.restore': { see: editors, may: editors },
   'trash.delete': { see: editors, may: editors },
+  'event.see': { see: whoSeeTasks, may: whoSeeTasks },
+  'notification.see': { see: ['manager'], may: ['manager'] },
+  'notification.change': { see: ['manager'], may: ['manager'] },
   'attachment.see': { see: whoSeeTasks, may: whoSeeTasks },
   'attachment.add': { see: whoSeeTasks, may: [...editors, 'assignee'] },
   'attachment.delete': { see: whoSeeTasks, may: managers },
   'upload.continue': { see: ['manager'], may: ['manager'] },
+  'comment.see': { see: whoSeeTasks, may: whoSeeTasks },
+  'comment.add': { see: whoSeeTasks, may: ['commenter', ...editors, 'assignee'] },
+  'comment.change': { see: whoSeeTasks, may: ['manager'] },
+  'comment.delete': { see: whoSeeTasks, may: managers },
   'tag.see': { see: whoSeeTasks, may: whoSeeTasks },
   'tag.delete': { see: whoSeeTasks, may: editors },
   'task_tag.see': { see: whoSeeTasks, may: whoSeeTasks },
@@ -49,6 +62,8 @@ const rules: Partial<Record<Permission, Rule>> = {
   'project.edit': { see: whoSeeProject, may: editors },
   'project.manage': { see: whoSeeProject, may: managers },
   'project_member.remove': { see: whoSeeProject, may: managers },
+  'webhook.see': { see: managers, may: managers },
+  'webhook.change': { see: managers, may: managers },
   'project_trash.see': { see: managers, may: managers },
   'project_trash.restore': { see: managers, may: managers },
   'project_trash.delete': { see: managers, may: managers },
@@ -59,10 +74,51 @@ const aboutOther = (may: readonly Persona[]): readonly Scenario<Persona, Project
   { rule: { see: [...whoSeeProject, 'other'], may } },
 ]
 
+/** The comments that the world has not written. */
+const ofCommentBy = (persona: 'commenter' | 'editor') => async (world: ProjectWorld) => {
+  const params = { task_id: (await world.newTask()).id }
+  const request = { token: world[persona].token, params, body: { body: 'A comment' } }
+  return { params: { comment_id: (await service.expect('createComment', 201, request)).body.id } }
+}
+
+const ofCommentOfFormer = async ({ newComment, former }: ProjectWorld) => ({
+  params: { comment_id: (await newComment(former)).id },
+})
+
 const scenarios: Partial<Record<OperationId, readonly Scenario<Persona, ProjectWorld>[]>> = {
   getProjectMember: aboutOther([...whoSeeProject, 'other']),
   setProjectMember: aboutOther(managers),
   removeProjectMember: aboutOther([...managers, 'other']),
+  updateComment: [
+    {
+      what: 'of a commenter',
+      rule: { see: whoSeeTasks, may: ['commenter'] },
+      request: async (world) => ({ ...(await ofCommentBy('commenter')(world)), body: { body: 'An edit' } }),
+    },
+    {
+      what: 'of an editor',
+      rule: { see: whoSeeTasks, may: ['editor'] },
+      request: async (world) => ({ ...(await ofCommentBy('editor')(world)), body: { body: 'An edit' } }),
+    },
+    {
+      what: 'of somebody who has left',
+      rule: { see: whoSeeTasks, may: [] },
+      request: async (world) => ({ ...(await ofCommentOfFormer(world)), body: { body: 'An edit' } }),
+    },
+  ],
+  deleteComment: [
+    {
+      what: 'of a commenter',
+      rule: { see: whoSeeTasks, may: [...managers, 'commenter'] },
+      request: ofCommentBy('commenter'),
+    },
+    {
+      what: 'of an editor',
+      rule: { see: whoSeeTasks, may: [...managers, 'editor'] },
+      request: ofCommentBy('editor'),
+    },
+    { what: 'of somebody who has left', request: ofCommentOfFormer },
+  ],
 }
 
 const service = await startService(t)
@@ -75,6 +131,7 @@ const people: Members = {
   invited: await service.register('invited'),
 }
 
+const { addComment, createTask } = taskActions(service)
 const { createProject, setMember, createTeam, setTeamMember, setProjectTeam } = projectActions(service)
 
 /** A project with all members, which `former` has left. */
@@ -130,3 +187,98 @@ for (const operation of operations) {
       await t.test(scenario.what ?? 'as it is', (t) => tryScenario(t, operation, scenario))
   })
 }
+
+/** Who sees no task of the project but the one that they are assigned, and who sees none. */
+const seesOnlyAssigned = (persona: Persona): boolean => persona === 'assignee'
+const seesNothing = (persona: Persona): boolean => !whoSeeTasks.includes(persona)
+
+t.test('a task that is assigned, between a parent and a subtask that are not', async (t) => {
+  const { db } = service.deps
+  const { token } = world.owner
+  const accountOf = (persona: Persona): Account => (persona === 'manager' ? world.owner : world[persona])
+  const { project_id } = await world.newTask()
+  await changesToBeKnown(db)
+  const streams = new Map<Persona, StreamClient>()
+  for (const persona of personas) {
+    const query = persona === 'admin' ? '?all=true' : ''
+    streams.set(persona, await openStream(t, service, { token: accountOf(persona).token, query }))
+  }
+
+  const parent = await createTask(world.owner, { title: 'Parent', project_id })
+  const assigned = await createTask(world.owner, { parent_id: parent.id, assignee_id: world.assignee.id })
+  const subtask = await createTask(world.owner, { parent_id: assigned.id })
+  const tasks = [parent, assigned, subtask]
+  for (const { id: task_id } of tasks) {
+    await addComment(world.owner, task_id)
+    await service.expect('updateTask', 200, { token, params: { task_id }, body: { status: 'done' } })
+  }
+  const relation = { task_id: assigned.id, kind: 'relates_to', other_task_id: subtask.id }
+  await service.expect('addTaskRelation', 204, { token, params: relation })
+
+  const ofEach = ['task.created', 'comment.created', 'task.updated']
+  const related = [assigned, subtask].map(({ id }) => `task.related ${id}`)
+  const eventsOf = ({ id }: Pick<Task, 'id'>): readonly string[] => ofEach.map((type) => `${type} ${id}`)
+  const seenBy = (persona: Persona): readonly string[] => {
+    if (seesNothing(persona)) return []
+    return seesOnlyAssigned(persona) ? eventsOf(assigned) : [...tasks.flatMap(eventsOf), ...related]
+  }
+  const namesOf = (events: readonly Pick<Event, 'type' | 'task_id'>[]): readonly string[] =>
+    events
+      .filter(({ task_id }) => tasks.some(({ id }) => id === task_id))
+      .map((event) => `${event.type} ${event.task_id}`)
+  await changesToBeKnown(db)
+
+  for (const persona of personas) {
+    await t.test(persona, async (t) => {
+      const account = accountOf(persona)
+      const own = { token: account.token }
+      const expected = seenBy(persona)
+      const all = persona === 'admin' ? { all: true } : {}
+
+      const { body: activity } = await service.expect('listEvents', 200, {
+        ...own,
+        query: { limit: 200, ...all },
+      })
+      t.strictSame(namesOf(activity.items).toSorted(), expected.toSorted(), 'activity')
+
+      const last = await createTask(account, { title: 'The last event' })
+      const streamed: Event[] = []
+      for (let id: string | null = null; id !== last.id; id = streamed.at(-1)?.task_id ?? null) {
+        const sent = await streams.get(persona)?.next()
+        if (sent !== undefined) streamed.push(sent.data)
+      }
+      t.strictSame(namesOf(streamed).toSorted(), expected.toSorted(), 'stream')
+
+      const listed: string[] = []
+      for (const { id: task_id } of tasks) {
+        const params = { task_id }
+        const isSeen = expected.some((name) => name.endsWith(task_id))
+        const history = await service.call('listTaskEvents', { ...own, params })
+        t.equal(history.status, isSeen ? 200 : 404, 'history')
+        const ofTask = expected.filter((name) => name.endsWith(task_id)).toSorted()
+        if (isSeen)
+          t.strictSame(namesOf((history.body as { items: Event[] }).items).toSorted(), ofTask, 'history')
+        const query = { parent_id: [task_id], ...all }
+        listed.push(
+          ...(await service.expect('listTasks', 200, { ...own, query })).body.items.map(({ id }) => id),
+        )
+      }
+      const subtasks = seesOnlyAssigned(persona) ? [assigned.id] : [assigned.id, subtask.id]
+      t.strictSame(listed, seesNothing(persona) ? [] : subtasks, 'subtasks')
+      if (seesNothing(persona)) return
+
+      const params = { task_id: assigned.id }
+      const expansion = { ...own, params, query: { expand: 'parent,subtasks' } }
+      const { body: task } = await service.expect('getTask', 200, expansion)
+      const [parents, children] = seesOnlyAssigned(persona) ? [undefined, []] : [parent.id, [subtask.id]]
+      t.equal(task.parent?.id, parents, 'expanded parent')
+      t.strictSame(
+        task.subtasks?.map(({ id }) => id),
+        children,
+        'expanded subtasks',
+      )
+      const { body: relations } = await service.expect('listTaskRelations', 200, { ...own, params })
+      t.equal(relations.items.length, seesOnlyAssigned(persona) ? 0 : 1, 'relations')
+    })
+  }
+})

@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import { buildApp } from '../src/app.ts'
 import type { Secrets } from '../src/auth/keys.ts'
 import { newId } from '../src/db/engine/ids.ts'
+import { jobTimes } from '../src/jobs/registry.ts'
 import { eventually } from './fixture/eventually.ts'
 import { type Account, createClient, type Service, startService } from './fixture/service.ts'
 import { pointersOf } from './fixture/tasks.ts'
@@ -13,7 +14,7 @@ import { pointersOf } from './fixture/tasks.ts'
 const oldSecret = Buffer.from('the secret that is to be replaced')
 const newSecret = Buffer.from('the secret that comes in its place')
 
-const service = await startService(t, { secrets: [oldSecret] })
+const service = await startService(t, { secrets: [oldSecret], jobTimes })
 const ada = await service.register('ada')
 
 interface Instance {

@@ -1,4 +1,5 @@
 import Fastify from 'fastify'
+import manifest from '../package.json' with { type: 'json' }
 import t, { type Test } from 'tap'
 import { createAccessTokens } from '../src/auth/access-tokens.ts'
 import { newApiToken } from '../src/auth/api-tokens.ts'
@@ -131,8 +132,9 @@ t.test('readiness is checked once for all who ask within some time', async (t) =
   })
   const ask = () => service.expect('getReadiness', 200)
   await Promise.all(Array.from({ length: 20 }, ask))
-  await ask()
+  const { body } = await ask()
   t.equal(checks, 1)
+  t.equal(body.version, manifest.version)
   const now = performance.now.bind(performance)
   t.intercept(performance, 'now', { value: () => now() + hour })
   await ask()

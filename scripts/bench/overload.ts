@@ -1,12 +1,9 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { createClient } from '../../test/fixture/service.ts'
-import { withPostgres } from '../postgres.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
 import { type Load, putUnderLoad } from './load.ts'
-import { forgetPeakMemory, peakMemory, service, startServer } from './processes.ts'
+import { onPostgres } from './on-postgres.ts'
+import { forgetPeakMemory, peakMemory } from './processes.ts'
 
 /**
  * `npm run bench:overload`: what becomes of the service when ten times as many connections as it needs ask at once, and,
@@ -44,16 +41,7 @@ const slowestProbe = async (url: string): Promise<number> => {
 }
 
 const main = async (t: Teardown): Promise<void> => {
-  const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
-  t.teardown(() => rm(folder, { recursive: true }))
-  await withPostgres(async (databaseUrl) => {
-    const environment = {
-      DATABASE_URL: databaseUrl,
-      DATA_DIR: join(folder, 'data'),
-      RATE_LIMIT: 'off',
-      LOG_LEVEL: 'error',
-    }
-    const server = await startServer(t, { program: service, environment, core: null, folder })
+  await onPostgres(t, async (server) => {
     const { expect, register } = createClient(server.url, () => undefined)
     const { token } = await register('bench')
     const { body: task } = await expect('createTask', 201, { token, body: { title: 'Asked for' } })

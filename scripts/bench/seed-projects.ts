@@ -20,7 +20,10 @@ const tasksOfEach = 100
 /** The number of projects among which so many tasks are divided. */
 export const projectsOf = (tasks: number): number => tasks / tasksOfEach
 
-/** Fills an empty database with tasks in projects, one in fifty of them personal. */
+/**
+ * Fills an empty database with tasks in projects, one in fifty of them personal. These are left out of every project alike: divided by
+ * the number of projects alone, some would get no tasks.
+ */
 export const seedProjects = async (client: postgres.Sql, tasks: number): Promise<void> => {
   await createFunctions(client)
   const tables = ['projects', 'project_members', 'memberships', 'project_counts', 'tasks']
@@ -55,7 +58,7 @@ const fillTables = async (client: postgres.Sql, tasks: number): Promise<void> =>
       case when n % 2 = 0 then created_at + random() * interval '60 days' end,
       case when n % 3 = 0 then created_at end,
       case when n % 50 = 0 then uuid_at(${people.owner}) else uuid_at(10 + n % ${users - 10}) end,
-      case when n % 50 <> 0 then uuid_at(1 + n % ${projects}) end,
+      case when n % 50 <> 0 then uuid_at(1 + (n + n / 50) % ${projects}) end,
       created_at, created_at + random() * least(now() - created_at, interval '60 days')
     from (
       select n, date_trunc('milliseconds', now()) - (${tasks} - n) * interval '700 days' / ${tasks} as created_at

@@ -35,9 +35,18 @@ def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> Non
         body = map_text(str.strip if is_negative else make_visible, case.body)
         if body != case.body:
             case.body = body
-    # The problems in the results of a batch have the instance /tasks/batch, which Schemathesis takes for the URL of a task.
-    if case.path_parameters.get("task_id") == "batch":
-        case.path_parameters["task_id"] = str(uuid4())
+    for name, value in case.path_parameters.items():
+        if leads_nowhere(name, value):
+            case.path_parameters[name] = str(uuid4())
+
+
+def leads_nowhere(name: str, value: object) -> bool:
+    """Whether Schemathesis took for an id what one response said to the next, and is none.
+
+    A task or a tag in no project has the project_id null. The problems in the results of a batch have the instance
+    /tasks/batch, which looks like the URL of a task.
+    """
+    return value in (None, "None") or (name == "task_id" and value == "batch")
 
 
 def map_text(change: Callable[[str], str], value: Any) -> Any:

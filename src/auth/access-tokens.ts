@@ -33,10 +33,15 @@ export interface Issuance {
   readonly keyIndex: number
 }
 
+/** The claims of a verified token, and its expiry in milliseconds since the epoch. */
+export interface VerifiedClaims extends AccessClaims {
+  readonly expiresAt: number
+}
+
 export interface AccessTokens {
   issue(claims: AccessClaims, issuance: Issuance): string
   /** Null if the token is malformed, expired or not issued by this service. */
-  verify(token: string): AccessClaims | null
+  verify(token: string): VerifiedClaims | null
 }
 
 /** Accepts one algorithm, one issuer and one audience, and requires every claim. */
@@ -52,12 +57,6 @@ const jwtOptions = (secret: Buffer): FastifyJWTOptions => ({
   },
 })
 
-/** The claims of a verified token, and its expiry in milliseconds since the epoch. */
-interface Verified {
-  readonly claims: AccessClaims
-  readonly expiresAt: number
-}
-
 /**
  * Registers @fastify/jwt once per secret. Verified tokens are cached by their text, because the library's own cache would
  * hash the token on each request.
@@ -68,8 +67,8 @@ export const createAccessTokens = async (
 ): Promise<AccessTokens> => {
   const activeSigner = await registerJwt(app, active)
   const verifiers = [activeSigner, ...(await Promise.all(earlier.map((secret) => registerJwt(app, secret))))]
-  const cached = new LRUCache<string, Verified>({ max: maxCached })
-  const verifyUncached = (token: string): Verified | null => {
+  const cached = new LRUCache<string, VerifiedClaims>({ max: maxCached })
+  const verifyUncached = (token: string): VerifiedClaims | null => {
     for (const verifier of verifiers) {
       const payload = verifiedPayload(verifier, token)
       if (payload !== null) return readPayload(payload)
@@ -83,11 +82,10 @@ export const createAccessTokens = async (
     },
     verify(token) {
       const known = cached.get(token)
-      if (known !== undefined && Date.now() <= known.expiresAt) return known.claims
+      if (known !== undefined && Date.now() <= known.expiresAt) return known
       const verified = verifyUncached(token)
-      if (verified === null) return null
-      cached.set(token, verified)
-      return verified.claims
+      if (verified !== null) cached.set(token, verified)
+      return verified
     },
   }
 }
@@ -110,12 +108,12 @@ const verifiedPayload = (jwt: JWT, token: string): object | null => {
   }
 }
 
-const readPayload = (payload: object): Verified | null => {
+const readPayload = (payload: object): VerifiedClaims | null => {
   if (!('sub' in payload && 'sid' in payload && 'aud' in payload && 'exp' in payload)) return null
   const { sub, sid, aud, exp } = payload
   // The library also accepts a list of audiences.
   if (aud !== audience || !isId(sub) || !isId(sid) || typeof exp !== 'number') return null
-  return { claims: { userId: sub, sessionId: sid }, expiresAt: exp * 1_000 + clockTolerance }
+  return { userId: sub, sessionId: sid, expiresAt: exp * 1_000 + clockTolerance }
 }
 
 const isId = (value: unknown): value is string => typeof value === 'string' && uuid.test(value)

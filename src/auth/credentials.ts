@@ -27,6 +27,11 @@ export interface Credentials {
   forgetApiToken(tokenId: string): Promise<void>
   /** Call after a user was changed or deleted, or several of their sessions have ended. */
   forgetUser(userId: string): Promise<void>
+  /**
+   * Calls `listener` after each of these changes, in this process and in others; with null when the changes of other processes
+   * may have been missed.
+   */
+  onChange(listener: (change: CredentialChange | null) => void): void
 }
 
 /** Milliseconds. How long a revoked credential can work in a process that missed the notification. */
@@ -41,6 +46,7 @@ export const cacheCredentials = (db: Database): Credentials => {
   const apiTokens = new LRUCache<string, BearerPrincipal>({ max: maxEntries, ttl: cacheTtl })
   // A lookup that began before a change must not fill the cache after it.
   let changes = 0
+  const listeners: ((change: CredentialChange | null) => void)[] = []
 
   const removeWhere = (
     cache: LRUCache<string, BearerPrincipal>,
@@ -51,6 +57,11 @@ export const cacheCredentials = (db: Database): Credentials => {
 
   const invalidate = (change: CredentialChange): void => {
     changes += 1
+    removeFromCache(change)
+    for (const listener of listeners) listener(change)
+  }
+
+  const removeFromCache = (change: CredentialChange): void => {
     switch (change.kind) {
       case 'session':
         sessions.delete(change.sessionId)
@@ -94,6 +105,7 @@ export const cacheCredentials = (db: Database): Credentials => {
       changes += 1
       sessions.clear()
       apiTokens.clear()
+      for (const listener of listeners) listener(null)
     },
   })
 
@@ -111,5 +123,6 @@ export const cacheCredentials = (db: Database): Credentials => {
     forgetSession: (sessionId) => forget({ kind: 'session', sessionId }),
     forgetApiToken: (tokenId) => forget({ kind: 'api_token', tokenId }),
     forgetUser: (userId) => forget({ kind: 'user', userId }),
+    onChange: (listener) => void listeners.push(listener),
   }
 }

@@ -5,7 +5,14 @@ import type { KeyRing } from '../domain/key-ring.ts'
 export type Secrets = readonly [active: Buffer, ...earlier: Buffer[]]
 
 export type KeyPurpose =
-  'cursor' | 'idempotency' | 'sign-in' | 'second-factor' | 'refresh' | 'idempotent-answer' | 'attachment-link'
+  | 'cursor'
+  | 'idempotency'
+  | 'sign-in'
+  | 'second-factor'
+  | 'refresh'
+  | 'idempotent-answer'
+  | 'attachment-link'
+  | 'webhook'
 
 /**
  * Derives a 32-byte key for one purpose from each secret by HKDF-SHA256 (RFC 5869). Keys of different purposes reveal nothing

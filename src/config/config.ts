@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { type Setting, settings, type Settings } from './settings.ts'
 import { isLoopback, type MailAddress, type SmtpServer } from './values.ts'
@@ -44,14 +45,16 @@ export class ConfigError extends Error {
 }
 
 /**
- * Reads the configuration. An empty variable counts as unset.
+ * Reads the configuration. An empty variable counts as unset. `<name>_FILE` names a file that has the value of a secret one.
  *
  * @throws ConfigError that names every invalid variable, what is wrong with it, and an example of a good value
  */
 export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const faults: string[] = []
+  const secrets = readSecretFiles(env, faults)
+  const textOf = (name: string): string | undefined => secrets.get(name) ?? env[name]
   const read = ({ name, parse, default: fallback, example }: Setting<unknown>): unknown => {
-    const text = env[name]
+    const text = textOf(name)
     if (!text) return fallback
     const parsed = parse(text)
     if ('value' in parsed) return parsed.value
@@ -70,7 +73,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     ...config
   } = Object.fromEntries(Object.entries(settings).map(([key, setting]) => [key, read(setting)])) as Settings
 
-  const isSet = ({ name }: Setting<unknown>): boolean => Boolean(env[name])
+  const isSet = ({ name }: Setting<unknown>): boolean => Boolean(textOf(name))
   if (smtpUrl !== null && !isSet(settings.publicUrl)) {
     const { name, example } = settings.publicUrl
     faults.push(
@@ -90,6 +93,24 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     traces: areTracesOn({ tracesExporter, otlpEndpoint, otlpTracesEndpoint, isOtelDisabled }),
     workers: workers === 'auto' ? autoWorkers(config) : workers,
   }
+}
+
+/** The contents of the files that the environment names for secrets, without a final newline, by setting. */
+function readSecretFiles(env: NodeJS.ProcessEnv, faults: string[]): ReadonlyMap<string, string> {
+  const contents = new Map<string, string>()
+  for (const { name, isSecret = false } of Object.values<Setting<unknown>>(settings)) {
+    const path = isSecret && env[`${name}_FILE`]
+    if (!path) continue
+    if (env[name]) faults.push(`${name} and ${name}_FILE are both set: set one of them`)
+    try {
+      const content = readFileSync(path, 'utf8').replace(/\r?\n$/, '')
+      if (content === '') faults.push(`${name}_FILE names an empty file: ${path}`)
+      contents.set(name, content)
+    } catch (error) {
+      faults.push(`${name}_FILE cannot be read: ${error instanceof Error ? error.message : String(error)}`)
+    }
+  }
+  return contents
 }
 
 /**

@@ -8,6 +8,7 @@ import {
   parseDayCount,
   parseEndpoint,
   parseHost,
+  parseHosts,
   parseMailAddress,
   parseMetricsToken,
   parseOrigins,
@@ -35,6 +36,8 @@ export interface Setting<T> {
   readonly shownDefault?: string
   /** A good value, for messages about bad ones. */
   readonly example: string
+  /** Whether `<name>_FILE` can name a file with the value instead. */
+  readonly isSecret?: boolean
   /** The row of the documentation, in Markdown; links are relative to docs/operations/. */
   readonly doc: string
 }
@@ -123,6 +126,7 @@ export const settings = {
   }),
   databaseUrl: setting({
     name: 'DATABASE_URL',
+    isSecret: true,
     parse: parseDatabaseUrl,
     default: null,
     shownDefault: 'the embedded database',
@@ -139,6 +143,7 @@ export const settings = {
   }),
   redisUrl: setting({
     name: 'REDIS_URL',
+    isSecret: true,
     parse: parseRedisUrl,
     default: null,
     shownDefault: 'unset: each instance by itself',
@@ -147,6 +152,7 @@ export const settings = {
   }),
   jwtSecrets: setting({
     name: 'JWT_SECRET',
+    isSecret: true,
     parse: parseSecrets,
     default: null,
     shownDefault: 'generated, in `DATA_DIR`',
@@ -192,6 +198,7 @@ export const settings = {
   }),
   smtpUrl: setting({
     name: 'SMTP_URL',
+    isSecret: true,
     parse: parseSmtpUrl,
     default: null,
     shownDefault: 'unset: no mail',
@@ -219,6 +226,21 @@ export const settings = {
     default: 365,
     example: '365',
     doc: 'Days for which audit events are kept.',
+  }),
+  eventDays: setting({
+    name: 'EVENT_DAYS',
+    parse: parseDayCount,
+    default: 90,
+    example: '90',
+    doc: 'Days for which events, the history of tasks and projects, and notifications are kept.',
+  }),
+  webhookAllow: setting({
+    name: 'WEBHOOK_ALLOW',
+    parse: parseHosts,
+    default: [],
+    shownDefault: 'unset: public addresses only',
+    example: 'builds.internal,10.20.0.0/16',
+    doc: 'Host names, addresses and CIDR ranges, separated by commas, that webhooks are sent to although their addresses are private. Every user who can create webhooks can then send requests there, and read the beginning of the responses. See [Webhooks](../guides/webhooks.md).',
   }),
   attachmentMaxBytes: setting({
     name: 'ATTACHMENT_MAX_BYTES',
@@ -310,6 +332,7 @@ export const settings = {
   }),
   metricsToken: setting({
     name: 'METRICS_TOKEN',
+    isSecret: true,
     parse: parseMetricsToken,
     default: null,
     shownDefault: 'unset: no token needed',

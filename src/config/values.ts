@@ -199,6 +199,16 @@ export function parseProxies(text: string): Parsed<readonly string[]> {
   return { fault: `must be a comma-separated list of IP addresses or CIDR ranges; '${bad}' is neither` }
 }
 
+/** Comma-separated host names, IP addresses and CIDR ranges. */
+export function parseHosts(text: string): Parsed<readonly string[]> {
+  const entries = text.split(',').map((entry) => entry.trim())
+  const bad = entries.find((entry) => !isAddressOrRange(entry) && 'fault' in parseHost(entry))
+  if (bad === undefined) return { value: entries }
+  return {
+    fault: `must be a comma-separated list of host names, IP addresses and CIDR ranges; '${bad}' is none of them`,
+  }
+}
+
 // With a prefix length of 0, any client could claim any address.
 function isAddressOrRange(entry: string): boolean {
   const [address = '', length, ...rest] = entry.split('/')

@@ -6,6 +6,7 @@ import type { OpContext } from '../db/engine/context.ts'
 import type { Created } from '../db/engine/creation.ts'
 import { type JsonText, jsonText } from './json-text.ts'
 import type { BearerPrincipal, LinkPrincipal, SessionPrincipal } from '../domain/permissions.ts'
+import type { EventStreamBody } from './event-stream.ts'
 import type { FileBody, FileForm, FilePiece } from './files.ts'
 
 /**
@@ -92,9 +93,11 @@ type AnswerBodyOf<Response> = Response extends { content: infer Content }
     ? FileBody
     : 'image/webp' extends keyof Content
       ? FileBody
-      : 'application/json' extends keyof Content
-        ? Content['application/json'] | JsonText<Content['application/json']>
-        : Content[keyof Content]
+      : 'text/event-stream' extends keyof Content
+        ? EventStreamBody
+        : 'application/json' extends keyof Content
+          ? Content['application/json'] | JsonText<Content['application/json']>
+          : Content[keyof Content]
   : undefined
 
 /** Headers that the adapter sets, from the contract or from the request. */
@@ -109,6 +112,7 @@ type AdapterHeader =
   | 'Tus-Version'
   | 'Tus-Extension'
   | 'Tus-Checksum-Algorithm'
+  | 'X-Accel-Buffering'
   | 'X-Request-Id'
 
 type HeadersOf<Response> = Response extends { headers: infer Headers }

@@ -181,15 +181,18 @@ const liveColumns = {
   expires_in: 'int',
 } as const
 
+/** The live API tokens, as `token`, with their users, as `person`. Ends with a condition. */
+export const fromLiveTokens = sql`
+  from api_tokens token join users person on person.id = token.user_id
+  where (token.expires_at is null or token.expires_at > now()) and person.deleted_at is null`
+
 const selectLive = (matches: SQL): SQL => {
   const { id, scopes, expires_at } = columnsOf<'api_tokens'>(token)
   return sql`
     select ${id}::text, ${selectPrincipal(sql`person`)},
       array_to_string(${scopes}, ' ') as scopes,
       least(floor(extract(epoch from ${expires_at} - now()) * 1000), 86400000)::int as expires_in
-    from api_tokens token join users person on person.id = token.user_id
-    where ${matches} and (token.expires_at is null or token.expires_at > now())
-      and person.deleted_at is null`
+    ${fromLiveTokens} and ${matches}`
 }
 
 const useLive = (matches: SQL): SQL => sql`

@@ -1,18 +1,32 @@
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsAttachment, ownerReadByAdmin } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { type Created, creation } from './engine/creation.ts'
+import { creation, readCreation } from './engine/creation.ts'
 import { instantText } from './engine/instant-text.ts'
 import { readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import {
+  createdAt,
+  newestFirst,
+  type Page,
+  pageIfVisible,
+  type PageRequest,
+  selectPage,
+} from './lists/list.ts'
 import { attachmentJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
-import { outcomeOfTaskWrite, versionAfterTrigger } from './task-writes.ts'
+import { isTaskVisible } from './task-pages.ts'
+import {
+  type AddedToTask,
+  addedToTask,
+  outcomeOfTaskWrite,
+  readAddition,
+  versionAfterTrigger,
+} from './task-writes.ts'
 
 /** What a file needs of its uploader's quota. */
 export interface Room {
@@ -37,11 +51,6 @@ export interface NewAttachment extends Room {
   readonly storageKey: string
   /** The resumable upload that becomes this attachment; null if the file came in one request. */
   readonly upload: UploadLease | null
-}
-
-/** A new attachment, and the version that its task then has. */
-export interface AddedAttachment extends Created {
-  readonly taskVersion: number
 }
 
 /** The exclusive right of one request to write to an upload. */
@@ -76,7 +85,7 @@ export const insertionOutcome = (
   row: SQL,
   used: SQL,
 ): SQL =>
-  outcomeOfTaskWrite(row, {
+  outcomeOfTaskWrite(p, row, {
     allowed: allowsAttachment('attachment.add', p, attachment, row),
     etag: null,
     ifMatch: p.if_match,
@@ -172,8 +181,7 @@ const insert = creation(
           where outcome = 'done' and (${p.upload_id} is null or exists (select from finished))
           returning *
         ), created as (
-          select id, json_build_object('task_version', task_version, 'attachment', ${attachmentJson(sql`added`)})::text as json
-          from added, checked
+          select id, ${addedToTask(attachmentJson(sql`added`))} as json from added, checked
         )`,
       select: sql`select outcome, used, json from checked left join created on true`,
     }
@@ -187,7 +195,7 @@ const insert = creation(
 export const insertAttachment = async (
   ctx: OpContext,
   file: NewAttachment,
-): Promise<Outcome<AddedAttachment>> => {
+): Promise<Outcome<AddedToTask>> => {
   const result = await insert(ctx, () => ({
     task_id: file.taskId,
     file_name: file.fileName,
@@ -200,20 +208,7 @@ export const insertAttachment = async (
     upload_id: file.upload?.id ?? null,
     lease_id: file.upload?.leaseId ?? null,
   }))
-  if (result.replayed) return done(readAdded(result))
-  const checked = readInsertionOutcome(result.row, file)
-  if (checked.outcome !== 'done') return checked
-  const { json } = checked.value
-  return json === null ? missing : done(readAdded({ id: result.id, json, replayed: false }))
-}
-
-/** Reads the stored response, which has more than the attachment. */
-const readAdded = ({ json, ...created }: Created): AddedAttachment => {
-  const { attachment, task_version: taskVersion } = JSON.parse(json) as {
-    readonly attachment: string
-    readonly task_version: number
-  }
-  return { ...created, json: attachment, taskVersion }
+  return readAddition(readCreation(result, (row) => readInsertionOutcome(row, file)))
 }
 
 const selectFile = query(
@@ -249,7 +244,7 @@ const remove = query(
   { outcome: 'text', task_version: 'int' },
   (p) => sql`
     with target as (
-      select ${columns.id}, ${versionAfterTrigger(task)} as task_version, ${outcomeOfTaskWrite(task, {
+      select ${columns.id}, ${versionAfterTrigger(task)} as task_version, ${outcomeOfTaskWrite(p, task, {
         allowed: allowsAttachment('attachment.delete', p, attachment, task),
         etag: columns.sha256,
         ifMatch: p.if_match,
@@ -299,8 +294,5 @@ export const selectTaskAttachments = async (
     ctx.principal,
     page,
   )
-  if (listed.items !== '[]') return done(listed)
-  // Items prove that the caller sees the task; an empty page proves nothing.
-  const checked = await checkMayAttach(ctx, { taskId, ...noRoom })
-  return checked.outcome === 'missing' ? missing : done(listed)
+  return pageIfVisible(listed, () => isTaskVisible(ctx, taskId))
 }

@@ -31,7 +31,7 @@ interface Subject {
 export const auditEvent = (
   p: ContextPlaceholders,
   action: AuditAction | SQL,
-  { user, actor = p.caller, session = p.audit_session, token = p.audit_token, id = p.audit_id }: Subject,
+  { user, actor = p.audit_actor, session = p.audit_session, token = p.audit_token, id = p.audit_id }: Subject,
 ): SQL => sql`
   select ${id} as id, ${typeof action === 'string' ? sql.raw(`'${action}'`) : action} as action, ${actor} as actor_id,
     ${user} as user_id, ${session} as session_id, ${token} as token_id`
@@ -75,12 +75,12 @@ export const insertFailure = async (
 }
 
 /**
- * Records that an administrator reads a task or a file of `ownerId`; nothing is recorded if that is null. A statement of
+ * Records that an administrator reads a task, a file or comments of `ownerId`; nothing is recorded if that is null. A statement of
  * its own, so that reads do not need a database that can be written to.
  */
 export const auditReadByAdmin = async (
   ctx: OpContext<Principal>,
-  action: 'task.read_by_admin' | 'attachment.read_by_admin',
+  action: Extract<AuditAction, `${string}.read_by_admin`>,
   ownerId: string | null,
 ): Promise<void> => {
   if (ownerId !== null) await insert(ctx, { action, user_id: ownerId })

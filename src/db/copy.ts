@@ -40,8 +40,9 @@ export const copyDatabase = async (
   try {
     const tables = await tablesInOrder(source)
     return await target.begin(async (transaction) => {
-      // The service writes a row at startup. The copy starts a new history: clients' positions belong to the other database.
+      // The service writes rows at startup. The copy starts a new history: clients' positions belong to the other database.
       await transaction.unsafe('delete from change_history')
+      await transaction.unsafe('delete from event_readers')
       const copied: CopiedTable[] = []
       for (const table of tables) copied.push(await copyTable(source, transaction, table))
       await transaction.unsafe(beginHistoryAnew)

@@ -1,35 +1,29 @@
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
 import type { MemberExpansion } from '../domain/expansions.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { foldSearch } from '../domain/text.ts'
 import { onlyBranch } from './access/branches.ts'
-import {
-  allowsProject,
-  allowsProjectMember,
-  allowsUser,
-  type CallerPlaceholders,
-} from './access/permissions.ts'
+import { allowsProject, allowsProjectMember, allowsUser, seesProject } from './access/permissions.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import {
+  createdAt,
+  newestFirst,
+  type Page,
+  pageIfVisible,
+  type PageRequest,
+  selectPage,
+} from './lists/list.ts'
+import { type ChangedMember, changedMemberColumns, type MemberRow, readChangedMember } from './members.ts'
+import { isProjectVisible } from './projects.ts'
 import { projectMemberJson } from './read-models.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
-
-/** A member as JSON text, with the version of their role. */
-export interface MemberRow {
-  readonly json: string
-  readonly version: number
-}
-
-/** A member after a change, and whether they had no role before. */
-export interface ChangedMember extends MemberRow {
-  readonly isNew: boolean
-}
+import { foldedNames } from './users.ts'
 
 /** A project, and a user who may be its member. */
 export interface ProjectMemberKey {
@@ -49,10 +43,6 @@ const membersOf = (projectId: SQL): SQL => sql`(
   from memberships membership join users person on person.id = membership.user_id
     left join project_members own on own.project_id = membership.project_id and own.user_id = membership.user_id
   where membership.project_id = ${projectId})`
-
-/** Whether the caller sees the project. Not correlated to a row, so that a list asks once. */
-export const seesProject = (caller: CallerPlaceholders, projectId: SQL): SQL => sql`exists (
-  select from projects project where project.id = ${projectId} and ${allowsProject('project.see', caller, project)})`
 
 const select = query(
   'project_members.select',
@@ -92,7 +82,7 @@ const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
 const set = query(
   'project_members.set',
   { ...key, role: 'text', must_exist: 'bool' },
-  { outcome: 'text', json: 'text?', version: 'int?', is_new: 'bool' },
+  changedMemberColumns,
   (p) => {
     const { columns, values } = insertion<'project_members'>({
       project_id: p.project_id,
@@ -141,10 +131,7 @@ export const setProjectMember = async (
   { projectId, userId, role, mustExist }: ProjectMemberChange,
 ): Promise<Outcome<ChangedMember>> => {
   const [row] = await set(ctx, { project_id: projectId, user_id: userId, role, must_exist: mustExist })
-  const result = readOutcome(row)
-  if (result.outcome !== 'done') return result
-  const { json, version, is_new: isNew } = result.value
-  return json === null || version === null ? missing : done({ json, version, isNew })
+  return readChangedMember(row)
 }
 
 const remove = query(
@@ -174,13 +161,6 @@ export const deleteProjectMember = async (
   return readOutcome(row)
 }
 
-const checkProject = query(
-  'project_members.check_project',
-  { project_id: 'uuid' },
-  {},
-  (p) => sql`select where ${seesProject(p, p.project_id)}`,
-)
-
 /** Filters of a list of members. */
 export interface ProjectMemberFilter {
   readonly role?: readonly ProjectRole[]
@@ -190,7 +170,6 @@ export interface ProjectMemberFilter {
 }
 
 const filterFields = { role: filterOneOf('text', sql`item.role`) }
-const names = sql`fold_text(item.username || ' ' || item.display_name)`
 
 /** A page of the members of a project, if the caller can see it. */
 export const selectProjectMembers = async (
@@ -209,7 +188,7 @@ export const selectProjectMembers = async (
       values: { project_id: projectId },
       filters: [
         ...conditionsOf(filterFields, filter),
-        ...(q === undefined ? [] : [nameContains(names, foldSearch(q))]),
+        ...(q === undefined ? [] : [nameContains(foldedNames(sql`item`), foldSearch(q))]),
       ],
       sortFields: { created_at: createdAt },
       order: newestFirst,
@@ -218,8 +197,5 @@ export const selectProjectMembers = async (
     ctx.principal,
     page,
   )
-  // A page with items proves that the project is visible; an empty one has to ask.
-  if (members.items === '[]' && (await checkProject(ctx, { project_id: projectId })).length === 0)
-    return missing
-  return done(members)
+  return pageIfVisible(members, () => isProjectVisible(ctx, projectId))
 }

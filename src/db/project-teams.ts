@@ -1,14 +1,22 @@
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsProject, allowsTeam } from './access/permissions.ts'
+import { allowsProject, allowsTeam, seesProject } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { type ChangedMember, type MemberRow, seesProject } from './project-members.ts'
+import {
+  createdAt,
+  newestFirst,
+  type Page,
+  pageIfVisible,
+  type PageRequest,
+  selectPage,
+} from './lists/list.ts'
+import { type ChangedMember, changedMemberColumns, type MemberRow, readChangedMember } from './members.ts'
+import { isProjectVisible } from './projects.ts'
 import { projectTeamJson } from './read-models.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -53,7 +61,7 @@ export const selectProjectTeam = async (
 const set = query(
   'project_teams.set',
   { ...key, role: 'text', must_exist: 'bool' },
-  { outcome: 'text', json: 'text?', version: 'int?', is_new: 'bool' },
+  changedMemberColumns,
   (p) => {
     const { columns, values } = insertion<'project_teams'>({
       project_id: p.project_id,
@@ -107,10 +115,7 @@ export const setProjectTeam = async (
   { projectId, teamId, role, mustExist }: ProjectTeamChange,
 ): Promise<Outcome<ChangedMember>> => {
   const [row] = await set(ctx, { project_id: projectId, team_id: teamId, role, must_exist: mustExist })
-  const result = readOutcome(row)
-  if (result.outcome !== 'done') return result
-  const { json, version, is_new: isNew } = result.value
-  return json === null || version === null ? missing : done({ json, version, isNew })
+  return readChangedMember(row)
 }
 
 const remove = query(
@@ -152,13 +157,6 @@ export const deleteProjectTeam = async (
   return readOutcome(row)
 }
 
-const checkProject = query(
-  'project_teams.check_project',
-  { project_id: 'uuid' },
-  {},
-  (p) => sql`select where ${seesProject(p, p.project_id)}`,
-)
-
 /** A page of the teams of a project, if the caller can see it. */
 export const selectProjectTeams = async (
   ctx: OpContext<Principal>,
@@ -181,8 +179,5 @@ export const selectProjectTeams = async (
     ctx.principal,
     page,
   )
-  // A page with items proves that the project is visible; an empty one has to ask.
-  if (teams.items === '[]' && (await checkProject(ctx, { project_id: projectId })).length === 0)
-    return missing
-  return done(teams)
+  return pageIfVisible(teams, () => isProjectVisible(ctx, projectId))
 }

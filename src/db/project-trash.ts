@@ -1,4 +1,4 @@
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { found, missing, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { allowsProject, trashedProjectBranches } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
@@ -6,16 +6,15 @@ import { ConstraintViolation } from './engine/errors.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { type Page, type PageRequest, selectPage } from './lists/list.ts'
-import type { ProjectRow } from './projects.ts'
-import { projectJson, projectVariant, trashedProjectJson, trashedProjectVariant } from './read-models.ts'
+import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { projectColumns, type ProjectRow, rereadProject } from './projects.ts'
+import { trashedProjectJson, trashedProjectVariant } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import type { TrashFilter } from './trash.ts'
 
 const project = sql.raw('project')
 const target = sql.raw('target')
-const projectColumns = { json: 'text', version: 'int', variant: 'text' } as const
 
 /** A page of the projects in the trash that the caller may restore, the last deleted one first. */
 export const selectTrashedProjects = (
@@ -31,10 +30,8 @@ export const selectTrashedProjects = (
       from: sql`projects item`,
       branches: (caller) => trashedProjectBranches(reader.role, caller),
       filters: [],
-      sortFields: {
-        deleted_at: { value: sql`item.deleted_at`, type: 'instant', isNullable: false, isIndexed: true },
-      },
-      order: [{ field: 'deleted_at', descending: true }],
+      sortFields: { deleted_at: deletedAt },
+      order: lastDeletedFirst,
       json: trashedProjectJson,
     },
     reader,
@@ -93,15 +90,6 @@ const restore = query('trashed_projects.restore', { id: 'uuid' }, { outcome: 'te
     select outcome from checked`
 })
 
-const reread = query(
-  'projects.reread',
-  { id: 'uuid' },
-  projectColumns,
-  (p) => sql`
-    select ${projectJson(project, p)} as json, version, ${projectVariant(project, p)} as variant
-    from projects project where id = ${p.id}`,
-)
-
 /** The only manager, such as the caller, can be deleted while the statement waits for the project: then it is not restored. */
 const restoreUnlessLeft = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
   try {
@@ -116,9 +104,7 @@ const restoreUnlessLeft = async (ctx: OpContext, id: string): Promise<Outcome<un
 /** Takes a project out of the trash, as it was; triggers renew the access of its members. Without a manager, it gets the caller. */
 export const restoreProject = async (ctx: OpContext, id: string): Promise<Outcome<ProjectRow>> => {
   const result = await restoreUnlessLeft(ctx, id)
-  if (result.outcome !== 'done') return result
-  const [restored] = await reread(ctx, { id })
-  return restored === undefined ? missing : done(restored)
+  return result.outcome === 'done' ? rereadProject(ctx, id) : result
 }
 
 const remove = query(

@@ -2,11 +2,11 @@ import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { parseSort } from '../domain/sort.ts'
 import { foldSearch } from '../domain/text.ts'
-import { allowsProject, projectBranches } from './access/permissions.ts'
+import { allowsProject, projectBranches, seesProject } from './access/permissions.ts'
 import { nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation, expectCreated } from './engine/creation.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, doneBy, readOutcome } from './engine/outcome.ts'
 import type { Placeholders, Row } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -31,21 +31,45 @@ export interface NewProject {
 }
 
 const project = sql.raw('project')
-const projectColumns = { json: 'text', version: 'int', variant: 'text' } as const
+export const projectColumns = { json: 'text', version: 'int', variant: 'text' } as const
+
+/** Selects a project by its id; ends with a condition. */
+const projectWithId = (p: Placeholders<{ id: 'uuid' }> & ContextPlaceholders): SQL => sql`
+  select ${projectJson(project, p)} as json, version, ${projectVariant(project, p)} as variant
+  from projects project where id = ${p.id}`
 
 const selectOne = query(
   'projects.select',
   { id: 'uuid' },
   projectColumns,
-  (p) => sql`
-    select ${projectJson(project, p)} as json, version, ${projectVariant(project, p)} as variant
-    from projects project where id = ${p.id} and ${allowsProject('project.see', p, project)}`,
+  (p) => sql`${projectWithId(p)} and ${allowsProject('project.see', p, project)}`,
 )
+
+const reread = query('projects.reread', { id: 'uuid' }, projectColumns, projectWithId)
 
 /** One project, if the caller can see it. */
 export const selectProject = async (ctx: OpContext, id: string): Promise<Outcome<ProjectRow>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
+}
+
+/** A project that the caller has just changed, whether or not they can still see it. */
+export const rereadProject = async (ctx: OpContext, id: string): Promise<Outcome<ProjectRow>> => {
+  const [row] = await reread(ctx, { id })
+  return found(row)
+}
+
+const check = query(
+  'projects.check',
+  { id: 'uuid' },
+  { is_visible: 'bool' },
+  (p) => sql`select ${seesProject(p, p.id)} as is_visible`,
+)
+
+/** Whether the caller can see a project. */
+export const isProjectVisible = async (ctx: OpContext, id: string): Promise<boolean> => {
+  const [row] = await check(ctx, { id })
+  return row?.is_visible === true
 }
 
 /** What its creator sees of a new project: the manager and only member of a project without tasks. */
@@ -72,7 +96,7 @@ const insert = creation(
     })
     return {
       parts: sql`
-        project as (insert into projects (${columns}) values (${values}) returning *),
+        project as (insert into projects (${columns}) select ${values} where ${doneBy(p)} = 'done' returning *),
         member as (insert into project_members (${member.columns}) select ${member.values} from project),
         created as (select id, ${projectJson(project, p, ofCreator)} as json from project)`,
       select: sql`select json from created`,

@@ -7,7 +7,7 @@ import type { Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 
 /**
- * Purges deleted tags, projects and users. A deletion only sets `deleted_at` (of a project in the trash, `purged_at`), which hides
+ * Purges deleted tags, webhooks, projects and users. A deletion only sets `deleted_at` (of a project in the trash, `purged_at`), which hides
  * the row from every reader. The dependent rows, of which there may be very many, are removed here in batches, and the row
  * itself last. What a deleted user owns in a project is handed to one of its managers instead.
  */
@@ -67,6 +67,30 @@ const handOver = (name: StatementName, table: 'tasks' | 'tags', condition: SQL) 
   )
 }
 
+/** Deliveries of webhooks that meet a condition; the webhooks, of which there are few, go with the row that they belong to. */
+const deletionOfDeliveries = (name: StatementName, condition: (p: P) => SQL) =>
+  deletion(
+    name,
+    'webhook_deliveries',
+    (p) => sql`webhook_id in (select id from webhooks where ${condition(p)})`,
+  )
+
+const purgeDeliveries = deletionOfDeliveries('webhook_deliveries.purge_webhook', (p) => sql`id = ${p.id}`)
+
+const purgeProjectDeliveries = deletionOfDeliveries(
+  'webhook_deliveries.purge_project',
+  (p) => sql`project_id = ${p.id}`,
+)
+
+const removeWebhook = statement(
+  'purge.remove_webhook',
+  parameters,
+  {},
+  (p) => sql`
+    delete from webhooks where id = ${p.id} and deleted_at is not null
+      and not exists (select from webhook_deliveries where webhook_id = ${p.id})`,
+)
+
 const userSteps = [
   deletion(
     'task_tags.purge_user',
@@ -95,6 +119,16 @@ const userSteps = [
       update attachments set uploaded_by = null
       where ${batchOf('attachments', sql`uploaded_by = ${p.id}`, purgeBatch)} returning 1`,
   ),
+  deletion('notifications.purge_user', 'notifications', (p) => sql`user_id = ${p.id}`),
+  deletion('task_followers.purge_user', 'task_followers', (p) => sql`user_id = ${p.id}`),
+  countingStatement(
+    'comments.purge_author',
+    parameters,
+    (p) => sql`
+      update comments set author_id = null
+      where ${batchOf('comments', sql`author_id = ${p.id}`, purgeBatch)} returning 1`,
+  ),
+  deletionOfDeliveries('webhook_deliveries.purge_user', (p) => sql`owner_id = ${p.id}`),
   deletion('uploads.purge_user', 'uploads', (p) => sql`user_id = ${p.id}`),
   deletion('idempotency_keys.purge_user', 'idempotency_keys', (p) => sql`principal_id = ${p.id}`),
 ]
@@ -121,6 +155,12 @@ const selectProjects = statement(
   { id: 'text' },
   () => sql`select id::text from projects where purged_at is not null`,
 )
+const selectWebhooks = statement(
+  'purge.select_webhooks',
+  {},
+  { id: 'text' },
+  () => sql`select id::text from webhooks where deleted_at is not null`,
+)
 const selectUsers = statement(
   'purge.select_users',
   {},
@@ -142,15 +182,21 @@ export const purgeUserOnce = async (db: Database, id: string): Promise<void> => 
   }
 }
 
-/** Removes deleted tags, projects and users with their dependent rows. Several processes may run it concurrently, on different rows. */
+/** Removes deleted tags, webhooks, projects and users with their dependent rows. Several processes may run it concurrently, on different rows. */
 export const purgeDeleted = async (db: Database, stop: AbortSignal): Promise<void> => {
   for (const { id } of await selectTags(db, {})) {
     await untilNone(() => unlinkTag(db, { id }), stop)
     if (stop.aborted) return
     await removeTag(db, { id })
   }
+  for (const { id } of await selectWebhooks(db, {})) {
+    await untilNone(() => purgeDeliveries(db, { id }), stop)
+    if (stop.aborted) return
+    await removeWebhook(db, { id })
+  }
   for (const { id } of await selectProjects(db, {})) {
     await untilNone(() => purgeProjectTasks(db, { id }), stop)
+    await untilNone(() => purgeProjectDeliveries(db, { id }), stop)
     if (stop.aborted) return
     await removeProject(db, { id })
   }

@@ -1,6 +1,18 @@
 import type { components } from '../../generated/openapi.ts'
-import type { MemberExpansion, TaskExpansion } from '../domain/expansions.ts'
-import { allowsAttachment, allowsProject, allowsUser, type CallerPlaceholders } from './access/permissions.ts'
+import type {
+  CommentExpansion,
+  MemberExpansion,
+  NotificationExpansion,
+  RelationExpansion,
+  TaskExpansion,
+} from '../domain/expansions.ts'
+import {
+  allowsAttachment,
+  allowsProject,
+  allowsTask,
+  allowsUser,
+  type CallerPlaceholders,
+} from './access/permissions.ts'
 import { instantText } from './engine/instant-text.ts'
 import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -136,15 +148,15 @@ export const projectVariant = (project: SQL, caller: CallerPlaceholders): SQL =>
 export const trashedProjectVariant = (project: SQL, caller: CallerPlaceholders): SQL =>
   variantOf(restoredFields(project, caller))
 
-/** The JSON of a member, with the user as the caller sees it if `expand` asks for it. */
-const withUser = (
+/** JSON with a user as the caller sees it, if `expand` asks for it; without it if there is none. */
+const withUser = <Name extends MemberExpansion | CommentExpansion>(
   json: SQL,
-  userId: SQL,
-  expand: readonly MemberExpansion[],
+  [name, id]: readonly [Name, SQL],
+  expand: readonly Name[],
   caller: CallerPlaceholders,
 ): SQL =>
-  expand.includes('user')
-    ? sql`left(${json}, -1) || coalesce(',"user":' || ${visibleUser(userId, caller)}, '') || '}'`
+  expand.includes(name)
+    ? sql`left(${json}, -1) || coalesce(${sql.raw(`',"${name}":'`)} || ${visibleUser(id, caller)}, '') || '}'`
     : json
 
 /** A team as the caller sees it. */
@@ -181,7 +193,7 @@ export const teamMemberJson = (
     version,
     created_at: instantText(created_at),
   } satisfies Fields<Omit<Schemas['TeamMember'], MemberExpansion>>)
-  return withUser(json, user_id, expand, caller)
+  return withUser(json, ['user', user_id], expand, caller)
 }
 
 /** A team of a project: a row of `project_teams` and the name of the team. */
@@ -210,7 +222,20 @@ export const projectMemberJson = (
     version: columnsOf<'project_members'>(member).version,
     created_at: instantText(created_at),
   } satisfies Fields<Omit<Schemas['ProjectMember'], MemberExpansion>>)
-  return withUser(json, user_id, expand, caller)
+  return withUser(json, ['user', user_id], expand, caller)
+}
+
+/** A follower of a task, with the user as the caller sees it if `expand` asks for it. */
+export const followerJson = (
+  follower: SQL,
+  expand: readonly MemberExpansion[],
+  caller: CallerPlaceholders,
+): SQL => {
+  const { user_id, created_at } = columnsOf<'task_followers'>(follower)
+  const json = object({ user_id, created_at: instantText(created_at) } satisfies Fields<
+    Omit<Schemas['TaskFollower'], MemberExpansion>
+  >)
+  return withUser(json, ['user', user_id], expand, caller)
 }
 
 export const sectionJson = (section: SQL): SQL => {
@@ -227,17 +252,40 @@ export const sectionJson = (section: SQL): SQL => {
 }
 
 /** A task without expansions. `carried` names what is joined as `tag`: by default the rows that the statement sees in task_tags. */
-export const taskJson = (task: SQL, carried: SQL = carriedTags(task)): SQL =>
-  object(taskFields(task, carried))
+export const taskJson = (task: SQL, caller: CallerPlaceholders, carried: SQL = carriedTags(task)): SQL =>
+  object(taskFields(task, caller, carried))
+
+/** A relation of a task: a row `item` as the task shows it, with the related task if `expand` asks for it. */
+export const relationJson = (
+  item: SQL,
+  expand: readonly RelationExpansion[],
+  caller: CallerPlaceholders,
+): SQL => {
+  const { kind, created_at } = columnsOf<'task_relations'>(item)
+  const json = object({
+    kind,
+    other_task_id: sql`${item}.related_id`,
+    created_at: instantText(created_at),
+  } satisfies Fields<Omit<Schemas['TaskRelation'], RelationExpansion>>)
+  if (!expand.includes('task')) return json
+  const related = sql`(select ${taskJson(sql`related`, caller)} from tasks related where related.id = ${item}.related_id)`
+  return sql`left(${json}, -1) || ',"task":' || ${related} || '}'`
+}
 
 /** A task in the trash. */
-export const trashedTaskJson = (task: SQL): SQL =>
+export const trashedTaskJson = (task: SQL, caller: CallerPlaceholders): SQL =>
   object({
-    ...taskFields(task, carriedTags(task)),
+    ...taskFields(task, caller, carriedTags(task)),
     deleted_at: instantText(columnsOf<'tasks'>(task).deleted_at),
   } satisfies Fields<Omit<Schemas['TrashedTask'], TaskExpansion>>)
 
-const taskFields = (task: SQL, carried: SQL) => {
+/** Whether an open task that the caller can see blocks the row `task`. */
+export const isBlocked = (task: SQL, caller: Pick<CallerPlaceholders, 'caller' | 'is_admin'>): SQL => {
+  const { id, blocker_count } = columnsOf<'tasks'>(task)
+  return sql`(${blocker_count} > 0 and is_blocked(${id}, ${caller.caller}, ${caller.is_admin}))`
+}
+
+const taskFields = (task: SQL, caller: CallerPlaceholders, carried: SQL) => {
   const columns = columnsOf<'tasks'>(task)
   const {
     id,
@@ -249,8 +297,12 @@ const taskFields = (task: SQL, carried: SQL) => {
     assignee_id,
     project_id,
     section_id,
+    parent_id,
     position,
     attachment_count,
+    comment_count,
+    subtask_count,
+    open_subtask_count,
     version,
   } = columns
   return {
@@ -268,9 +320,14 @@ const taskFields = (task: SQL, carried: SQL) => {
     assignee_id,
     project_id,
     section_id,
+    parent_id,
     position,
     tags: sql`${array(tagJson(sql`tag`), carried, sql`tag.name_folded, tag.id`)}::json`,
     attachment_count,
+    is_blocked: isBlocked(task, caller),
+    comment_count,
+    subtask_count,
+    open_subtask_count,
     version,
     created_at: instantText(columns.created_at),
     updated_at: instantText(columns.updated_at),
@@ -287,10 +344,26 @@ export const expandedTaskJson = (task: SQL, expand: SQL, caller: CallerPlacehold
     sql`case when ${sql.raw(`'${name}'`)} = any(${expand}) then coalesce(${sql.raw(`',"${name}":'`)} || ${json}, '') else '' end`
   const project = sql`(select ${projectJson(sql`project`, caller)} from projects project
     where project.id = ${task}.project_id and ${allowsProject('project.see', caller, sql`project`)})`
-  return sql`left(${taskJson(task)}, -1) || ${member('owner', visibleUser(sql`${task}.owner_id`, caller))}
+  return sql`left(${taskJson(task, caller)}, -1) || ${member('owner', visibleUser(sql`${task}.owner_id`, caller))}
     || ${member('assignee', visibleUser(sql`${task}.assignee_id`, caller))}
-    || ${member('project', project)} || ${member('attachments', newestAttachments(task, caller))} || '}'`
+    || ${member('project', project)} || ${member('attachments', newestAttachments(task, caller))}
+    || ${member('parent', visibleParent(task, caller))} || ${member('subtasks', firstSubtasks(task, caller))} || '}'`
 }
+
+const visibleParent = (task: SQL, caller: CallerPlaceholders): SQL =>
+  sql`(select ${taskJson(sql`parent`, caller)} from tasks parent
+    where parent.id = ${task}.parent_id and ${allowsTask('task.see', caller, sql`parent`)})`
+
+/** As many as the contract says. */
+const firstSubtasks = (task: SQL, caller: CallerPlaceholders): SQL =>
+  array(
+    taskJson(sql`subtask`, caller),
+    sql`(
+      select * from tasks subtask
+      where subtask.parent_id = ${task}.id and ${allowsTask('task.see', caller, sql`subtask`)}
+      order by position, id limit 20) subtask`,
+    sql`subtask.position, subtask.id`,
+  )
 
 /** As many as the contract says. */
 const newestAttachments = (task: SQL, caller: CallerPlaceholders): SQL =>
@@ -317,6 +390,49 @@ export const attachmentJson = (attachment: SQL): SQL => {
     uploaded_by,
     created_at: instantText(columns.created_at),
   } satisfies Fields<Schemas['Attachment']>)
+}
+
+/** A comment, with its author as the caller sees them if `expand` asks for it. */
+export const commentJson = (
+  comment: SQL,
+  expand: readonly CommentExpansion[],
+  caller: CallerPlaceholders,
+): SQL => {
+  const columns = columnsOf<'comments'>(comment)
+  const { id, task_id, author_id, body, mentions, version } = columns
+  const json = object({
+    id,
+    task_id,
+    author_id,
+    body,
+    mentions,
+    version,
+    created_at: instantText(columns.created_at),
+    edited_at: instantText(columns.edited_at),
+  } satisfies Fields<Omit<Schemas['Comment'], CommentExpansion>>)
+  return withUser(json, ['author', author_id], expand, caller)
+}
+
+/** A notification, with the task if `expand` asks for it. Only whoever sees the task gets the notification. */
+export const notificationJson = (
+  notification: SQL,
+  expand: readonly NotificationExpansion[],
+  caller: CallerPlaceholders,
+): SQL => {
+  const columns = columnsOf<'notifications'>(notification)
+  const { id, reason, actor_id, task_id, comment_id } = columns
+  const json = object({
+    id,
+    reason,
+    actor_id,
+    task_id,
+    comment_id,
+    created_at: instantText(columns.created_at),
+    read_at: instantText(columns.read_at),
+  } satisfies Fields<Omit<Schemas['Notification'], NotificationExpansion>>)
+  if (!expand.includes('task')) return json
+  const expanded = sql`(select ${taskJson(sql`task`, caller)} from tasks task where task.id = ${task_id})`
+  return sql`left(${json}, -1) || coalesce(',"task":' || ${expanded}, '') || '}'`
 }
 
 export const sessionJson = (session: SQL, currentId: SQL): SQL => {
@@ -370,6 +486,22 @@ export const invitationPreviewJson = (invitation: SQL, project: SQL, sender: SQL
   } satisfies Fields<Schemas['InvitationPreview']>)
 }
 
+export const eventJson = (event: SQL): SQL => {
+  const columns = columnsOf<'events'>(event)
+  const { id, type, actor_id, task_id, project_id, resource_id, before, after } = columns
+  return object({
+    id,
+    type,
+    actor_id,
+    task_id,
+    project_id,
+    resource_id,
+    before,
+    after,
+    created_at: instantText(columns.created_at),
+  } satisfies Fields<Schemas['Event']>)
+}
+
 export const auditEventJson = (event: SQL): SQL => {
   const columns = columnsOf<'audit_events'>(event)
   const { id, action, actor_id, user_id, session_id, token_id, address, user_agent, request_id } = columns
@@ -385,4 +517,49 @@ export const auditEventJson = (event: SQL): SQL => {
     request_id,
     created_at: instantText(columns.created_at),
   } satisfies Fields<Schemas['AuditEvent']>)
+}
+
+/** A webhook without its secret. */
+export const webhookJson = (webhook: SQL): SQL => {
+  const columns = columnsOf<'webhooks'>(webhook)
+  const { id, owner_id, project_id, url, description, event_types, is_enabled, disabled_reason, version } =
+    columns
+  return object({
+    id,
+    owner_id,
+    project_id,
+    url,
+    description,
+    event_types,
+    is_enabled,
+    disabled_reason,
+    failing_since: instantText(columns.failing_since),
+    previous_secret_until: instantText(columns.previous_secret_until),
+    version,
+    created_at: instantText(columns.created_at),
+    updated_at: instantText(columns.updated_at),
+  } satisfies Fields<Schemas['Webhook']>)
+}
+
+export const webhookDeliveryJson = (delivery: SQL): SQL => {
+  const columns = columnsOf<'webhook_deliveries'>(delivery)
+  const { id, webhook_id, sequence, event_id, event_type, status, attempts } = columns
+  const { duration_ms, response_status, response_body, error } = columns
+  return object({
+    id,
+    webhook_id,
+    sequence,
+    event_id,
+    event_type,
+    status,
+    attempts,
+    next_attempt_at: sql`case when ${status} = 'pending' then ${instantText(columns.due_at)} end`,
+    attempted_at: instantText(columns.attempted_at),
+    duration_ms,
+    response_status,
+    response_body,
+    error,
+    created_at: instantText(columns.created_at),
+    ended_at: instantText(columns.ended_at),
+  } satisfies Fields<Schemas['WebhookDelivery']>)
 }

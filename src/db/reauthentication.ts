@@ -12,12 +12,12 @@ import { type SQL, sql } from './schema/drizzle.ts'
 const recent = sql.raw(`interval '15 minutes'`)
 
 /**
- * Whether the caller's session has authenticated recently. True of an API token, which has nothing to prove: its scopes
- * and permissions alone decide what it may do.
+ * Whether the caller's session has authenticated recently. True of an API token and of the shell, which have nothing to
+ * prove: scopes and permissions alone decide what they may do.
  */
 export const isRecentlyAuthenticated = (
   p: Pick<ContextPlaceholders, 'in_session' | 'audit_session'>,
-): SQL => sql`(not ${p.in_session} or exists (
+): SQL => sql`(not ${p.in_session} or ${p.audit_session} is null or exists (
   select from sessions where id = ${p.audit_session} and authenticated_at > now() - ${recent}))`
 
 /**

@@ -1,4 +1,4 @@
--- Revision 4
+-- Revision 5
 --
 -- Functions and triggers, and the indexes that call these functions: everything that drizzle-kit cannot derive from
 -- schema/tables.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
@@ -134,6 +134,40 @@ CREATE OR REPLACE TRIGGER project_teams_touch BEFORE UPDATE ON project_teams FOR
 
 CREATE OR REPLACE TRIGGER sections_touch BEFORE UPDATE ON sections FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
+
+-- When the next delivery of each webhook is due. Locks the webhooks first: a delivery that another transaction adds meanwhile is seen
+-- by the one that comes second.
+CREATE OR REPLACE FUNCTION settle_webhooks(ids uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM FROM webhooks WHERE id = ANY (ids) ORDER BY id FOR NO KEY UPDATE;
+  UPDATE webhooks SET due_at = next.due_at
+  FROM (
+    SELECT id, (SELECT min(due_at) FROM webhook_deliveries WHERE webhook_id = wanted.id AND status = 'pending') AS due_at
+    FROM unnest(ids) wanted (id)
+  ) next
+  WHERE webhooks.id = next.id AND webhooks.deleted_at IS NULL AND webhooks.due_at IS DISTINCT FROM next.due_at;
+END $$;
+
+CREATE OR REPLACE FUNCTION settle_webhooks_of_deliveries() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM settle_webhooks((SELECT array_agg(DISTINCT webhook_id) FROM changed));
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER webhook_deliveries_added AFTER INSERT ON webhook_deliveries
+  REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION settle_webhooks_of_deliveries();
+
+CREATE OR REPLACE TRIGGER webhook_deliveries_changed AFTER UPDATE ON webhook_deliveries
+  REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION settle_webhooks_of_deliveries();
+
+CREATE OR REPLACE TRIGGER webhook_deliveries_removed AFTER DELETE ON webhook_deliveries
+  REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION settle_webhooks_of_deliveries();
+
+-- What the sender keeps for itself is not part of the representation.
+CREATE OR REPLACE TRIGGER webhooks_touch BEFORE UPDATE ON webhooks FOR EACH ROW
+  WHEN ((OLD.url, OLD.description, OLD.event_types, OLD.secret, OLD.previous_secret_until, OLD.is_enabled, OLD.disabled_reason, OLD.failing_since)
+    IS DISTINCT FROM (NEW.url, NEW.description, NEW.event_types, NEW.secret, NEW.previous_secret_until, NEW.is_enabled, NEW.disabled_reason, NEW.failing_since))
+  EXECUTE FUNCTION touch();
 
 -- Also records the transaction, which orders the change feed. A statement that sets changed_in itself changes nothing that a
 -- client sees; one that makes several changes sets the version itself. If the clock is set back, the times of a change are
@@ -418,7 +452,8 @@ CREATE OR REPLACE TRIGGER projects_shown BEFORE UPDATE OF deleted_at ON projects
 
 -- The tasks of a project stay as they are when it moves to the trash or is restored: members see them or not by their
 -- membership. The others who see some of them are assignees who are no members, and the administrators.
-CREATE OR REPLACE FUNCTION move_project() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION move_project() RETURNS trigger LANGUAGE plpgsql
+SET taskwright.moves_project = 'on' AS $$
 BEGIN
   -- Waits for tasks that are being assigned (keep_tombstones).
   PERFORM FROM projects WHERE id = NEW.id FOR UPDATE;
@@ -485,6 +520,181 @@ CREATE OR REPLACE TRIGGER tasks_open_changed AFTER UPDATE ON tasks FOR EACH ROW
 
 CREATE OR REPLACE TRIGGER tasks_open_removed AFTER DELETE ON tasks FOR EACH ROW
   WHEN (OLD.project_id IS NOT NULL) EXECUTE FUNCTION count_open_tasks();
+
+-- Blocked tasks ----------------------------------------------------------------------------------------------------------
+-- Whether a task is blocked depends on who asks (`is_blocked`), so it is no part of the version. Setting changed_in puts the
+-- task into the change feed again.
+
+CREATE OR REPLACE FUNCTION count_blockers() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  relation task_relations := coalesce(NEW, OLD);
+BEGIN
+  UPDATE tasks SET changed_in = pg_current_xact_id(), blocker_count = blocker_count + CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END
+  WHERE id = relation.other_task_id;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER task_relations_added AFTER INSERT ON task_relations FOR EACH ROW
+  WHEN (NEW.kind = 'blocks') EXECUTE FUNCTION count_blockers();
+
+CREATE OR REPLACE TRIGGER task_relations_removed AFTER DELETE ON task_relations FOR EACH ROW
+  WHEN (OLD.kind = 'blocks') EXECUTE FUNCTION count_blockers();
+
+CREATE OR REPLACE FUNCTION show_unblocked() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE tasks SET changed_in = pg_current_xact_id() WHERE id IN (
+    SELECT other_task_id FROM task_relations WHERE task_id = NEW.id AND kind = 'blocks');
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_unblocking AFTER UPDATE ON tasks FOR EACH ROW
+  WHEN ((OLD.status IN ('todo', 'in_progress'), OLD.deleted_at IS NULL) IS DISTINCT FROM (NEW.status IN ('todo', 'in_progress'), NEW.deleted_at IS NULL))
+  EXECUTE FUNCTION show_unblocked();
+
+-- The tasks from `blocked` to `blocker`, each of which blocks the next one, if there are any: a relation of both would close
+-- a cycle. One transaction at a time asks and adds a relation, since two that know nothing of each other can close one together.
+CREATE OR REPLACE FUNCTION blocking_path(blocker uuid, blocked uuid) RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtext('task_relations'));
+  RETURN (
+    WITH RECURSIVE reached AS (
+      SELECT blocked AS id, NULL::uuid AS previous
+      UNION SELECT relation.other_task_id, reached.id
+      FROM reached JOIN task_relations relation ON relation.task_id = reached.id AND relation.kind = 'blocks'
+      WHERE reached.id <> blocker
+    ), path AS (
+      SELECT id, previous, 0 AS place FROM (SELECT * FROM reached WHERE id = blocker LIMIT 1) last
+      UNION ALL SELECT step.id, step.previous, path.place + 1
+      FROM path CROSS JOIN LATERAL (SELECT * FROM reached WHERE reached.id = path.previous LIMIT 1) step
+    )
+    SELECT array_agg(id ORDER BY place DESC) FROM path);
+END $$;
+
+-- Subtasks ----------------------------------------------------------------------------------------------------------
+-- A task and its subtasks, at all levels, are in one place: a project, or the personal tasks of one owner. A task that changes
+-- places, or moves to the trash or out of it, takes along the subtasks that are there with it.
+
+-- Locks `targets` and, in the order of all their ids, what the statement may read or write of their trees: their parents,
+-- which count them, the tasks from `parents` up, and the subtasks of `roots`. Looks again until nobody has changed these
+-- trees while it waited.
+CREATE OR REPLACE FUNCTION lock_trees(targets uuid[], parents uuid[], roots uuid[]) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  wanted uuid[];
+  locked uuid[] := '{}';
+BEGIN
+  LOOP
+    WITH RECURSIVE above AS (
+      SELECT id, parent_id FROM tasks WHERE id = ANY (parents)
+      UNION SELECT task.id, task.parent_id FROM above JOIN tasks task ON task.id = above.parent_id
+    ), below AS (
+      SELECT id FROM tasks WHERE parent_id = ANY (roots) AND deleted_at IS NULL
+      UNION SELECT task.id FROM below JOIN tasks task ON task.parent_id = below.id AND task.deleted_at IS NULL
+    )
+    SELECT array_agg(id) INTO wanted FROM (
+      SELECT unnest(targets) AS id
+      UNION SELECT parent_id FROM tasks WHERE id = ANY (targets) AND parent_id IS NOT NULL
+      UNION SELECT id FROM above
+      UNION (SELECT id FROM below LIMIT 501)
+      EXCEPT SELECT unnest(locked)
+    ) tree;
+    EXIT WHEN wanted IS NULL;
+    PERFORM FROM tasks WHERE id = ANY (wanted) ORDER BY id FOR NO KEY UPDATE;
+    locked := locked || wanted;
+  END LOOP;
+  RETURN true;
+END $$;
+
+-- Why a task, with its subtasks, cannot become a subtask of another one; null if it can. A tree has at most 8 levels. Volatile,
+-- to read the trees as they are since they are locked.
+CREATE OR REPLACE FUNCTION parent_refusal(moved uuid, parent uuid) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  levels int := 0;
+  above uuid := parent;
+  below uuid[] := ARRAY[moved];
+  trashed_at timestamptz := (SELECT deleted_at FROM tasks WHERE id = moved);
+BEGIN
+  WHILE above IS NOT NULL AND levels <= 8 LOOP
+    IF above = moved THEN
+      RETURN 'parent_cycle';
+    END IF;
+    levels := levels + 1;
+    above := (SELECT parent_id FROM tasks WHERE id = above);
+  END LOOP;
+  WHILE cardinality(below) > 0 AND levels <= 8 LOOP
+    levels := levels + 1;
+    below := ARRAY(SELECT id FROM tasks WHERE parent_id = ANY (below) AND deleted_at IS NOT DISTINCT FROM trashed_at);
+  END LOOP;
+  RETURN CASE WHEN levels > 8 THEN 'parent_too_deep' END;
+END $$;
+
+-- Whether tasks have more than 500 subtasks together: too many to take along in one statement.
+CREATE OR REPLACE FUNCTION have_many_subtasks(roots uuid[]) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  RETURN (
+    WITH RECURSIVE below AS (
+      SELECT id FROM tasks WHERE parent_id = ANY (roots) AND deleted_at IS NULL
+      UNION SELECT task.id FROM below JOIN tasks task ON task.parent_id = below.id AND task.deleted_at IS NULL
+    )
+    SELECT count(*) > 500 FROM (SELECT FROM below LIMIT 501) taken);
+END $$;
+
+-- Each item of a batch is checked against the trees before the batch; this checks what all of them have made.
+CREATE OR REPLACE FUNCTION check_parent() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF parent_refusal(NEW.id, NEW.parent_id) IS NOT NULL THEN
+    RAISE check_violation USING CONSTRAINT = 'tasks_parents_form_trees', TABLE = 'tasks';
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_parent_changed AFTER UPDATE OF parent_id ON tasks FOR EACH ROW
+  WHEN (NEW.parent_id IS DISTINCT FROM OLD.parent_id AND NEW.parent_id IS NOT NULL) EXECUTE FUNCTION check_parent();
+
+-- Takes the subtasks along. The setting tells `count_subtasks` that their parents keep them.
+CREATE OR REPLACE FUNCTION take_subtasks_along() RETURNS trigger LANGUAGE plpgsql
+SET taskwright.takes_subtasks = 'on' AS $$
+BEGIN
+  UPDATE tasks SET
+    deleted_at = NEW.deleted_at,
+    project_id = NEW.project_id,
+    section_id = CASE WHEN project_id IS NOT DISTINCT FROM NEW.project_id THEN section_id END,
+    owner_id = CASE WHEN NEW.project_id IS NULL THEN NEW.owner_id ELSE owner_id END
+  WHERE parent_id = NEW.id AND deleted_at IS NOT DISTINCT FROM OLD.deleted_at;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_subtasks_taken AFTER UPDATE ON tasks FOR EACH ROW
+  WHEN ((OLD.deleted_at, OLD.project_id) IS DISTINCT FROM (NEW.deleted_at, NEW.project_id)
+    OR (NEW.project_id IS NULL AND NEW.owner_id <> OLD.owner_id)) EXECUTE FUNCTION take_subtasks_along();
+
+-- Counts the subtasks of a task that are where it is. In the trash, these are the ones that were deleted with it.
+CREATE OR REPLACE FUNCTION count_subtasks() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE tasks parent SET
+    subtask_count = parent.subtask_count + change.tasks,
+    open_subtask_count = parent.open_subtask_count + change.open_tasks
+  FROM (
+    SELECT counting.id, sum(subtask.sign) AS tasks, coalesce(sum(subtask.sign) FILTER (WHERE is_open), 0) AS open_tasks FROM (
+      SELECT OLD.parent_id, OLD.deleted_at, OLD.status IN ('todo', 'in_progress') AS is_open, -1 AS sign WHERE TG_OP <> 'INSERT'
+      UNION ALL SELECT NEW.parent_id, NEW.deleted_at, NEW.status IN ('todo', 'in_progress'), 1 WHERE TG_OP <> 'DELETE'
+    ) subtask JOIN tasks counting ON counting.id = subtask.parent_id
+    WHERE subtask.deleted_at IS NULL OR subtask.deleted_at = counting.deleted_at
+    GROUP BY counting.id
+  ) change
+  WHERE parent.id = change.id AND (change.tasks, change.open_tasks) <> (0, 0);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_subtask_added AFTER INSERT ON tasks FOR EACH ROW
+  WHEN (NEW.parent_id IS NOT NULL) EXECUTE FUNCTION count_subtasks();
+
+CREATE OR REPLACE TRIGGER tasks_subtask_changed AFTER UPDATE ON tasks FOR EACH ROW
+  WHEN ((OLD.parent_id, OLD.status, OLD.deleted_at) IS DISTINCT FROM (NEW.parent_id, NEW.status, NEW.deleted_at)
+    AND coalesce(OLD.parent_id, NEW.parent_id) IS NOT NULL
+    AND current_setting('taskwright.takes_subtasks', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION count_subtasks();
+
+CREATE OR REPLACE TRIGGER tasks_subtask_removed AFTER DELETE ON tasks FOR EACH ROW
+  WHEN (OLD.parent_id IS NOT NULL) EXECUTE FUNCTION count_subtasks();
 
 -- Attachments and files ---------------------------------------------------------------------------------------------
 
@@ -554,6 +764,36 @@ END $$;
 
 CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
   WHEN (OLD.attachment_id IS NULL) EXECUTE FUNCTION forget_upload();
+
+-- Comments ----------------------------------------------------------------------------------------------------------
+
+-- Once per statement, because a task that is deleted takes any number of comments along.
+CREATE OR REPLACE FUNCTION count_comments() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE tasks SET comment_count = comment_count + CASE TG_OP WHEN 'INSERT' THEN change.comments ELSE -change.comments END
+  FROM (SELECT task_id, count(*) AS comments FROM changed GROUP BY task_id) change
+  WHERE id = change.task_id;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER comments_added AFTER INSERT ON comments
+  REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_comments();
+
+CREATE OR REPLACE TRIGGER comments_removed AFTER DELETE ON comments
+  REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_comments();
+
+-- A comment also changes when it loses its author.
+CREATE OR REPLACE FUNCTION touch_comment() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  NEW.version := OLD.version + 1;
+  IF NEW.body <> OLD.body THEN
+    NEW.edited_at := greatest(clock_timestamp(), NEW.created_at);
+  END IF;
+  RETURN NEW;
+END $$;
+
+CREATE OR REPLACE TRIGGER comments_touch BEFORE UPDATE ON comments FOR EACH ROW
+  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch_comment();
 
 -- Change feed -------------------------------------------------------------------------------------------------------
 
@@ -654,8 +894,273 @@ END $$;
 
 CREATE OR REPLACE TRIGGER tags_removed AFTER DELETE ON tags FOR EACH ROW EXECUTE FUNCTION forget_tag_counts();
 
--- Viewers -----------------------------------------------------------------------------------------------------------
--- Generated from src/db/access/task-relations.ts by `npm run generate`.
+-- Followers ---------------------------------------------------------------------------------------------------------
+-- Who creates a task, is given it, is assigned to it or comments on it follows it, unless they have stopped. What a job hands over is not followed.
+
+CREATE OR REPLACE FUNCTION follow_added_tasks() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO task_followers (task_id, user_id)
+    SELECT added.id, person FROM added, LATERAL (
+      SELECT current_actor() UNION SELECT added.owner_id UNION SELECT added.assignee_id
+    ) people (person)
+    WHERE person IS NOT NULL ORDER BY added.id, person
+    ON CONFLICT DO NOTHING;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_added_followed AFTER INSERT ON tasks
+  REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION follow_added_tasks();
+
+CREATE OR REPLACE FUNCTION follow_given_task() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_actor() IS NOT NULL THEN
+    INSERT INTO task_followers (task_id, user_id)
+      SELECT NEW.id, person FROM (
+        SELECT NEW.owner_id WHERE NEW.owner_id <> OLD.owner_id
+        UNION SELECT NEW.assignee_id WHERE NEW.assignee_id IS DISTINCT FROM OLD.assignee_id
+      ) people (person)
+      WHERE person IS NOT NULL ORDER BY person
+      ON CONFLICT DO NOTHING;
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_given_followed AFTER UPDATE OF owner_id, assignee_id ON tasks FOR EACH ROW
+  WHEN ((OLD.owner_id, OLD.assignee_id) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id))
+  EXECUTE FUNCTION follow_given_task();
+
+CREATE OR REPLACE FUNCTION follow_commented_task() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO task_followers (task_id, user_id) VALUES (NEW.task_id, NEW.author_id) ON CONFLICT DO NOTHING;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER comments_followed AFTER INSERT ON comments FOR EACH ROW
+  WHEN (NEW.author_id IS NOT NULL) EXECUTE FUNCTION follow_commented_task();
+
+-- Events ------------------------------------------------------------------------------------------------------------
+-- Each change of a task, of what belongs to it, of a project or of its members writes a row to `events`. The statement names the
+-- actor beforehand (`done_by`); what a job or a cascade changes has none.
+
+-- Says 'done', and names the actor of what the transaction changes. Statements say it as the outcome of their checks
+-- (outcome.ts); triggers after them write the events.
+CREATE OR REPLACE FUNCTION done_by(actor uuid) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM set_config('taskwright.actor', actor::text, true);
+  RETURN 'done';
+END $$;
+
+-- Whom done_by named; null if the change is made by a job or a cascade.
+CREATE OR REPLACE FUNCTION current_actor() RETURNS uuid LANGUAGE sql STABLE
+RETURN nullif(current_setting('taskwright.actor', true), '')::uuid;
+
+-- The times and dates of events, as the contract writes them.
+CREATE OR REPLACE FUNCTION instant_text(value timestamptz) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+RETURN to_char(value AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+
+-- A UUIDv7 with a counter after the time (RFC 9562, section 6.2): events of one millisecond sort in the order of their ordinals.
+CREATE OR REPLACE FUNCTION event_id(moment timestamptz, counter bigint) RETURNS uuid LANGUAGE sql VOLATILE
+RETURN encode(
+  int8send(((extract(epoch FROM moment) * 1000)::bigint << 16) | x'7000'::bigint | ((counter >> 14) & 4095))
+    || substr(int4send((x'8000'::bigint | (counter & 16383))::int), 3) || substr(uuid_send(gen_random_uuid()), 11),
+  'hex')::uuid;
+
+-- `related`: the comment, attachment, tag, other task or member that the event is about. Two changes of a row can have transactions
+-- in the other order: the second may have begun first, and waited. So an event has the last transaction that has ended, if that is
+-- later than its own. It is before the horizon as soon as both have ended, so readers miss nothing.
+CREATE OR REPLACE FUNCTION record_event(
+  kind text, task uuid, project uuid, owner uuid, assignee uuid, related uuid, old_values jsonb, new_values jsonb
+) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  moment timestamptz := date_trunc('milliseconds', clock_timestamp());
+  counter bigint := nextval('events_ordinal_seq');
+  ended xid8 := (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)::text::xid8;
+BEGIN
+  INSERT INTO events (changed_in, ordinal, id, type, actor_id, task_id, project_id, owner_id, assignee_id, resource_id,
+      before, after, created_at)
+    VALUES (greatest(pg_current_xact_id(), ended), counter, event_id(moment, counter), kind, current_actor(), task, project,
+      owner, assignee, related, old_values, new_values, moment);
+END $$;
+
+-- An event of what belongs to a task. None if the task is being deleted, with what belongs to it.
+CREATE OR REPLACE FUNCTION record_event_of_task(kind text, carrier uuid, related uuid, old_values jsonb, new_values jsonb)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM record_event(kind, id, project_id, owner_id, assignee_id, related, old_values, new_values)
+  FROM tasks WHERE id = carrier;
+END $$;
+
+CREATE OR REPLACE FUNCTION record_tag() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  link task_tags := coalesce(NEW, OLD);
+  value jsonb := (SELECT jsonb_build_object('tag', jsonb_build_object('id', id, 'name', name)) FROM tags WHERE id = link.tag_id);
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    PERFORM record_event_of_task('task.tagged', link.task_id, link.tag_id, '{}', value);
+  ELSE
+    PERFORM record_event_of_task('task.untagged', link.task_id, link.tag_id, coalesce(value, '{}'), '{}');
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER task_tags_recorded AFTER INSERT OR DELETE ON task_tags FOR EACH ROW EXECUTE FUNCTION record_tag();
+
+CREATE OR REPLACE FUNCTION record_attachment() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  attachment attachments := coalesce(NEW, OLD);
+  value jsonb := jsonb_build_object('file_name', attachment.file_name, 'content_type', attachment.content_type, 'size', attachment.size);
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    PERFORM record_event_of_task('attachment.created', attachment.task_id, attachment.id, '{}', value);
+  ELSE
+    PERFORM record_event_of_task('attachment.deleted', attachment.task_id, attachment.id, value, '{}');
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER attachments_recorded AFTER INSERT OR DELETE ON attachments
+  FOR EACH ROW EXECUTE FUNCTION record_attachment();
+
+-- The kind of a relation as the other task shows it.
+CREATE OR REPLACE FUNCTION inverse_relation_kind(kind text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE kind WHEN 'blocks' THEN 'blocked_by' WHEN 'duplicates' THEN 'duplicated_by' ELSE kind END
+$$;
+
+-- A relation is recorded for both tasks.
+CREATE OR REPLACE FUNCTION record_relation() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  relation task_relations := coalesce(NEW, OLD);
+  value jsonb := jsonb_build_object('kind', relation.kind);
+  inverse jsonb := jsonb_build_object('kind', inverse_relation_kind(relation.kind));
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    PERFORM record_event_of_task('task.related', relation.task_id, relation.other_task_id, '{}', value);
+    PERFORM record_event_of_task('task.related', relation.other_task_id, relation.task_id, '{}', inverse);
+  ELSE
+    PERFORM record_event_of_task('task.unrelated', relation.task_id, relation.other_task_id, value, '{}');
+    PERFORM record_event_of_task('task.unrelated', relation.other_task_id, relation.task_id, inverse, '{}');
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER task_relations_recorded AFTER INSERT OR DELETE ON task_relations
+  FOR EACH ROW EXECUTE FUNCTION record_relation();
+
+CREATE OR REPLACE FUNCTION record_comment() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    PERFORM record_event_of_task('comment.created', NEW.task_id, NEW.id, '{}', jsonb_build_object('body', NEW.body));
+  ELSE
+    PERFORM record_event_of_task(
+      'comment.updated', NEW.task_id, NEW.id, jsonb_build_object('body', OLD.body), jsonb_build_object('body', NEW.body));
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER comments_created AFTER INSERT ON comments FOR EACH ROW EXECUTE FUNCTION record_comment();
+
+CREATE OR REPLACE TRIGGER comments_edited AFTER UPDATE OF body ON comments FOR EACH ROW
+  WHEN (OLD.body <> NEW.body) EXECUTE FUNCTION record_comment();
+
+-- A deleted comment leaves no text in the history of its task. Of a deleted task, forget_values removes it.
+CREATE OR REPLACE FUNCTION record_removed_comments() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE events SET before = '{}', after = '{}'
+  FROM removed JOIN tasks task ON task.id = removed.task_id
+  WHERE events.task_id = removed.task_id AND resource_id = removed.id;
+  PERFORM record_event_of_task('comment.deleted', task_id, id, '{}', '{}') FROM removed;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER comments_deleted AFTER DELETE ON comments
+  REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION record_removed_comments();
+
+CREATE OR REPLACE FUNCTION record_project() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  kind text := 'project.updated';
+  old_values jsonb := '{}';
+  new_values jsonb := jsonb_build_object('name', NEW.name, 'description', NEW.description, 'color', NEW.color);
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    kind := 'project.created';
+    new_values := jsonb_strip_nulls(new_values);
+  ELSIF (OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL) THEN
+    kind := CASE WHEN NEW.deleted_at IS NULL THEN 'project.restored' ELSE 'project.deleted' END;
+    new_values := '{}';
+  ELSIF (OLD.archived_at IS NULL) <> (NEW.archived_at IS NULL) THEN
+    kind := CASE WHEN NEW.archived_at IS NULL THEN 'project.unarchived' ELSE 'project.archived' END;
+    new_values := '{}';
+  ELSE
+    SELECT jsonb_object_agg(old_value.key, old_value.value), jsonb_object_agg(new_value.key, new_value.value)
+    INTO old_values, new_values
+    FROM jsonb_each(jsonb_build_object('name', OLD.name, 'description', OLD.description, 'color', OLD.color)) old_value
+      JOIN jsonb_each(new_values) new_value ON new_value.key = old_value.key AND new_value.value <> old_value.value;
+  END IF;
+  PERFORM record_event(kind, NULL, NEW.id, NULL, NULL, NULL, old_values, new_values);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER projects_created AFTER INSERT ON projects FOR EACH ROW EXECUTE FUNCTION record_project();
+
+-- An account that is deleted takes its projects along, which nobody sees then.
+CREATE OR REPLACE TRIGGER projects_recorded AFTER UPDATE ON projects FOR EACH ROW
+  WHEN ((OLD.name, OLD.description, OLD.color, OLD.archived_at IS NULL, OLD.deleted_at IS NULL)
+    IS DISTINCT FROM (NEW.name, NEW.description, NEW.color, NEW.archived_at IS NULL, NEW.deleted_at IS NULL)
+    AND NEW.purged_at IS NULL) EXECUTE FUNCTION record_project();
+
+-- Memberships end and begin with the project's trash, which is an event of its own.
+CREATE OR REPLACE FUNCTION record_membership() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  membership memberships := coalesce(NEW, OLD);
+BEGIN
+  IF current_setting('taskwright.moves_project', true) = 'on' THEN
+    RETURN NULL;
+  END IF;
+  PERFORM record_event(
+    CASE TG_OP WHEN 'INSERT' THEN 'member.added' WHEN 'UPDATE' THEN 'member.changed' ELSE 'member.removed' END,
+    NULL, project.id, NULL, NULL, membership.user_id,
+    CASE TG_OP WHEN 'INSERT' THEN '{}' ELSE jsonb_build_object('role', OLD.role) END,
+    CASE TG_OP WHEN 'DELETE' THEN '{}' ELSE jsonb_build_object('role', NEW.role) END)
+  FROM projects project WHERE id = membership.project_id;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER memberships_recorded AFTER INSERT OR DELETE OR UPDATE OF role ON memberships
+  FOR EACH ROW EXECUTE FUNCTION record_membership();
+
+-- A personal task that is deleted with its owner's account, without having been in the trash: its assignee may have seen it. The
+-- tasks of a project go with the project.
+CREATE OR REPLACE FUNCTION record_removed_task() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM record_event('task.deleted', OLD.id, NULL, OLD.owner_id, OLD.assignee_id, NULL, '{}', '{}');
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_removed_recorded AFTER DELETE ON tasks FOR EACH ROW
+  WHEN (OLD.deleted_at IS NULL AND OLD.project_id IS NULL AND OLD.assignee_id <> OLD.owner_id)
+  EXECUTE FUNCTION record_removed_task();
+
+-- What is deleted for good leaves the fact that it was changed, and no content.
+CREATE OR REPLACE FUNCTION forget_values() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE events SET before = '{}', after = '{}' WHERE task_id IN (SELECT id FROM removed);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION forget_project_values() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE events SET before = '{}', after = '{}' WHERE task_id IS NULL AND project_id IN (SELECT id FROM removed);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER projects_values_forgotten AFTER DELETE ON projects
+  REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION forget_project_values();
+
+CREATE OR REPLACE TRIGGER tasks_values_forgotten AFTER DELETE ON tasks
+  REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION forget_values();
+
+-- Viewers, and events of tasks ----------------------------------------------------------------------------------------
+-- Generated from src/db/access/task-relations.ts and src/db/event-values.ts by `npm run generate`.
 -- Who sees a task, a row each: the members of its project (null as user), a user, and the administrators (null and null);
 -- nobody while it is in the trash.
 CREATE OR REPLACE FUNCTION task_viewers(task tasks) RETURNS TABLE (project_id uuid, user_id uuid) LANGUAGE sql IMMUTABLE
@@ -671,6 +1176,116 @@ CREATE OR REPLACE TRIGGER tasks_viewers_changed AFTER UPDATE ON tasks FOR EACH R
 
 CREATE OR REPLACE TRIGGER tasks_tags_viewers_changed AFTER UPDATE ON tasks FOR EACH ROW
   WHEN ((OLD.owner_id, OLD.project_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.project_id, NEW.assignee_id, NEW.deleted_at)) EXECUTE FUNCTION count_tags_of_task();
+
+-- Whether an open task that the viewer can see blocks a task.
+CREATE OR REPLACE FUNCTION is_blocked(blocked uuid, viewer uuid, administers boolean) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM task_relations relation JOIN tasks blocker ON blocker.id = relation.task_id
+    WHERE relation.other_task_id = blocked AND relation.kind = 'blocks' AND blocker.status IN ('todo', 'in_progress')
+      AND (blocker.deleted_at is null and ((blocker.owner_id = viewer and blocker.project_id is null) or (coalesce(blocker.assignee_id = viewer, false) and case when blocker.project_id is null
+  then not (array(select id from users where deleted_at is not null) @> array[blocker.owner_id])
+  else exists (select from projects where projects.id = blocker.project_id and projects.deleted_at is null offset 0) end) or exists (
+    select from memberships membership
+    where membership.user_id = viewer and membership.project_id = blocker.project_id and true offset 0) or (administers and case when blocker.project_id is null
+  then not (array(select id from users where deleted_at is not null) @> array[blocker.owner_id])
+  else exists (select from projects where projects.id = blocker.project_id and projects.deleted_at is null offset 0) end))));
+END $$;
+
+-- What clients set of a task, before and after each change.
+CREATE OR REPLACE FUNCTION record_added_task() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM record_event('task.created', NEW.id, NEW.project_id, NEW.owner_id, NEW.assignee_id, NULL, '{}', jsonb_strip_nulls(jsonb_build_object(
+    'title', NEW.title,
+    'description', NEW.description,
+    'status', NEW.status,
+    'priority', NEW.priority,
+    'start_at', instant_text(NEW.start_at),
+    'start_on', NEW.start_on,
+    'due_at', instant_text(NEW.due_at),
+    'due_on', NEW.due_on,
+    'owner_id', NEW.owner_id,
+    'assignee_id', NEW.assignee_id,
+    'project_id', NEW.project_id,
+    'section_id', NEW.section_id,
+    'parent_id', NEW.parent_id,
+    'position', NEW.position)));
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION record_changed_task() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  old_values jsonb := '{}';
+  new_values jsonb := '{}';
+BEGIN
+  IF OLD.title IS DISTINCT FROM NEW.title THEN
+    old_values := old_values || jsonb_build_object('title', OLD.title);
+    new_values := new_values || jsonb_build_object('title', NEW.title);
+  END IF;
+  IF OLD.description IS DISTINCT FROM NEW.description THEN
+    old_values := old_values || jsonb_build_object('description', OLD.description);
+    new_values := new_values || jsonb_build_object('description', NEW.description);
+  END IF;
+  IF OLD.status IS DISTINCT FROM NEW.status THEN
+    old_values := old_values || jsonb_build_object('status', OLD.status);
+    new_values := new_values || jsonb_build_object('status', NEW.status);
+  END IF;
+  IF OLD.priority IS DISTINCT FROM NEW.priority THEN
+    old_values := old_values || jsonb_build_object('priority', OLD.priority);
+    new_values := new_values || jsonb_build_object('priority', NEW.priority);
+  END IF;
+  IF OLD.start_at IS DISTINCT FROM NEW.start_at THEN
+    old_values := old_values || jsonb_build_object('start_at', instant_text(OLD.start_at));
+    new_values := new_values || jsonb_build_object('start_at', instant_text(NEW.start_at));
+  END IF;
+  IF OLD.start_on IS DISTINCT FROM NEW.start_on THEN
+    old_values := old_values || jsonb_build_object('start_on', OLD.start_on);
+    new_values := new_values || jsonb_build_object('start_on', NEW.start_on);
+  END IF;
+  IF OLD.due_at IS DISTINCT FROM NEW.due_at THEN
+    old_values := old_values || jsonb_build_object('due_at', instant_text(OLD.due_at));
+    new_values := new_values || jsonb_build_object('due_at', instant_text(NEW.due_at));
+  END IF;
+  IF OLD.due_on IS DISTINCT FROM NEW.due_on THEN
+    old_values := old_values || jsonb_build_object('due_on', OLD.due_on);
+    new_values := new_values || jsonb_build_object('due_on', NEW.due_on);
+  END IF;
+  IF OLD.owner_id IS DISTINCT FROM NEW.owner_id THEN
+    old_values := old_values || jsonb_build_object('owner_id', OLD.owner_id);
+    new_values := new_values || jsonb_build_object('owner_id', NEW.owner_id);
+  END IF;
+  IF OLD.assignee_id IS DISTINCT FROM NEW.assignee_id THEN
+    old_values := old_values || jsonb_build_object('assignee_id', OLD.assignee_id);
+    new_values := new_values || jsonb_build_object('assignee_id', NEW.assignee_id);
+  END IF;
+  IF OLD.project_id IS DISTINCT FROM NEW.project_id THEN
+    old_values := old_values || jsonb_build_object('project_id', OLD.project_id);
+    new_values := new_values || jsonb_build_object('project_id', NEW.project_id);
+  END IF;
+  IF OLD.section_id IS DISTINCT FROM NEW.section_id THEN
+    old_values := old_values || jsonb_build_object('section_id', OLD.section_id);
+    new_values := new_values || jsonb_build_object('section_id', NEW.section_id);
+  END IF;
+  IF OLD.parent_id IS DISTINCT FROM NEW.parent_id THEN
+    old_values := old_values || jsonb_build_object('parent_id', OLD.parent_id);
+    new_values := new_values || jsonb_build_object('parent_id', NEW.parent_id);
+  END IF;
+  IF OLD.position IS DISTINCT FROM NEW.position THEN
+    old_values := old_values || jsonb_build_object('position', OLD.position);
+    new_values := new_values || jsonb_build_object('position', NEW.position);
+  END IF;
+  PERFORM record_event(
+    CASE WHEN (OLD.deleted_at IS NULL) = (NEW.deleted_at IS NULL) THEN 'task.updated'
+      WHEN NEW.deleted_at IS NULL THEN 'task.restored' ELSE 'task.deleted' END,
+    NEW.id, NEW.project_id, NEW.owner_id, NEW.assignee_id, NULL, old_values, new_values);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER tasks_added_recorded AFTER INSERT ON tasks FOR EACH ROW EXECUTE FUNCTION record_added_task();
+
+CREATE OR REPLACE TRIGGER tasks_changed_recorded AFTER UPDATE ON tasks FOR EACH ROW
+  WHEN ((OLD.title, OLD.description, OLD.status, OLD.priority, OLD.start_at, OLD.start_on, OLD.due_at, OLD.due_on, OLD.owner_id, OLD.assignee_id, OLD.project_id, OLD.section_id, OLD.parent_id, OLD.position, OLD.deleted_at) IS DISTINCT FROM (NEW.title, NEW.description, NEW.status, NEW.priority, NEW.start_at, NEW.start_on, NEW.due_at, NEW.due_on, NEW.owner_id, NEW.assignee_id, NEW.project_id, NEW.section_id, NEW.parent_id, NEW.position, NEW.deleted_at))
+  EXECUTE FUNCTION record_changed_task();
 -- End of the generated part.
 
 -- Access ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
+import { allowsUser } from './access/permissions.ts'
 import { attemptParameter, clearAttempts } from './attempts.ts'
 import { audit, auditColumn, auditEvent } from './audit.ts'
 import type { Database } from './engine/client.ts'
@@ -232,6 +233,28 @@ export const deleteSecondFactor = async (
   { code, codeKey, passwordKey }: Disabling,
 ): Promise<boolean> => {
   const rows = await remove(ctx, { ...codeValues(code), code_key: codeKey, password_key: passwordKey })
+  return rows.length > 0
+}
+
+const reset = query(
+  'second_factors.reset',
+  { user_id: 'uuid' },
+  { user_id: 'text' },
+  (p) => sql`
+    with factor as (
+      delete from second_factors
+      where user_id = (select id from users person where id = ${p.user_id} and ${allowsUser('user.set_password', p, person)})
+      returning user_id
+    ), voided as (
+      delete from one_time_tokens using factor
+      where one_time_tokens.user_id = factor.user_id and purpose = 'sign_in'
+    ), audit as (${audit(p, sql`${auditEvent(p, 'second_factor.disabled', { user: sql`user_id` })} from factor`)})
+    select ${columnsOf<'second_factors'>(factor).user_id}::text, ${auditColumn} from factor`,
+)
+
+/** Deletes the second factor of another user with its recovery codes. False when there is none. */
+export const resetSecondFactor = async (ctx: OpContext<Principal>, userId: string): Promise<boolean> => {
+  const rows = await reset(ctx, { user_id: userId })
   return rows.length > 0
 }
 

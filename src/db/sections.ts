@@ -1,13 +1,13 @@
 import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsProject, type CallerPlaceholders } from './access/permissions.ts'
+import { allowsProject, seesProject } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { type Created, creation } from './engine/creation.ts'
+import { type Created, creation, readCreation } from './engine/creation.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import {
   type Destination,
   destinationOf,
@@ -26,6 +26,7 @@ import {
   windowColumns,
   windowFields,
 } from './positions.ts'
+import { isProjectVisible } from './projects.ts'
 import { sectionJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -75,29 +76,20 @@ export const selectSection = async (
   return found(row)
 }
 
-const seesProject = query(
-  'sections.check_project',
-  { project_id: 'uuid' },
-  {},
-  (p) =>
-    sql`select from projects project where id = ${p.project_id} and ${allowsProject('project.see', p, project)}`,
-)
-
 /** A page of the sections of a project in their order, if the caller can see it. */
 export const selectSections = async (
   ctx: OpContext<Principal>,
   projectId: string,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
-  const isVisible = (caller: CallerPlaceholders): SQL => sql`exists (
-    select from projects project where project.id = item.project_id and ${allowsProject('project.see', caller, project)})`
+  const projectParameter = parameter('project_id', 'uuid')
   const sections = await selectPage(
     ctx.db,
     {
       name: 'sections',
       from: sql`sections item`,
       branches: (caller) =>
-        onlyBranch(sql`item.project_id = ${parameter('project_id', 'uuid')} and ${isVisible(caller)}`),
+        onlyBranch(sql`item.project_id = ${projectParameter} and ${seesProject(caller, projectParameter)}`),
       values: { project_id: projectId },
       filters: [],
       sortFields: {
@@ -109,10 +101,7 @@ export const selectSections = async (
     ctx.principal,
     page,
   )
-  // A page with items proves that the project is seen; an empty one has to ask.
-  if (sections.items === '[]' && (await seesProject(ctx, { project_id: projectId })).length === 0)
-    return missing
-  return done(sections)
+  return pageIfVisible(sections, () => isProjectVisible(ctx, projectId))
 }
 
 const moveParameters = { ...pathParameters, ...destinationParameters } as const
@@ -242,11 +231,7 @@ export const insertSection = async (
     (placeOf) => insert(ctx, async (newId) => ({ ...(await placeOf(newId)), project_id: projectId, name })),
     (written) => (written.replayed ? undefined : written.row?.outcome),
   )
-  if (result.replayed) return done(result)
-  const outcome = readSectionOutcome(result.row)
-  if (outcome.outcome !== 'done') return outcome
-  const { json } = outcome.value
-  return json === null ? missing : done({ id: result.id, json, replayed: false })
+  return readCreation(result, readSectionOutcome)
 }
 
 const change = query(

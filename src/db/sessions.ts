@@ -148,10 +148,15 @@ export const readPrincipal = (row: Row<typeof principalColumns>): Omit<Principal
 })
 
 const liveParameters = { session_id: 'uuid', user_id: 'uuid' } as const
+
+/** The live sessions, as `session`, with their users, as `person`. Ends with a condition. */
+export const fromLiveSessions = sql`
+  from sessions session join users person on person.id = session.user_id
+  where session.expires_at > now() and person.deleted_at is null`
+
 const selectLive = (p: Placeholders<typeof liveParameters>): SQL => sql`
-  select ${selectPrincipal(person)} from sessions session join users person on person.id = session.user_id
-  where session.id = ${p.session_id} and session.user_id = ${p.user_id} and session.expires_at > now()
-    and person.deleted_at is null`
+  select ${selectPrincipal(person)} ${fromLiveSessions}
+    and session.id = ${p.session_id} and session.user_id = ${p.user_id}`
 
 const live = statement('sessions.select_live', liveParameters, principalColumns, selectLive)
 

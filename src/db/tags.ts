@@ -1,11 +1,11 @@
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { foldSearch, foldText } from '../domain/text.ts'
 import { allowsTag, countTasks, tagBranches } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
-import { type Created, creation } from './engine/creation.ts'
+import { type Created, creation, readCreation } from './engine/creation.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { bindValues, type Condition, isOneOf, nameContains } from './engine/conditions.ts'
+import { isOfProjects, nameContains } from './engine/conditions.ts'
 import { readOutcome } from './engine/outcome.ts'
 import { query } from './engine/statement.ts'
 import { countedTagJson, tagJson } from './read-models.ts'
@@ -78,11 +78,7 @@ export const insertTag = async (
   { name, color = null, project_id = null }: NewTag,
 ): Promise<Outcome<Created>> => {
   const result = await insert(ctx, () => ({ name, name_folded: foldText(name), color, project_id }))
-  if (result.replayed) return done(result)
-  const outcome = readItemOutcome(result.row)
-  if (outcome.outcome !== 'done') return outcome
-  const { json } = outcome.value
-  return json === null ? missing : done({ id: result.id, json, replayed: false })
+  return readCreation(result, (row) => readItemOutcome(row))
 }
 
 const remove = query(
@@ -93,7 +89,7 @@ const remove = query(
     with target as (
       select * from tags tag where id = ${p.id} and ${allowsTag('tag.see', p, tag)} for update
     ), checked as (
-      select id, ${outcomeOfTaskWrite(sql`target`, {
+      select id, ${outcomeOfTaskWrite(p, sql`target`, {
         allowed: allowsTag('tag.delete', p, sql`target`),
         etag: sql`${columnsOf<'tags'>(sql`target`).id}::text`,
         ifMatch: p.if_match,
@@ -125,14 +121,6 @@ export interface TagFilter {
   readonly all?: boolean
 }
 
-const isOfProjects = (projects: readonly string[]): Condition =>
-  bindValues('project', (bind) => {
-    const { project_id } = columnsOf<'tags'>(sql`item`)
-    const ids = projects.filter((id) => id !== 'none')
-    const isOfOne = isOneOf(project_id, 'uuid', ids, bind)
-    return { sql: ids.length === projects.length ? isOfOne : sql`(${project_id} is null or ${isOfOne})` }
-  })
-
 /** A page of the principal's tags that pass the filter, each with the number of tasks in their list that have it. */
 export const selectTags = (
   { db, principal }: OpContext<Principal>,
@@ -149,7 +137,7 @@ export const selectTags = (
       branches: (caller) => tagBranches(reader.role, caller),
       filters: [
         ...(q === undefined ? [] : [nameContains(sql`fold_text(item.name)`, foldSearch(q))]),
-        ...(projects === undefined ? [] : [isOfProjects(projects)]),
+        ...(projects === undefined ? [] : [isOfProjects(columnsOf<'tags'>(sql`item`).project_id, projects)]),
       ],
       sortFields: { created_at: createdAt },
       order: newestFirst,

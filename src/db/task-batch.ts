@@ -11,6 +11,8 @@ import { type SQL, sql } from './schema/drizzle.ts'
 import {
   changeOutcome,
   checkedCreations,
+  countTaken,
+  creationsOf,
   createNamedTags,
   deletionOutcome,
   insertTagsOfTasks,
@@ -21,7 +23,9 @@ import {
   lockProjects,
   lockSections,
   lockTags,
-  lockTasks,
+  lockTasksOfTrees,
+  lockTrees,
+  parentsOfCreations,
   patchChanges,
   patchedFields,
   peopleOfCreations,
@@ -33,9 +37,10 @@ import {
   sectionsOfCreations,
   sectionsOfPatches,
   tagsInPatch,
+  treesOfPatches,
   unlinkOutcome,
   updateTasks,
-  withSection,
+  withPlace,
 } from './task-writes.ts'
 import { newNamedTag, type NewTask, type TaskPatch, withPosition } from './tasks.ts'
 
@@ -61,7 +66,6 @@ const kindsInOrder = batchKinds.filter((kind) => kind !== 'create')
 /** New tasks, with their positions. */
 const creationItems = (batch: SQL): SQL => sql`
   select (place - 1)::int as index, item, (item ->> 'id')::uuid as id, (item ->> 'owner_id')::uuid as owner_id,
-    (item ->> 'project_id')::uuid as project_id,
     array(select jsonb_array_elements_text(item -> 'tag_ids')::uuid) as tag_ids, item -> 'tag_names' as tag_names
   from jsonb_array_elements(${batch} -> 'create') with ordinality items (item, place)`
 
@@ -101,7 +105,7 @@ const walkedStates = (p: ContextPlaceholders): SQL => sql`
     join operations operation on operation.task_id = before.id and operation.step = before.step + 1
     join targets target on target.id = before.id
     cross join lateral (
-      select target.id, before.version, ${patchedFields(sql`before.patch`, sql`target`)},
+      select target.id, before.version, target.subtask_count, ${patchedFields(sql`before.patch`, sql`target`)},
         case when before.is_deleted then now() end as deleted_at
     ) state
     ${joinUnknownTag(tagsInPatch(operation.patch))}
@@ -117,7 +121,7 @@ const walkedStates = (p: ContextPlaceholders): SQL => sql`
         else ${deletionOutcome(p, state, operation.ifMatch)} end as outcome
     ) checked
     cross join lateral (
-      select case when outcome = 'done' and kind = 'update' then ${withSection(operation.patch, state)} else '{}' end as patch,
+      select case when outcome = 'done' and kind = 'update' then ${withPlace(operation.patch, state)} else '{}' end as patch,
         case
           when outcome <> 'done' then before.tag_ids
           when kind = 'update' then coalesce(${tagsInPatch(operation.patch)}, before.tag_ids)
@@ -128,6 +132,12 @@ const walkedStates = (p: ContextPlaceholders): SQL => sql`
     ) next`
 
 const applies = sql`outcome = 'done' and applies`
+
+/** What items write of trees of tasks. */
+const written = treesOfPatches(sql`operations`)
+
+/** The tasks that take their subtasks along. */
+const roots = sql`${written.roots} union all select task_id from operations where kind = 'delete'`
 
 /**
  * Checks every item, decides, and writes: one statement, and so all of it or nothing of each item. The parts are those of
@@ -140,10 +150,16 @@ const run = creation(
   (p) => ({
     // The first word follows WITH.
     parts: sql`recursive
-      creations as (
+      new_tasks as (
         ${creationItems(p.batch)}
       ), operations as (
         ${operationItems(p.batch)}
+      ), ${lockTrees(p, {
+        tasks: sql`select task_id from operations`,
+        parents: sql`${parentsOfCreations(sql`new_tasks`)} union all ${written.parents}`,
+        roots,
+      })}, creations as (
+        ${creationsOf(sql`select * from new_tasks`)}
       ), people as (
         ${lockPeople(sql`${peopleOfCreations} union ${peopleOfPatches(sql`operations`)}`)}
       ), visible_projects as (
@@ -158,8 +174,10 @@ const run = creation(
             union select unnest(${tagsInPatch(sql`patch`)}) from operations`,
         )}
       ), targets as (
-        ${lockTasks(p, sql`select task_id from operations`)}
-      ), creation as (
+        ${lockTasksOfTrees(p, sql`select task_id from operations`)}
+      ), ${countTaken(sql`
+        select id from targets
+        where subtask_count > 0 and id in (${roots})`)}, creation as (
         ${checkedCreations(p)}
       ), walked as (
         ${walkedStates(p)}

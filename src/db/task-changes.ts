@@ -4,13 +4,16 @@ import { untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
+import { restampEvents } from './events.ts'
 import { databaseId, type Identity, parseIdentity } from './identity.ts'
 import { taskJson } from './read-models.ts'
 import { renderedRows } from './engine/rendered-rows.ts'
-import { unionOfBranches } from './access/branches.ts'
+import { rowsOfMemberships, unionOfBranches } from './access/branches.ts'
 import { allowsTask, changeBranches } from './access/permissions.ts'
 import { isMember, isProjectInUse } from './access/task-relations.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import { horizon } from './engine/horizon.ts'
+import { nilId } from './engine/ids.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { compile, query, statement, type StatementName } from './engine/statement.ts'
 
@@ -41,8 +44,6 @@ const task = sql.raw('task')
 const departure = columnsOf<'departures'>(sql.raw('departure'))
 const tombstone = columnsOf<'task_tombstones'>(sql.raw('tombstone'))
 const history = columnsOf<'change_history'>(sql.raw('history'))
-const horizon = sql.raw('pg_snapshot_xmin(pg_current_snapshot())')
-const nil = '00000000-0000-0000-0000-000000000000'
 
 const parameters = {
   epoch: 'int?',
@@ -77,7 +78,7 @@ const columns = {
 type P = Placeholders<typeof parameters> & ContextPlaceholders
 
 const never = sql.raw("'0'::xid8")
-const firstId = sql.raw(`'${nil}'::uuid`)
+const firstId = sql.raw(`'${nilId}'::uuid`)
 
 /** Rows `(at, changed_in, id, is_seen, …)` of one source of the feed. */
 interface Source {
@@ -138,15 +139,15 @@ const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
   const seen = unionOfBranches(
     changeBranches(role, caller, tombstonesFrom),
     // A task that is seen for two reasons can stand at two positions, and is reported at each.
-    (_isRepeated, beganIn) =>
+    ({ beganIn }) =>
       (condition, { limit } = {}) =>
         rowsAfter(p, {
           from: sql`tasks item`,
           id: sql`item.id`,
           changedIn: sql`item.changed_in`,
           condition: sql`${condition} and (${matches(sql`item`)} or item.changed_in >= ${tombstonesFrom})`,
-          ...(beganIn !== null && { since: ifNews(beganIn), prefix: sql`item.deleted_at,` }),
-          columns: sql`, item.project_id, ${matches(sql`item`)} as is_seen, false as is_repeated`,
+          ...(beganIn !== undefined && { since: ifNews(beganIn), prefix: sql`item.deleted_at,` }),
+          columns: sql`, item.project_id, ${matches(sql`item`)} as is_seen`,
           ...(limit !== undefined && { limit }),
         }),
     { order: sql`at, changed_in, id`, count: sql`${p.limit} + 1` },
@@ -162,14 +163,16 @@ const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
     })
   const ofProject = (projectId: SQL): SQL =>
     sql`${tombstone.project_id} = ${projectId} and ${tombstone.user_id} is null`
+  const membership = columnsOf<'memberships'>(sql`membership`)
+  const lostByMembers = tombstones(
+    sql`${ofProject(membership.project_id)} and ${tombstone.changed_in} >= ${membership.joined_in}`,
+  )
   const lost =
     role === 'admin'
       ? tombstones(sql`${tombstone.project_id} is null and ${tombstone.user_id} is null`)
       : sql`
           (${tombstones(sql`${tombstone.user_id} = ${p.caller}`)})
-          union all select reached.* from memberships membership cross join lateral (
-            ${tombstones(sql`${ofProject(sql`membership.project_id`)} and ${tombstone.changed_in} >= membership.joined_in`)}
-          ) reached where membership.user_id = ${p.caller}`
+          union all ${rowsOfMemberships(p.caller, sql`true`, () => lostByMembers, null)}`
   // What whoever left may have seen: the tasks that are still in the project, unless they joined it again, and those that have
   // left it. Some they see for another reason: they are reported in their current state, since they may have been out of sight
   // while the project was in the trash.
@@ -195,7 +198,7 @@ const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
       ) reached
       where ${role === 'admin' ? sql`${departure.user_id} is null` : sql`${departure.user_id} = ${p.caller}`}
         and ${departure.left_in} >= ${tombstonesFrom} and ${departure.left_in} < ${horizon}`
-  const json = sql`(select ${taskJson(task)} from tasks task where id = numbered.id and is_seen)`
+  const json = sql`(select ${taskJson(task, p)} from tasks task where id = numbered.id and is_seen)`
   return sql`
       with recursive picked as (
         select distinct on (at, changed_in, id) at, changed_in, id, is_seen
@@ -255,7 +258,7 @@ export const selectTaskChanges = async (
     epoch: position?.epoch ?? null,
     at: position?.at ?? '0',
     changed_in: position?.changedIn ?? '0',
-    id: position?.id ?? nil,
+    id: position?.id ?? nilId,
     tombstones_from: position?.tombstonesFrom ?? null,
     limit,
   }
@@ -278,7 +281,7 @@ export const selectTaskChanges = async (
   const next =
     row.has_more && last_at !== null && last_changed_in !== null && last_id !== null
       ? { epoch, at: last_at, changedIn: last_changed_in, id: last_id, tombstonesFrom: row.tombstones_from }
-      : { epoch, at: row.horizon, changedIn: '0', id: nil, tombstonesFrom: row.horizon }
+      : { epoch, at: row.horizon, changedIn: '0', id: nilId, tombstonesFrom: row.horizon }
   return { changed, deleted, next, hasMore: row.has_more }
 }
 
@@ -402,6 +405,7 @@ const restampProjects = statement(
 export const noteOrigin = async (db: Database): Promise<Identity> => {
   const [origin] = await noteOriginOnce(db, {})
   await restampProjects(db, {})
+  await restampEvents(db)
   for (let restamped = batch; restamped === batch;) {
     const [row] = await restampBatch(db, { limit: batch })
     restamped = row?.restamped ?? 0

@@ -8,7 +8,9 @@ import {
   type TaskField,
   type TextField,
 } from '../domain/task-condition.ts'
+import type { Principal } from '../domain/permissions.ts'
 import { escapeLike, foldText } from '../domain/text.ts'
+import { isBlocked } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { dueOrder, endOfDay, startOfDay, startOrder } from './schema/task-order.ts'
@@ -27,12 +29,12 @@ const item = columnsOf<'tasks'>(sql.raw('item'))
 
 /**
  * Compiles a filter into conditions on the row `item`, all of which must hold. Values from the request are always bound as
- * parameters, never part of the SQL text.
+ * parameters, never part of the SQL text. What is blocked is what the reader sees blocked.
  */
-export const compileCondition = (condition: TaskCondition): readonly Condition[] =>
+export const compileCondition = (condition: TaskCondition, reader: Principal): readonly Condition[] =>
   conjunctsOf(condition).map((conjunct, index) =>
     bindValues(`filter_${index}`, (bind) => ({
-      sql: holds(conjunct, bind),
+      sql: holds(conjunct, bind, reader),
       ...(isExpensive(conjunct) && { search: searchOf(conjunct, bind) }),
     })),
   )
@@ -82,6 +84,16 @@ export const projectsIn = (condition: TaskCondition | null): RequiredProjects | 
   return isOne ? { ids: [condition.value], hasPersonal: false } : null
 }
 
+/** The tasks that a condition requires to be the parent: the list reads their subtasks alone. Null: any, or none. */
+export const parentsIn = (condition: TaskCondition | null): readonly string[] | null => {
+  if (condition === null) return null
+  const required = conjunctsOf(condition).map((part) => {
+    if (part.kind === 'one_of' && part.field === 'parent_id') return part.values
+    return part.kind === 'id' && part.field === 'parent_id' && part.operator === '=' ? [part.value] : null
+  })
+  return required.find((ids) => ids !== null) ?? null
+}
+
 /** Whether the condition searches texts or tag names, and is therefore checked on a bounded number of rows. */
 const isExpensive = (condition: TaskCondition): boolean => {
   if ('operands' in condition) return condition.operands.some(isExpensive)
@@ -119,6 +131,7 @@ const costOf = (condition: TaskCondition, bind: Bind): SQL => {
       return sql`1000::float8`
     case 'carries':
     case 'has_tags':
+    case 'blocked':
     case 'present':
     case 'not_empty':
     case 'one_of':
@@ -155,6 +168,7 @@ const indexQuery = (condition: TaskCondition): string | null => {
       return condition.field === 'title' ? pairsQuery(condition.text) : null
     case 'carries':
     case 'has_tags':
+    case 'blocked':
     case 'present':
     case 'not_empty':
     case 'one_of':
@@ -197,15 +211,15 @@ const pairsQuery = (text: string): string | null => {
  * Compiles a condition to SQL. A comparison with a missing value is null, which counts as false except under NOT; there,
  * `coalesce` makes it false.
  */
-const holds = (condition: TaskCondition, bind: Bind): SQL => {
+const holds = (condition: TaskCondition, bind: Bind, reader: Principal): SQL => {
   switch (condition.kind) {
     case 'and':
     case 'or': {
-      const operands = condition.operands.map((operand) => holds(operand, bind))
+      const operands = condition.operands.map((operand) => holds(operand, bind, reader))
       return sql`(${sql.join(operands, sql.raw(` ${condition.kind} `))})`
     }
     case 'not':
-      return sql`not coalesce(${holds(condition.operand, bind)}, false)`
+      return sql`not coalesce(${holds(condition.operand, bind, reader)}, false)`
     case 'search':
       return sql`(${item.search} @@ ${bind('text', condition.words)}::tsquery
         or ${contains(foldedColumn('title'), condition.text, bind)})`
@@ -219,6 +233,10 @@ const holds = (condition: TaskCondition, bind: Bind): SQL => {
     }
     case 'has_tags':
       return sql`exists (select from task_tags link where link.task_id = item.id)`
+    case 'blocked': {
+      const caller = bind('uuid', reader.userId)
+      return isBlocked(sql.raw('item'), { caller, is_admin: sql.raw(String(reader.role === 'admin')) })
+    }
     case 'tagged':
       return sql`exists (
         select from task_tags link join tags tag on tag.id = link.tag_id and tag.deleted_at is null

@@ -2,6 +2,7 @@ import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import type { TaskList, TaskSortField } from '../domain/task-filter.ts'
 import type { AccessBranch } from './access/branches.ts'
 import {
+  branchesOfParents,
   branchesOfProjects,
   type CallerPlaceholders,
   personalBranches,
@@ -15,7 +16,7 @@ import { parameter } from './engine/parameters.ts'
 import type { SortField } from './lists/keyset.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { expandedTaskJson, taskJson } from './read-models.ts'
-import { compileCondition, moments, personIn, projectsIn } from './task-condition.ts'
+import { compileCondition, moments, parentsIn, personIn, projectsIn } from './task-condition.ts'
 import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './schema/task-order.ts'
 
 const instant = (value: SQL) => ({ value, type: 'instant' }) as const
@@ -57,6 +58,12 @@ const ofProjects = (ids: readonly string[], hasPersonal = false): Scope => ({
   values: { project_ids: ids },
 })
 
+const ofParents = (ids: readonly string[]): Scope => ({
+  name: 'subtasks',
+  branches: (_role, caller) => branchesOfParents(parameter('parent_ids', 'uuid[]'), caller),
+  values: { parent_ids: ids },
+})
+
 const everything: Scope = {
   name: 'tasks',
   branches: (role, caller) => taskBranches('task.see', role, caller),
@@ -66,6 +73,8 @@ const everything: Scope = {
 const scopeOf = ({ userId, projectId, condition }: TaskList, reader: Principal): Scope => {
   if (userId !== null) return ofPerson('user_tasks', ['owner_id', 'assignee_id'], userId)
   if (projectId !== null) return ofProjects([projectId])
+  const parents = parentsIn(condition)
+  if (parents !== null) return ofParents(parents)
   const projects = projectsIn(condition)
   if (projects !== null && !(projects.hasPersonal && reader.role === 'admin'))
     return ofProjects(projects.ids, projects.hasPersonal)
@@ -89,22 +98,23 @@ export const selectTasks = (
   const isOfOther = projectId !== null || (userId !== null && userId !== principal.userId)
   const reader = listReader(principal, { all: all || isOfOther })
   const scope = scopeOf(list, reader)
-  // Administrators see email addresses in their own lists as well.
+  // Administrators see email addresses and what is blocked in their own lists as they do everywhere.
   const viewer = { is_admin: sql.raw(String(principal.role === 'admin')) }
   return selectPage(
     db,
     {
-      name: expand.length > 0 ? `expanded ${scope.name} for ${principal.role}` : scope.name,
+      name: `${expand.length > 0 ? 'expanded ' : ''}${scope.name} for ${principal.role}`,
       from: sql`tasks item`,
+      columns: sql`item.id, item.project_id`,
       branches: (caller) => scope.branches(reader.role, caller),
-      filters: condition === null ? [] : compileCondition(condition),
+      filters: condition === null ? [] : compileCondition(condition, principal),
       sortFields,
       order: order ?? newestFirst,
       ...(titleWords !== null && { rank: isInTitle }),
       json: (row, caller) =>
         expand.length > 0
           ? expandedTaskJson(row, parameter('expand', 'text[]'), { ...caller, ...viewer })
-          : taskJson(row),
+          : taskJson(row, { ...caller, ...viewer }),
       values: { expand, ...(titleWords !== null && { title_words: titleWords }), ...scope.values },
     },
     reader,

@@ -22,7 +22,14 @@ import {
 import { assignments, columnsOf } from './schema/columns.ts'
 import { listOfTask } from './schema/task-order.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
-import { lockProjects, lockSections, lockTasks, outcomeOfMove } from './task-writes.ts'
+import {
+  countTaken,
+  lockProjects,
+  lockSections,
+  lockTasksOfTrees,
+  lockTrees,
+  outcomeOfMove,
+} from './task-writes.ts'
 import { changedColumns, changeStatement, readChanged, type TaskRow } from './tasks.ts'
 
 /** Where a task goes, as requests say it: at most one of the first three. */
@@ -81,33 +88,35 @@ const write = query(
   { ...parameters, ...placeParameters, section_id: 'uuid?', changes_section: 'bool' },
   changedColumns,
   (p) => {
-    const { section_id: presentSection, project_id: presentProject } = columnsOf<'tasks'>(target)
+    const {
+      section_id: presentSection,
+      project_id: presentProject,
+      parent_id: presentParent,
+    } = columnsOf<'tasks'>(target)
     const project = projectAfter(p, target)
     const section = sql`case
       when ${p.changes_section} then ${p.section_id}
       when ${p.anchor} is not null then (select anchor.section_id from anchor)
       when ${project} is not distinct from ${presentProject} then ${presentSection} end`
+    const parent = sql`case when ${project} is not distinct from ${presentProject} then ${presentParent} end`
+    const written = sql`select ${p.id} union select ${p.anchor} union select read.id from ${placedRows(p.neighbours)}`
+    const ifLeaving = (ids: SQL): SQL => sql`select id from (${ids}) written (id) where ${p.changes_project}`
     return changeStatement(p, {
       parts: sql`
-        visible_projects as (
+        ${lockTrees(p, { tasks: ifLeaving(written), roots: ifLeaving(sql`select ${p.id}`) })}, visible_projects as (
           ${lockProjects(p, p.project_id)}
         ), visible_sections as (
           ${lockSections(p.section_id)}
         ), locked as materialized (
-          ${lockTasks(
-            p,
-            sql`
-              select ${p.id} union select ${p.anchor}
-              union select read.id from ${placedRows(p.neighbours)}`,
-          )}
+          ${lockTasksOfTrees(p, written)}
         ), targets as (
           select * from locked where id = ${p.id}
-        ), anchor as (
+        ), ${countTaken(sql`select id from targets where subtask_count > 0 and ${p.changes_project}`)}, anchor as (
           select anchor.* from locked anchor, targets target
           where anchor.id = ${p.anchor} and anchor.id <> target.id
             and ${listOfTask(columnsOf<'tasks'>(sql`anchor`))} = coalesce(${project}, ${columnsOf<'tasks'>(target).owner_id})
         ), change as (
-          select target.id, ${project} as project_id, ${section} as section_id, null as unknown_tag,
+          select target.id, ${project} as project_id, ${section} as section_id, ${parent} as parent_id, null as unknown_tag,
             ${outcomeOfMove(p, target, {
               project,
               section: sql`case when ${p.changes_section} then ${p.section_id} end`,
@@ -121,6 +130,7 @@ const write = query(
         update tasks task set ${assignments<'tasks'>({
           project_id: sql`change.project_id`,
           section_id: sql`change.section_id`,
+          parent_id: sql`change.parent_id`,
           position: p.position,
         })} from change where task.id = change.id and outcome = 'done'`,
     })

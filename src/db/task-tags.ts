@@ -1,4 +1,4 @@
-import { missing, type Outcome } from '../domain/outcome.ts'
+import type { Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTaskTag } from './access/permissions.ts'
@@ -6,9 +6,17 @@ import type { OpContext } from './engine/context.ts'
 import { readOutcome } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import {
+  createdAt,
+  newestFirst,
+  type Page,
+  pageIfVisible,
+  type PageRequest,
+  selectPage,
+} from './lists/list.ts'
 import { tagJson } from './read-models.ts'
 import { sql } from './schema/drizzle.ts'
+import { isTaskVisible } from './task-pages.ts'
 import {
   linkOutcome,
   lockTags,
@@ -89,20 +97,13 @@ export const deleteTaskTag = async (
   return readOutcome(row)
 }
 
-const seesTask = query(
-  'task_tags.check_task',
-  { task_id: 'uuid' },
-  {},
-  (p) => sql`select from tasks task where id = ${p.task_id} and ${allowsTaskTag('task_tag.see', p, task)}`,
-)
-
 /** A page of a task's tags, if the caller can see the task. */
 export const selectTaskTags = async (
   ctx: OpContext<Principal>,
   taskId: string,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
-  const found = await selectPage(
+  const tags = await selectPage(
     ctx.db,
     {
       name: 'task_tags',
@@ -120,7 +121,5 @@ export const selectTaskTags = async (
     ctx.principal,
     page,
   )
-  // A page with items proves that the task is seen; an empty one has to ask.
-  if (found.items === '[]' && (await seesTask(ctx, { task_id: taskId })).length === 0) return missing
-  return { outcome: 'done', value: found }
+  return pageIfVisible(tags, () => isTaskVisible(ctx, taskId))
 }

@@ -3,9 +3,11 @@ import { allowsProject, allowsTag, allowsTask, allowsTaskTag } from './access/pe
 import { isInArchivedProject } from './access/task-relations.ts'
 import type { ContextPlaceholders } from './engine/context.ts'
 import { listOf } from './engine/conditions.ts'
-import { type Checks, outcomeOfChecks, readOutcome } from './engine/outcome.ts'
+import type { Created } from './engine/creation.ts'
+import { type Checks, doneBy, outcomeOfChecks, readOutcome } from './engine/outcome.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
+import { listOfTask } from './schema/task-order.ts'
 
 /**
  * Parts of the statements that write tasks: for one task, and for a batch of up to 500 items. Both share every rule.
@@ -30,6 +32,7 @@ const fieldsOf = (json: SQL) => ({
   assignee_id: sql`(${json} ->> 'assignee_id')::uuid`,
   project_id: sql`(${json} ->> 'project_id')::uuid`,
   section_id: sql`(${json} ->> 'section_id')::uuid`,
+  parent_id: sql`(${json} ->> 'parent_id')::uuid`,
 })
 
 type Field = keyof ReturnType<typeof fieldsOf>
@@ -39,16 +42,20 @@ type DateField = (typeof dateFields)[number]
 
 /**
  * A field's value after a merge patch: the value in the patch, or the current one if the patch does not have the field. A task
- * that leaves its project leaves its section.
+ * that leaves its project leaves its section; one that leaves its project, or a personal one its owner, leaves its parent.
  */
 const patched = (patch: SQL, row: SQL) => {
   const values = fieldsOf(patch)
   const present = columnsOf<'tasks'>(row)
   const has = (field: Field): SQL => sql`${patch} ? ${sql.raw(`'${field}'`)}`
-  const keepsProject = sql`(not ${has('project_id')} or ${values.project_id} is not distinct from ${present.project_id})`
+  const keeps = (field: 'project_id' | 'owner_id'): SQL =>
+    sql`(not ${has(field)} or ${values[field]} is not distinct from ${present[field]})`
+  const keepsPlace = sql`(${keeps('project_id')} and (${present.project_id} is not null or ${keeps('owner_id')}))`
+  const isKept: Partial<Record<Field, SQL>> = { section_id: keeps('project_id'), parent_id: keepsPlace }
   return (field: Field): SQL => {
+    const condition = isKept[field]
     const kept =
-      field === 'section_id' ? sql`case when ${keepsProject} then ${present[field]} end` : present[field]
+      condition === undefined ? present[field] : sql`case when ${condition} then ${present[field]} end`
     return sql`case when ${has(field)} then ${values[field]} else ${kept} end`
   }
 }
@@ -109,9 +116,62 @@ export const lockProjects = (p: ContextPlaceholders, ids: SQL): SQL => {
 export const lockSections = (ids: SQL): SQL =>
   sql`select id, project_id from sections where id in (${ids}) order by id for key share`
 
+const lockTasksIf = (condition: SQL, p: ContextPlaceholders, ids: SQL): SQL => sql`
+  select * from tasks task where id in (${ids}) and ${allowsTask('task.see', p, task)} and ${condition}
+  order by id for no key update`
+
 /** The tasks with these ids that the caller can see, locked in id order. */
-export const lockTasks = (p: ContextPlaceholders, ids: SQL): SQL =>
-  sql`select * from tasks task where id in (${ids}) and ${allowsTask('task.see', p, task)} order by id for no key update`
+export const lockTasks = (p: ContextPlaceholders, ids: SQL): SQL => lockTasksIf(sql`true`, p, ids)
+
+/** The same, after their trees. Reads `trees`. */
+export const lockTasksOfTrees = (p: ContextPlaceholders, ids: SQL): SQL =>
+  lockTasksIf(sql`(select are_locked from trees)`, p, ids)
+
+/** What a statement writes of trees of tasks, as queries of ids. */
+interface TreeWrites {
+  /** Tasks that are written, with the counts of their parents. */
+  readonly tasks: SQL
+  /** New parents. */
+  readonly parents: SQL
+  /** Tasks that take their subtasks along, to another place or to the trash. */
+  readonly roots: SQL
+}
+
+const noTasks = sql`select null::uuid where false`
+
+/**
+ * The common table expressions `trees`, which locks what the statement writes of trees of tasks, and `visible_parents`, the new
+ * parents that the caller can see.
+ */
+export const lockTrees = (
+  p: ContextPlaceholders,
+  { tasks = noTasks, parents = noTasks, roots = noTasks }: Partial<TreeWrites>,
+): SQL => sql`
+  trees as materialized (
+    select lock_trees(array(${tasks}), array(${parents}), array(${roots})) as are_locked
+  ), visible_parents as (
+    ${lockTasksOfTrees(p, parents)}
+  )`
+
+/** The common table expression `taken`: whether the tasks with these ids have too many subtasks to take along. Their trees are locked. */
+export const countTaken = (ids: SQL): SQL =>
+  sql`taken as (select have_many_subtasks(array(${ids})) as are_many)`
+
+/** What patches write of trees: rows of a relation with `task_id` and `patch`. */
+export const treesOfPatches = (from: SQL): TreeWrites => {
+  const { parent_id } = fieldsOf(sql`patch`)
+  return {
+    tasks: sql`select task_id from ${from} where patch ?| array['status', 'owner_id', 'project_id', 'parent_id']`,
+    parents: sql`select ${parent_id} from ${from} where ${parent_id} is not null`,
+    roots: sql`select task_id from ${from} where patch ?| array['owner_id', 'project_id']`,
+  }
+}
+
+/** The ids of parents of new tasks: rows of a relation with `item`. */
+export const parentsOfCreations = (from: SQL): SQL => {
+  const { parent_id } = fieldsOf(sql`item`)
+  return sql`select ${parent_id} from ${from} where ${parent_id} is not null`
+}
 
 /** Whether an item references a user who is not in `people`. */
 const isUnknown = (user: SQL): SQL => sql`${user} is not null and ${user} not in (select id from people)`
@@ -135,6 +195,64 @@ export const targetProject = (id: SQL) => {
 const isUnknownSection = (section: SQL, project: SQL): SQL =>
   sql`${section} is not null and not exists (
     select from visible_sections where visible_sections.id = ${section} and visible_sections.project_id = ${project})`
+
+interface TargetCheck {
+  /** The project after the change. */
+  readonly project: SQL
+  /** The section that the request names; null for none. */
+  readonly section: SQL
+  readonly isMove: SQL
+  readonly target: ReturnType<typeof targetProject>
+}
+
+/** Refusals of the project and the section that a change puts a task into. */
+const refusalsOfTarget = ({ project, section, isMove, target }: TargetCheck): SQL => sql`
+  when ${isMove} and ${target.isArchived} then 'project_archived'
+  when ${isMove} and ${target.isUnknown} then 'unknown_project'
+  when ${isUnknownSection(section, project)} then 'unknown_section'`
+
+/** Whether two tasks are in the same place: a project, or the personal tasks of one owner. */
+export const isSamePlace = (one: Place, other: Place): SQL => sql`${listOfTask(one)} = ${listOfTask(other)}`
+
+type Place = Parameters<typeof listOfTask>[0]
+
+interface ParentCheck {
+  readonly id: SQL
+  /** The parent that the request names; null for none. */
+  readonly parent: SQL
+  /** Whether the task, or its parent, is not yet where it will be. */
+  readonly isPlaced: SQL
+  /** Where the task is after the change. */
+  readonly place: Place
+}
+
+/** Refusals of a parent. Reads `visible_parents`. */
+const refusalsOfParent = ({ id, parent, isPlaced, place }: ParentCheck): SQL => {
+  const isNamed = sql`${parent} is not null and ${isPlaced}`
+  const inPlace = isSamePlace(columnsOf<'tasks'>(sql`parent`), place)
+  return sql`
+    when ${isNamed} and ${parent} not in (select id from visible_parents) then 'unknown_parent'
+    when ${isNamed} and not exists (select from visible_parents parent where parent.id = ${parent} and ${inPlace})
+      then 'parent_elsewhere'
+    when ${isNamed} and parent_refusal(${id}, ${parent}) is not null then parent_refusal(${id}, ${parent})`
+}
+
+/** Refusal to take along more subtasks than one statement should write. Reads `taken`. */
+const refusalOfSubtasks = (row: SQL, leaves: SQL): SQL => {
+  const { subtask_count } = columnsOf<'tasks'>(row)
+  return sql`when ${leaves} and ${subtask_count} > 0 and (select are_many from taken) then 'too_many_subtasks'`
+}
+
+/**
+ * The new tasks in `from`, for `creations`: `id`, `item`, `owner_id` and `project_id`, which is that of the parent unless the
+ * item names one, and other columns. Reads `visible_parents`.
+ */
+export const creationsOf = (from: SQL): SQL => {
+  const { project_id, parent_id } = fieldsOf(sql`item`)
+  return sql`
+    select new_task.*, case when item ? 'project_id' then ${project_id} else parent.project_id end as project_id
+    from (${from}) new_task left join visible_parents parent on parent.id = ${parent_id}`
+}
 
 /** The ids of sections referenced by creations, for `lockSections`. */
 export const sectionsOfCreations = sql`select ${fieldsOf(sql`item`).section_id} from creations`
@@ -173,7 +291,7 @@ export const joinUnknownTag = (tagIds: SQL): SQL => sql`
 
 /**
  * The rows of `creations` (`id`, `item`, `owner_id`, `project_id`, `tag_ids`, `tag_names`) with their outcomes. Reads `people`,
- * `visible_projects`, `visible_sections` and `visible_tags`.
+ * `visible_projects`, `visible_sections`, `visible_parents` and `visible_tags`.
  */
 export const checkedCreations = (p: ContextPlaceholders): SQL => {
   const fields = fieldsOf(sql`item`)
@@ -187,9 +305,15 @@ export const checkedCreations = (p: ContextPlaceholders): SQL => {
       when ${project.isForbidden} then 'forbidden'
       when ${project.isArchived} then 'project_archived'
       when ${isUnknownSection(fields.section_id, sql`creations.project_id`)} then 'unknown_section'
+      ${refusalsOfParent({
+        id: sql`creations.id`,
+        parent: fields.parent_id,
+        isPlaced: sql`true`,
+        place: { project_id: sql`creations.project_id`, owner_id: sql`creations.owner_id` },
+      })}
       when unknown_tag is not null then 'unknown_tag'
       ${unknownPeople(sql`owner_id`, fields.assignee_id)}
-      else 'done' end as outcome
+      else ${doneBy(p)} end as outcome
     from creations ${joinUnknownTag(sql`tag_ids`)}`
 }
 
@@ -199,6 +323,7 @@ export const insertTasks = (from: SQL): SQL => {
   const { columns, values } = insertion<'tasks'>({
     id: sql`id`,
     ...fields,
+    project_id: sql`project_id`,
     position: sql`item ->> 'position'`,
     completed_at: completedAt(fields.status, sql`now()`),
     owner_id: sql`owner_id`,
@@ -270,10 +395,11 @@ export const insertTagsOfTasks = (from: SQL): SQL => {
  * in an archived project is refused here.
  */
 export const outcomeOfTaskWrite = (
+  p: Pick<ContextPlaceholders, 'caller'>,
   row: SQL,
   { refusals = sql``, ...checks }: Checks & { readonly ifMatch: SQL },
 ): SQL =>
-  outcomeOfChecks({
+  outcomeOfChecks(p, {
     ...checks,
     refusals: sql`when ${isInArchivedProject(row)} then 'project_archived' ${refusals}`,
   })
@@ -283,21 +409,29 @@ interface PatchCheck {
   readonly ifMatch: SQL
 }
 
-/** The outcome of a merge patch of a row that the caller can see. Reads `people`, `visible_projects`, `visible_sections` and `unknown`. */
+/**
+ * The outcome of a merge patch of a row that the caller can see. Reads `people`, `visible_projects`, `visible_sections`,
+ * `visible_parents`, `taken` and `unknown`.
+ */
 export const changeOutcome = (p: ContextPlaceholders, row: SQL, { patch, ifMatch }: PatchCheck): SQL => {
   const sent = fieldsOf(patch)
   const { owner_id: owner, assignee_id: assignee } = sent
   const value = patched(patch, row)
   const {
+    id,
     owner_id: presentOwner,
     project_id: presentProject,
     section_id: presentSection,
+    parent_id: presentParent,
   } = columnsOf<'tasks'>(row)
   const isTransfer = sql`coalesce(${owner} <> ${presentOwner}, false)`
   const isMove = sql`(${value('project_id')} is distinct from ${presentProject})`
-  const isRegrouped = sql`(${isMove} or ${value('section_id')} is distinct from ${presentSection})`
+  const isReparented = sql`${value('parent_id')} is distinct from ${presentParent}`
+  const isRegrouped = sql`(${isMove} or ${isReparented} or ${value('section_id')} is distinct from ${presentSection})`
+  const place = { project_id: value('project_id'), owner_id: value('owner_id') }
+  const leavesPlace = sql`not ${isSamePlace(place, columnsOf<'tasks'>(row))}`
   const target = targetProject(sent.project_id)
-  return outcomeOfTaskWrite(row, {
+  return outcomeOfTaskWrite(p, row, {
     allowed: sql`${allowsTask('task.change', p, row)}
       and (not ${isTransfer} or ${allowsTask('task.transfer', p, row)})
       and (not ${isRegrouped} or ${allowsTask('task.move', p, row)})
@@ -307,23 +441,19 @@ export const changeOutcome = (p: ContextPlaceholders, row: SQL, { patch, ifMatch
     refusals: sql`
       ${refusalsOfBothKinds((field) => sent[field])}
       ${refusalsOfDueDate(value, value('owner_id'), movesDate(patch, row))}
-      when ${isMove} and ${target.isArchived} then 'project_archived'
-      when ${isMove} and ${target.isUnknown} then 'unknown_project'
-      when ${isUnknownSection(sent.section_id, value('project_id'))} then 'unknown_section'
+      ${refusalsOfTarget({ project: value('project_id'), section: sent.section_id, isMove, target })}
+      ${refusalsOfParent({ id, parent: sent.parent_id, isPlaced: sql`(${isReparented} or ${leavesPlace})`, place })}
       when unknown_tag is not null then 'unknown_tag'
-      ${unknownPeople(owner, assignee)}`,
+      ${unknownPeople(owner, assignee)}
+      ${refusalOfSubtasks(row, leavesPlace)}`,
   })
 }
 
-interface MoveCheck {
-  /** The project after the move. */
-  readonly project: SQL
-  /** The section that the request names; null for none. */
-  readonly section: SQL
+interface MoveCheck extends Pick<TargetCheck, 'project' | 'section'> {
   readonly refusals: SQL
 }
 
-/** The outcome of moving a row that the caller can see. Reads `visible_projects` and `visible_sections`. */
+/** The outcome of moving a row that the caller can see. Reads `visible_projects`, `visible_sections` and `taken`. */
 export const outcomeOfMove = (
   p: ContextPlaceholders,
   row: SQL,
@@ -331,27 +461,31 @@ export const outcomeOfMove = (
 ): SQL => {
   const isMove = sql`(${project} is distinct from ${columnsOf<'tasks'>(row).project_id})`
   const target = targetProject(project)
-  return outcomeOfTaskWrite(row, {
+  return outcomeOfTaskWrite(p, row, {
     allowed: sql`${allowsTask('task.move', p, row)} and not (${isMove} and ${target.isForbidden})`,
     etag: taskEtag(row),
     ifMatch: p.if_match,
     refusals: sql`
-      when ${isMove} and ${target.isArchived} then 'project_archived'
-      when ${isMove} and ${target.isUnknown} then 'unknown_project'
-      when ${isUnknownSection(section, project)} then 'unknown_section'
+      ${refusalsOfTarget({ project, section, isMove, target })}
+      ${refusalOfSubtasks(row, isMove)}
       ${refusals}`,
   })
 }
 
-/** The outcome of moving a row that the caller can see to the trash. */
+/** The outcome of moving a row that the caller can see to the trash. Reads `taken`. */
 export const deletionOutcome = (p: ContextPlaceholders, row: SQL, ifMatch: SQL): SQL =>
-  outcomeOfTaskWrite(row, { allowed: allowsTask('task.delete', p, row), etag: taskEtag(row), ifMatch })
+  outcomeOfTaskWrite(p, row, {
+    allowed: allowsTask('task.delete', p, row),
+    etag: taskEtag(row),
+    ifMatch,
+    refusals: refusalOfSubtasks(row, sql`true`),
+  })
 
 /** The outcome of adding a tag to a row that the caller can see. Reads `visible_tags`. */
 export const linkOutcome = (p: ContextPlaceholders, row: SQL, tagId: SQL): SQL => {
   const allowed = allowsTaskTag('task_tag.change', p, row)
   return sql`case when ${tagId} not in (select id from visible_tags) then 'missing'
-    else ${outcomeOfTaskWrite(row, { allowed, etag: null, ifMatch: sql`null` })} end`
+    else ${outcomeOfTaskWrite(p, row, { allowed, etag: null, ifMatch: sql`null` })} end`
 }
 
 /** The outcome of removing a tag from a row that the caller can see. A tag that it does not have is `missing`. */
@@ -362,7 +496,7 @@ export const unlinkOutcome = (
 ): SQL => {
   const allowed = allowsTaskTag('task_tag.change', p, row)
   return sql`case when not ${isLinked} then 'missing'
-    else ${outcomeOfTaskWrite(row, { allowed, etag: taskEtag(row), ifMatch })} end`
+    else ${outcomeOfTaskWrite(p, row, { allowed, etag: taskEtag(row), ifMatch })} end`
 }
 
 const changeableFields = [
@@ -375,6 +509,7 @@ const changeableFields = [
   'assignee_id',
   'project_id',
   'section_id',
+  'parent_id',
 ] as const satisfies readonly Field[]
 
 /** Whether a merge patch changes a field of a row. */
@@ -397,9 +532,12 @@ export const patchedFields = (patch: SQL, row: SQL): SQL => {
   )
 }
 
-/** A patch that also says which section a move to another project leaves the row in: later patches cannot change that. */
-export const withSection = (patch: SQL, row: SQL): SQL => sql`${patch} || case when ${patch} ? 'project_id'
-  then jsonb_build_object('section_id', ${patched(patch, row)('section_id')}) else '{}' end`
+/** A patch that also says in which section and under which parent a move leaves the row: later patches cannot change that. */
+export const withPlace = (patch: SQL, row: SQL): SQL => {
+  const value = patched(patch, row)
+  return sql`${patch} || case when ${patch} ?| array['owner_id', 'project_id'] then
+    jsonb_build_object('section_id', ${value('section_id')}, 'parent_id', ${value('parent_id')}) else '{}' end`
+}
 
 /**
  * An update of the tasks `task` by merge patches: rows `change` with `id`, `patch`, and what `columns` reads. A patch with a project
@@ -430,6 +568,7 @@ export const updateTasks = ({ from, condition, completedBefore, columns }: TaskU
     assignee_id: value('assignee_id'),
     project_id: value('project_id'),
     section_id: value('section_id'),
+    parent_id: value('parent_id'),
     position: sql`case when ${value('project_id')} is not distinct from ${present.project_id} then ${present.position}
       else change.patch ->> 'position' end`,
     completed_at: completedAt(value('status'), completedBefore),
@@ -451,6 +590,26 @@ export const touchTasks = (ids: SQL): SQL => sql`
  * the statement itself reads the version before.
  */
 export const versionAfterTrigger = (row: SQL): SQL => sql`${columnsOf<'tasks'>(row).version} + 1`
+
+/** What was added to a task, and the version that the task then has. */
+export interface AddedToTask extends Created {
+  readonly taskVersion: number
+}
+
+/** The stored response to the creation of it: its JSON text, and the column `task_version`. */
+export const addedToTask = (json: SQL): SQL =>
+  sql`json_build_object('task_version', task_version, 'added', ${json})::text`
+
+/** The result of adding something to a task, whose response `addedToTask` stores. */
+export const readAddition = (creation: Outcome<Created>): Outcome<AddedToTask> => {
+  if (creation.outcome !== 'done') return creation
+  const { json, ...created } = creation.value
+  const { added, task_version: taskVersion } = JSON.parse(json) as {
+    readonly added: string
+    readonly task_version: number
+  }
+  return done({ ...created, json: added, taskVersion })
+}
 
 /** The columns of the statements above that contain an item's outcome. */
 interface ItemRow {
@@ -475,6 +634,8 @@ export const readItemOutcome = <R extends ItemRow>(
       return { outcome: 'unknown_reference', pointer: '/project_id', kind: 'project' }
     case 'unknown_section':
       return { outcome: 'unknown_reference', pointer: '/section_id', kind: 'section' }
+    case 'unknown_parent':
+      return { outcome: 'unknown_reference', pointer: '/parent_id', kind: 'task' }
     case 'unknown_before':
       return { outcome: 'unknown_reference', pointer: '/before', kind: 'task' }
     case 'unknown_after':

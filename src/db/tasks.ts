@@ -6,17 +6,19 @@ import type { Principal } from '../domain/permissions.ts'
 import { positionAtEnd, positionOfNew } from '../domain/positions.ts'
 import { allowsTask, ownerReadByAdmin } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { type Created, creation } from './engine/creation.ts'
+import { type Created, creation, readCreation } from './engine/creation.ts'
 import { newId } from './engine/ids.ts'
 import { readOutcome } from './engine/outcome.ts'
 import type { Placeholders, Row } from './engine/parameters.ts'
-import { query, statement } from './engine/statement.ts'
-import { carriedTags, expandedTaskJson, taskJson } from './read-models.ts'
+import { query } from './engine/statement.ts'
+import { carriedTags, expandedTaskJson, isBlocked, taskJson } from './read-models.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import {
   changeOutcome,
   checkedCreations,
+  countTaken,
+  creationsOf,
   createNamedTags,
   deletionOutcome,
   insertTagsOfTasks,
@@ -26,7 +28,9 @@ import {
   lockProjects,
   lockSections,
   lockTags,
-  lockTasks,
+  lockTasksOfTrees,
+  lockTrees,
+  parentsOfCreations,
   peopleOfCreations,
   peopleOfPatches,
   projectsOfCreations,
@@ -36,6 +40,7 @@ import {
   sectionsOfCreations,
   sectionsOfPatches,
   tagsInPatch,
+  treesOfPatches,
   updateTasks,
 } from './task-writes.ts'
 
@@ -43,6 +48,7 @@ import {
 export interface TaskRow {
   readonly json: string
   readonly version: number
+  readonly is_blocked: boolean
 }
 
 /** The fields of a new task; instants are RFC 3339. */
@@ -55,6 +61,7 @@ export interface NewTask extends TaskDates {
   readonly assignee_id?: string | null
   readonly project_id?: string | null
   readonly section_id?: string | null
+  readonly parent_id?: string | null
   readonly tag_ids?: readonly string[]
   /** Names of the caller's tags; missing ones are created. */
   readonly tag_names?: readonly string[]
@@ -69,7 +76,7 @@ export interface ReadTask extends TaskRow {
   readonly owner_read_by_admin: string | null
 }
 
-const taskColumns = { json: 'text', version: 'int' } as const
+const taskColumns = { json: 'text', version: 'int', is_blocked: 'bool' } as const
 const readColumns = { ...taskColumns, owner_read_by_admin: 'text?' } as const
 
 const task = sql.raw('task')
@@ -80,7 +87,8 @@ const selectOne = query(
   { id: 'uuid' },
   readColumns,
   (p) => sql`
-    select ${taskJson(task)} as json, ${version}, ${ownerReadByAdmin('task.see', p, task)} as owner_read_by_admin
+    select ${taskJson(task, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked,
+      ${ownerReadByAdmin('task.see', p, task)} as owner_read_by_admin
     from tasks task where ${id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
 
@@ -89,7 +97,7 @@ const selectExpanded = query(
   { id: 'uuid', expand: 'text[]' },
   readColumns,
   (p) => sql`
-    select ${expandedTaskJson(task, p.expand, p)} as json, ${version},
+    select ${expandedTaskJson(task, p.expand, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked,
       ${ownerReadByAdmin('task.see', p, task)} as owner_read_by_admin
     from tasks task where ${id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
@@ -113,10 +121,11 @@ const insert = creation(
   { outcome: 'text', unknown_tag: 'text?', json: 'text?' },
   (p) => ({
     parts: sql`
-      creations as (
-        select ${p.id} as id, ${p.item} as item, ${p.owner_id} as owner_id, (${p.item} ->> 'project_id')::uuid as project_id,
-          ${p.tag_ids} as tag_ids,
+      new_task as (
+        select ${p.id} as id, ${p.item} as item, ${p.owner_id} as owner_id, ${p.tag_ids} as tag_ids,
           ${p.item} -> 'tag_names' as tag_names
+      ), ${lockTrees(p, { parents: parentsOfCreations(sql`new_task`) })}, creations as (
+        ${creationsOf(sql`select * from new_task`)}
       ), people as (
         ${lockPeople(peopleOfCreations)}
       ), visible_projects as (
@@ -132,7 +141,7 @@ const insert = creation(
       ), ${createNamedTags(p, sql`(select * from creation where outcome = 'done') creation`)}, tagged as (
         ${insertTagsOfTasks(sql`creation where outcome = 'done'`)}
       ), created as (
-        select ${id}, ${taskJson(task, sql`(select * from visible_tags union select * from named_tags) tag`)} as json
+        select ${id}, ${taskJson(task, p, sql`(select * from visible_tags union select * from named_tags) tag`)} as json
         from task
       )`,
     select: sql`select outcome, unknown_tag, created.json from creation left join created on true`,
@@ -157,11 +166,7 @@ export const insertTask = async (
     const position = positionOfNew(newTaskId)
     return { item: { ...item, position, tag_names: tag_names.map(newNamedTag) }, owner_id, tag_ids }
   })
-  if (result.replayed) return done(result)
-  const outcome = readItemOutcome(result.row, tag_ids)
-  if (outcome.outcome !== 'done') return outcome
-  const { json } = outcome.value
-  return json === null ? missing : done({ id: result.id, json, replayed: false })
+  return readCreation(result, (row) => readItemOutcome(row, tag_ids))
 }
 
 interface Change {
@@ -178,6 +183,7 @@ export const changedColumns = {
   unknown_tag: 'text?',
   json: 'text?',
   version: 'int?',
+  is_blocked: 'bool',
   is_current: 'bool',
 } as const
 
@@ -193,7 +199,8 @@ export const changeStatement = (
   ), ${parts}, changed as (
     ${update} returning task.*
   )
-  select outcome, unknown_tag, ${taskJson(sql`changed`, carried)} as json, changed.version,
+  select outcome, unknown_tag, ${taskJson(sql`changed`, p, carried)} as json, changed.version,
+    coalesce(${isBlocked(sql`changed`, p)}, false) as is_blocked,
     coalesce((select version from targets) = before.version, true) as is_current
   from change left join changed on true left join before on true`
 
@@ -202,8 +209,8 @@ const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColum
   return changeStatement(p, {
     parts: sql`
       changes as (
-        select ${p.patch} as patch, ${tagsInPatch(p.patch)} as tag_ids
-      ), people as (
+        select ${p.id} as task_id, ${p.patch} as patch, ${tagsInPatch(p.patch)} as tag_ids
+      ), ${lockTrees(p, treesOfPatches(sql`changes`))}, people as (
         ${lockPeople(peopleOfPatches(sql`changes`))}
       ), visible_projects as (
         ${lockProjects(p, projectsOfPatches(sql`changes`))}
@@ -212,8 +219,8 @@ const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColum
       ), visible_tags as (
         ${lockTags(p, sql`select unnest(tag_ids) from changes`)}
       ), targets as (
-        ${lockTasks(p, p.id)}
-      ), change as (
+        ${lockTasksOfTrees(p, p.id)}
+      ), ${countTaken(sql`select id from targets where subtask_count > 0`)}, change as (
         select target.id, patch, tag_ids, coalesce(tag_ids <> tags_of_task(target.id), false) as replaces_tags, unknown_tag,
           ${changeOutcome(p, row, { patch: sql`patch`, ifMatch: p.if_match })} as outcome
         from targets target cross join changes ${joinUnknownTag(sql`tag_ids`)}
@@ -246,11 +253,12 @@ export const updateTask = async (
   return readChanged(ctx, taskId, row, patch.tag_ids)
 }
 
-const reread = statement(
+const reread = query(
   'tasks.reread',
   { id: 'uuid' },
   taskColumns,
-  (p) => sql`select ${taskJson(task)} as json, ${version} from tasks task where ${id} = ${p.id}`,
+  (p) => sql`
+    select ${taskJson(task, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked from tasks task where ${id} = ${p.id}`,
 )
 
 /**
@@ -258,17 +266,17 @@ const reread = statement(
  * they were when it began, so its text may show tags that are gone: the task is read again.
  */
 export const readChanged = async (
-  { db }: OpContext,
+  ctx: OpContext,
   taskId: string,
   row: ChangedRow | undefined,
   tagIds: readonly string[] = [],
 ): Promise<Outcome<TaskRow>> => {
   const result = readItemOutcome(row, tagIds)
   if (result.outcome !== 'done') return result
-  const { json, version: current, is_current } = result.value
+  const { json, version: current, is_blocked, is_current } = result.value
   if (json === null || current === null) return missing
-  const [newest] = is_current ? [] : await reread(db, { id: taskId })
-  return done(newest ?? { json, version: current })
+  const [newest] = is_current ? [] : await reread(ctx, { id: taskId })
+  return done(newest ?? { json, version: current, is_blocked })
 }
 
 const trash = query(
@@ -276,9 +284,9 @@ const trash = query(
   { id: 'uuid' },
   { outcome: 'text' },
   (p) => sql`
-    with target as (
-      ${lockTasks(p, p.id)}
-    ), deletion as (
+    with ${lockTrees(p, { tasks: sql`select ${p.id}`, roots: sql`select ${p.id}` })}, target as (
+      ${lockTasksOfTrees(p, p.id)}
+    ), ${countTaken(sql`select id from target where subtask_count > 0`)}, deletion as (
       select id, ${deletionOutcome(p, sql`target`, p.if_match)} as outcome from target
     ), trashed as (
       update tasks task set ${assignments<'tasks'>({ deleted_at: sql`now()` })} from deletion
@@ -287,7 +295,7 @@ const trash = query(
     select outcome from deletion`,
 )
 
-/** Moves a task to the trash with what belongs to it. */
+/** Moves a task to the trash with its subtasks and what belongs to it. */
 export const deleteTask = async (ctx: OpContext, taskId: string): Promise<Outcome<unknown>> => {
   const [row] = await trash(ctx, { id: taskId })
   return readOutcome(row)

@@ -1,5 +1,5 @@
 import type { MemberExpansion } from '../domain/expansions.ts'
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { foldSearch } from '../domain/text.ts'
 import { onlyBranch } from './access/branches.ts'
@@ -9,11 +9,19 @@ import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import type { ChangedMember, MemberRow } from './project-members.ts'
+import {
+  createdAt,
+  newestFirst,
+  type Page,
+  pageIfVisible,
+  type PageRequest,
+  selectPage,
+} from './lists/list.ts'
+import { type ChangedMember, changedMemberColumns, type MemberRow, readChangedMember } from './members.ts'
 import { teamMemberJson } from './read-models.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
+import { foldedNames } from './users.ts'
 
 /** A team, and a user who may be its member. */
 export interface TeamMemberKey {
@@ -74,7 +82,7 @@ const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
 const set = query(
   'team_members.set',
   { ...key, role: 'text', must_exist: 'bool' },
-  { outcome: 'text', json: 'text?', version: 'int?', is_new: 'bool' },
+  changedMemberColumns,
   (p) => {
     const { columns, values } = insertion<'team_members'>({
       team_id: p.team_id,
@@ -112,10 +120,7 @@ export const setTeamMember = async (
   { teamId, userId, role, mustExist }: TeamMemberChange,
 ): Promise<Outcome<ChangedMember>> => {
   const [row] = await set(ctx, { team_id: teamId, user_id: userId, role, must_exist: mustExist })
-  const result = readOutcome(row)
-  if (result.outcome !== 'done') return result
-  const { json, version, is_new: isNew } = result.value
-  return json === null || version === null ? missing : done({ json, version, isNew })
+  return readChangedMember(row)
 }
 
 const remove = query(
@@ -148,12 +153,17 @@ export const deleteTeamMember = async (
   return readOutcome(row)
 }
 
-const checkTeam = query(
+const check = query(
   'team_members.check_team',
   { team_id: 'uuid' },
-  {},
-  (p) => sql`select where ${seesTeam(p, p.team_id)}`,
+  { is_visible: 'bool' },
+  (p) => sql`select ${seesTeam(p, p.team_id)} as is_visible`,
 )
+
+const isTeamVisible = async (ctx: OpContext, id: string): Promise<boolean> => {
+  const [row] = await check(ctx, { team_id: id })
+  return row?.is_visible === true
+}
 
 /** Filters of a list of members. */
 export interface TeamMemberFilter {
@@ -161,8 +171,6 @@ export interface TeamMemberFilter {
   readonly q?: string
   readonly expand?: readonly MemberExpansion[]
 }
-
-const names = sql`fold_text(item.username || ' ' || item.display_name)`
 
 /** A page of the members of a team, if the caller can see it. */
 export const selectTeamMembers = async (
@@ -179,7 +187,7 @@ export const selectTeamMembers = async (
       from: sql`${membersOf(id)} item`,
       branches: (caller) => onlyBranch(seesTeam(caller, id)),
       values: { team_id: teamId },
-      filters: q === undefined ? [] : [nameContains(names, foldSearch(q))],
+      filters: q === undefined ? [] : [nameContains(foldedNames(sql`item`), foldSearch(q))],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row, caller) => teamMemberJson(row, expand, caller),
@@ -187,7 +195,5 @@ export const selectTeamMembers = async (
     ctx.principal,
     page,
   )
-  // A page with items proves that the team is visible; an empty one has to ask.
-  if (members.items === '[]' && (await checkTeam(ctx, { team_id: teamId })).length === 0) return missing
-  return done(members)
+  return pageIfVisible(members, () => isTeamVisible(ctx, teamId))
 }

@@ -6,11 +6,11 @@ import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
 import { readOutcome } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
-import { type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { trashedTaskJson } from './read-models.ts'
-import { assignments } from './schema/columns.ts'
+import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { isBlocked, trashedTaskJson } from './read-models.ts'
+import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
-import { outcomeOfTaskWrite, taskEtag } from './task-writes.ts'
+import { isSamePlace, lockTrees, outcomeOfTaskWrite, taskEtag } from './task-writes.ts'
 import { changedColumns, changeStatement, type ReadTask, readChanged, type TaskRow } from './tasks.ts'
 
 const task = sql.raw('task')
@@ -35,11 +35,9 @@ export const selectTrash = (
       from: sql`tasks item`,
       branches: (caller) => taskBranches('trash.see', reader.role, caller),
       filters: [],
-      sortFields: {
-        deleted_at: { value: sql`item.deleted_at`, type: 'instant', isNullable: false, isIndexed: true },
-      },
-      order: [{ field: 'deleted_at', descending: true }],
-      json: (row) => trashedTaskJson(row),
+      sortFields: { deleted_at: deletedAt },
+      order: lastDeletedFirst,
+      json: (row, caller) => trashedTaskJson(row, caller),
     },
     reader,
     page,
@@ -49,9 +47,10 @@ export const selectTrash = (
 const selectOne = query(
   'trash.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int', owner_read_by_admin: 'text?' },
+  { json: 'text', version: 'int', is_blocked: 'bool', owner_read_by_admin: 'text?' },
   (p) => sql`
-    select ${trashedTaskJson(task)} as json, version, ${ownerReadByAdmin('trash.see', p, task)} as owner_read_by_admin
+    select ${trashedTaskJson(task, p)} as json, version, ${isBlocked(task, p)} as is_blocked,
+      ${ownerReadByAdmin('trash.see', p, task)} as owner_read_by_admin
     from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)}`,
 )
 
@@ -63,25 +62,38 @@ export const selectTrashedTask = async (ctx: OpContext, id: string): Promise<Out
 
 const restore = query('trash.restore', { id: 'uuid' }, changedColumns, (p) => {
   const target = sql.raw('target')
-  const outcome = outcomeOfTaskWrite(target, {
+  const { parent_id } = columnsOf<'tasks'>(target)
+  const inPlace = isSamePlace(columnsOf<'tasks'>(sql`parent`), columnsOf<'tasks'>(target))
+  const isParentThere = sql`exists (select from visible_parents parent where parent.id = ${parent_id} and ${inPlace})`
+  const outcome = outcomeOfTaskWrite(p, target, {
     allowed: allowsTask('trash.restore', p, target),
     etag: taskEtag(target),
     ifMatch: p.if_match,
   })
   return changeStatement(p, {
     parts: sql`
-      targets as (
-        select * from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)} for no key update
+      ${lockTrees(p, {
+        tasks: sql`select ${p.id}`,
+        parents: sql`select parent_id from tasks where id = ${p.id} and parent_id is not null`,
+      })}, targets as (
+        select * from tasks task
+        where id = ${p.id} and ${allowsTask('trash.see', p, task)} and (select are_locked from trees)
+        for no key update
       ), change as (
-        select id, ${outcome} as outcome, null as unknown_tag from targets target
+        select id, ${outcome} as outcome, null as unknown_tag,
+          case when ${isParentThere} and parent_refusal(id, ${parent_id}) is null then ${parent_id} end as parent_id
+        from targets target
       )`,
     update: sql`
-      update tasks task set ${assignments<'tasks'>({ deleted_at: sql`null` })} from change
+      update tasks task set ${assignments<'tasks'>({ deleted_at: sql`null`, parent_id: sql`change.parent_id` })} from change
       where task.id = change.id and outcome = 'done'`,
   })
 })
 
-/** Takes a task out of the trash, as it was. */
+/**
+ * Takes a task out of the trash, as it was, with the subtasks that were deleted with it. It has no parent if that is not there any
+ * more.
+ */
 export const restoreTask = async (ctx: OpContext, id: string): Promise<Outcome<TaskRow>> => {
   const [row] = await restore(ctx, { id })
   return readChanged(ctx, id, row)
@@ -89,23 +101,32 @@ export const restoreTask = async (ctx: OpContext, id: string): Promise<Outcome<T
 
 const remove = query('trash.delete', { id: 'uuid' }, { outcome: 'text' }, (p) => {
   const target = sql.raw('target')
-  const outcome = outcomeOfTaskWrite(target, {
+  const outcome = outcomeOfTaskWrite(p, target, {
     allowed: allowsTask('trash.delete', p, target),
     etag: taskEtag(target),
     ifMatch: p.if_match,
   })
+  // A subtask that is restored meanwhile stays.
   return sql`
-    with target as (
+    with recursive target as (
       select * from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)} for update
     ), checked as (
-      select id, ${outcome} as outcome from target
+      select id, deleted_at, ${outcome} as outcome from target
+    ), tree as (
+      select id, deleted_at from checked where outcome = 'done'
+      union all
+      select subtask.id, subtask.deleted_at from tree
+        join tasks subtask on subtask.parent_id = tree.id and subtask.deleted_at = tree.deleted_at
     ), deleted as (
-      delete from tasks using checked where tasks.id = checked.id and checked.outcome = 'done'
+      delete from tasks where id in (select id from tree) and deleted_at is not null
     )
     select outcome from checked`
 })
 
-/** Deletes a task in the trash for good, with what belongs to it; its files follow through the outbox. */
+/**
+ * Deletes a task in the trash for good, with what belongs to it and the subtasks that were deleted with it; files follow through
+ * the outbox.
+ */
 export const deleteTrashedTask = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
   const [row] = await remove(ctx, { id })
   return readOutcome(row)

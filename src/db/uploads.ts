@@ -202,7 +202,7 @@ const lease = query(
         where ${isOwn(p)} and ${allowsAttachment('attachment.see', p, attachment, task)}
         for update of upload
       ), checked as (
-        select ${id}, ${outcomeOfTaskWrite(target, {
+        select ${id}, ${outcomeOfTaskWrite(p, target, {
           allowed: sql`may_add`,
           etag: null,
           ifMatch: p.if_match,

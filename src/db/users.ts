@@ -4,11 +4,12 @@ import { foldSearch } from '../domain/text.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsUser } from './access/permissions.ts'
 import { audit, auditColumn, auditEvent } from './audit.ts'
+import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
 import { type Created, creation } from './engine/creation.ts'
 import { newId } from './engine/ids.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
-import { query } from './engine/statement.ts'
+import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { newOneTimeToken } from './one-time-tokens.ts'
@@ -68,6 +69,27 @@ export const selectUser = async (ctx: OpContext<Principal>, id: string): Promise
   return found(row)
 }
 
+const selectByName = statement(
+  'users.select_id_by_name',
+  { name: 'text', email: 'text' },
+  { id: 'text' },
+  (p) => {
+    const { id, username, email } = columnsOf<'users'>(user)
+    return sql`
+      select ${id}::text from users person
+      where (${username} = ${p.name} or ${email} = ${p.email}) and person.deleted_at is null`
+  },
+)
+
+/** The id of the user with this username, or this address in canonical form; null if there is none. */
+export const selectUserIdByName = async (
+  db: Database,
+  names: { readonly name: string; readonly email: string },
+): Promise<string | null> => {
+  const [row] = await selectByName(db, names)
+  return row?.id ?? null
+}
+
 const insert = creation(
   'users.insert',
   {
@@ -89,9 +111,13 @@ const insert = creation(
       time_zone: p.time_zone,
       password_hash: p.password_hash,
     })
+    const installation = insertion<'installation'>({ singleton: sql`true` })
     return {
+      // Without the installation, the next account to register would be the first one, and become an administrator.
       parts: sql`
-        person as (
+        installed as (
+          insert into installation (${installation.columns}) values (${installation.values}) on conflict do nothing
+        ), person as (
           insert into users (${columns}) select ${values}
           where ${p.role} <> 'admin' or ${allowsUser('user.create_admin', p, user)}
           returning *
@@ -294,7 +320,12 @@ export interface UserFilter {
 }
 
 const filterFields = { role: filterOneOf('text', sql`item.role`) }
-const names = sql`fold_text(item.username || ' ' || item.display_name)`
+
+/** What a search for a name compares: the expression of the index `users_name_pairs`, on a row with the names of a user. */
+export const foldedNames = (row: SQL): SQL => {
+  const { username, display_name } = columnsOf<'users'>(row)
+  return sql`fold_text(${username} || ' ' || ${display_name})`
+}
 
 /** A page of the users that match the filter, as the caller sees them. */
 export const selectUsers = (
@@ -310,7 +341,7 @@ export const selectUsers = (
       branches: (caller) => onlyBranch(allowsUser('user.see', caller, sql`item`)),
       filters: [
         ...conditionsOf(filterFields, filter),
-        ...(q === undefined ? [] : [nameContains(names, foldSearch(q))]),
+        ...(q === undefined ? [] : [nameContains(foldedNames(sql`item`), foldSearch(q))]),
       ],
       sortFields: { created_at: createdAt },
       order: newestFirst,

@@ -7,14 +7,29 @@ export type TaskExpansion = components['schemas']['TaskExpansion']
 /** A related resource that `expand` embeds in a member of a project. */
 export type MemberExpansion = components['schemas']['MemberExpansion']
 
+/** A related resource that `expand` embeds in a relation. It needs no further scope. */
+export type RelationExpansion = components['schemas']['RelationExpansion']
+
+/** A related resource that `expand` embeds in a comment. */
+export type CommentExpansion = components['schemas']['CommentExpansion']
+
+/** A related resource that `expand` embeds in a notification. */
+export type NotificationExpansion = components['schemas']['NotificationExpansion']
+
+type Expansion = TaskExpansion | MemberExpansion | CommentExpansion | NotificationExpansion
+
 /** The scope that an API token needs for each expansion: the same as for reading the resource itself. */
-const scopes: Readonly<Record<TaskExpansion | MemberExpansion, Scope>> = {
+const scopes: Readonly<Record<Expansion, Scope>> = {
   owner: 'users:read',
   assignee: 'users:read',
   project: 'projects:read',
   attachments: 'attachments:read',
+  parent: 'tasks:read',
+  subtasks: 'tasks:read',
   user: 'users:read',
+  author: 'users:read',
+  task: 'tasks:read',
 }
 
-export const scopesOfExpansions = (expand: readonly (TaskExpansion | MemberExpansion)[]): readonly Scope[] =>
+export const scopesOfExpansions = (expand: readonly Expansion[]): readonly Scope[] =>
   expand.map((expansion) => scopes[expansion])

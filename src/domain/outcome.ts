@@ -4,7 +4,7 @@
  */
 export type Outcome<T> = { readonly outcome: 'done'; readonly value: T } | Refusal
 
-export type Refusal = { readonly outcome: SimpleRefusal } | UnknownReference | QuotaExceeded
+export type Refusal = { readonly outcome: SimpleRefusal } | UnknownReference | QuotaExceeded | BlockingCycle
 
 /** Refusals without further data. */
 export const simpleRefusals = [
@@ -18,12 +18,18 @@ export const simpleRefusals = [
   'due_on_before_start',
   'last_admin',
   'project_archived',
+  'parent_elsewhere',
+  'parent_cycle',
+  'parent_too_deep',
+  'too_many_subtasks',
+  'webhook_disabled',
   'email_changed_often',
   'invited_many',
   'address_invited_often',
   'upload_gone',
   'upload_locked',
   'upload_conflict',
+  'too_many_relations',
 ] as const
 
 export type SimpleRefusal = (typeof simpleRefusals)[number]
@@ -36,8 +42,15 @@ export interface UnknownReference {
   readonly kind: 'user' | 'tag' | 'project' | 'section' | 'task'
 }
 
-/** A resource with a quota: the total bytes of a user's attachments, or the number of tasks that a user owns. */
-export type QuotaResource = 'attachment_bytes' | 'tasks'
+/** A task would block itself, directly or through others. */
+export interface BlockingCycle {
+  readonly outcome: 'blocking_cycle'
+  /** The ids of the tasks that would be in the cycle, in order, as far as the caller can see them. */
+  readonly path: readonly string[]
+}
+
+/** A resource with a quota: the total bytes of a user's attachments, or the number of tasks or webhooks that a user owns. */
+export type QuotaResource = 'attachment_bytes' | 'tasks' | 'webhooks'
 
 /** The request would exceed a user's quota. */
 export interface QuotaExceeded {

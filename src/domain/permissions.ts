@@ -34,7 +34,8 @@ export const permissions = {
   'user.delete': ['self_in_session', 'another_admin'],
   // `all=true` of a list or feed: all resources of the installation.
   'list.all': ['admin'],
-  // `viewer`, `editor` and `manager` are members of the project with at least this role; `owner` owns a personal task.
+  // `viewer`, `commenter`, `editor` and `manager` are members of the project with at least this role; `owner` owns a personal
+  // task.
   'task.see': ['owner', 'assignee', 'viewer', 'admin'],
   'task.create': ['signed_in'],
   'task.create_for_another': ['admin'],
@@ -47,10 +48,20 @@ export const permissions = {
   'trash.see': ['owner', 'editor', 'admin'],
   'trash.restore': ['owner', 'editor', 'admin'],
   'trash.delete': ['owner', 'editor', 'admin'],
+  // `sees_deleted`: for the deletion itself, who saw the task or was a member of the project before.
+  'event.stream': ['signed_in'],
+  'event.see': ['sees_task', 'sees_project', 'sees_deleted'],
+  'notification.see': ['recipient'],
+  'notification.change': ['recipient'],
+  'notification.mark_read': ['signed_in'],
   'attachment.see': ['sees_task'],
   'attachment.add': ['changes_task'],
   'attachment.delete': ['uploader', 'task_owner', 'manager', 'admin'],
   'upload.continue': ['self'],
+  'comment.see': ['sees_task'],
+  'comment.add': ['owner', 'assignee', 'commenter', 'admin'],
+  'comment.change': ['author'],
+  'comment.delete': ['author', 'owner', 'manager', 'admin'],
   'tag.see': ['owner', 'viewer', 'sees_carrier', 'admin'],
   'tag.create': ['signed_in'],
   'tag.delete': ['owner', 'editor', 'admin'],
@@ -73,6 +84,10 @@ export const permissions = {
   'team.create': ['signed_in'],
   'team.manage': ['manager', 'admin'],
   'team_member.remove': ['self', 'manager', 'admin'],
+  // `owner` is that of a webhook without a project; `manager` is for a webhook of their project.
+  'webhook.see': ['owner', 'manager', 'admin'],
+  'webhook.create': ['signed_in'],
+  'webhook.change': ['owner', 'manager', 'admin'],
   'mcp.use': ['signed_in'],
 } as const
 
@@ -96,8 +111,13 @@ export interface LinkCredential {
   readonly disposition: components['schemas']['Disposition']
 }
 
+/** A command on the machine of the service, which may do what an administrator may in a session. */
+export interface ShellCredential {
+  readonly kind: 'shell'
+}
+
 /** How a principal authenticated. */
-export type Credential = BearerCredential | LinkCredential
+export type Credential = BearerCredential | LinkCredential | ShellCredential
 
 /**
  * The authenticated user of a request, with the user's current role and time zone. Whoever has a link acts as the user who
@@ -120,9 +140,19 @@ export type SessionPrincipal = Principal<SessionCredential>
 /** A principal that authenticated with a link. */
 export type LinkPrincipal = Principal<LinkCredential>
 
-/** The session or API token that a credential depends on. */
-export const bearerOf = (credential: Credential): BearerCredential =>
-  credential.kind === 'link' ? credential.createdWith : credential
+/** An administrator without an account. No user has this id. */
+export const shellPrincipal: Principal<ShellCredential> = {
+  userId: '00000000-0000-0000-0000-000000000000',
+  role: 'admin',
+  timeZone: 'UTC',
+  credential: { kind: 'shell' },
+}
+
+/** The session or API token that a credential depends on; null for the shell. */
+export const bearerOf = (credential: Credential): BearerCredential | null => {
+  if (credential.kind === 'shell') return null
+  return credential.kind === 'link' ? credential.createdWith : credential
+}
 
 export const isInSession = (principal: Principal): principal is SessionPrincipal =>
   principal.credential.kind === 'session'
@@ -143,7 +173,8 @@ export const listReader = (principal: Principal, { all = false }: { readonly all
 /** Whether the credential lacks the scope of an operation. A session has every scope; a link is for one operation. */
 export const scopeRefuses = (scope: RequiredScope, credential: Credential): boolean => {
   if (credential.kind === 'link') return scope !== 'link'
-  if (scope === 'none' || scope === 'any' || credential.kind === 'session') return false
+  if (credential.kind === 'session' || credential.kind === 'shell') return false
+  if (scope === 'none' || scope === 'any') return false
   return (
     scope === 'session' ||
     scope === 'link' ||

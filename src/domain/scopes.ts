@@ -20,6 +20,10 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   'attachments:write': true,
   'users:read': true,
   'users:write': true,
+  'notifications:read': true,
+  'notifications:write': true,
+  'webhooks:read': true,
+  'webhooks:write': true,
   any: true,
   session: true,
   link: true,
@@ -33,6 +37,8 @@ const readScopes: Partial<Record<Scope, Scope>> = {
   'projects:write': 'projects:read',
   'attachments:write': 'attachments:read',
   'users:write': 'users:read',
+  'notifications:write': 'notifications:read',
+  'webhooks:write': 'webhooks:read',
 }
 
 /** Whether a granted scope satisfies a required one. */

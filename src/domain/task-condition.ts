@@ -33,7 +33,11 @@ const fields = {
   assignee_id: { type: 'user' },
   project_id: { type: 'id' },
   section_id: { type: 'id' },
+  parent_id: { type: 'id' },
   attachment_count: { type: 'number' },
+  subtask_count: { type: 'number' },
+  open_subtask_count: { type: 'number' },
+  comment_count: { type: 'number' },
   version: { type: 'number' },
   created_at: { type: 'instant' },
   updated_at: { type: 'instant' },
@@ -69,6 +73,7 @@ export type TaskCondition =
   /** Has any, or all, of these tags. */
   | { readonly kind: 'carries'; readonly match: 'any' | 'all'; readonly tags: readonly string[] }
   | { readonly kind: 'has_tags' }
+  | { readonly kind: 'blocked' }
   /** Has a tag whose name matches, ignoring case. */
   | { readonly kind: 'tagged'; readonly pattern: Pattern }
   | { readonly kind: 'present'; readonly field: TaskField }
@@ -145,6 +150,7 @@ const readComparison = (comparison: ComparisonExpression, context: FilterContext
   const { field: name, operator, value } = comparison
   const { text: field } = withoutWildcards(name, expectedField)
   if (field === 'tags') return readTagged(comparison)
+  if (field === 'is_blocked') return readBlocked(comparison)
   if (!isField(field)) throw unexpected(name, expectedField)
   if (isTextField(field)) return readText(field, comparison)
   if (operator === ':' && isWildcard(value)) return { kind: 'present', field }
@@ -171,7 +177,16 @@ const readComparison = (comparison: ComparisonExpression, context: FilterContext
 
 const oneOf = (names: readonly string[]): string => `one of ${names.join(', ')}`
 
-const expectedField = oneOf([...Object.keys(fields), 'tags'])
+/** Whether an open task blocks the task. */
+const readBlocked = (comparison: ComparisonExpression): TaskCondition => {
+  const expected = 'true or false'
+  const { text } = withoutWildcards(comparison.value, expected)
+  if (text !== 'true' && text !== 'false') throw unexpected(comparison.value, expected)
+  const isBlocked = (readEquality(comparison) === '=') === (text === 'true')
+  return isBlocked ? { kind: 'blocked' } : not({ kind: 'blocked' })
+}
+
+const expectedField = oneOf([...Object.keys(fields), 'is_blocked', 'tags'])
 
 const readTagged = ({ operator, at, value }: ComparisonExpression): TaskCondition => {
   if (operator !== ':') throw new FilterError(at, operator, ':, because a task can have several tags')

@@ -19,10 +19,13 @@ export interface TaskListQuery {
   readonly project_id?: readonly string[]
   /** Ids, or `none` for tasks without a section. */
   readonly section_id?: readonly string[]
+  /** Ids, or `none` for tasks without a parent. */
+  readonly parent_id?: readonly string[]
   readonly tag_id?: readonly string[]
   readonly tag_match?: 'any' | 'all'
   readonly untagged?: boolean
   readonly has_attachments?: boolean
+  readonly is_blocked?: boolean
   readonly overdue?: boolean
   readonly due_after?: string
   readonly due_before?: string
@@ -109,12 +112,15 @@ const allOf = (operands: readonly TaskCondition[]): TaskCondition | null => {
 const not = (operand: TaskCondition): TaskCondition => ({ kind: 'not', operand })
 
 const oneOf = (
-  field: 'status' | 'priority' | 'owner_id' | 'assignee_id' | 'project_id' | 'section_id',
+  field: 'status' | 'priority' | 'owner_id' | 'assignee_id' | 'project_id' | 'section_id' | 'parent_id',
   values: readonly string[],
 ): TaskCondition => ({ kind: 'one_of', field, values: [...new Set(values)] })
 
-/** Whether a task is in one of these projects or sections; `none` stands for those that are in none. */
-const isInOneOf = (field: 'project_id' | 'section_id', values: readonly string[]): TaskCondition => {
+/** Whether a task is in one of these projects or sections, or below one of these tasks; `none` stands for those that are in none. */
+const isInOneOf = (
+  field: 'project_id' | 'section_id' | 'parent_id',
+  values: readonly string[],
+): TaskCondition => {
   const ids = values.filter((id) => id !== 'none')
   const isIn = oneOf(field, ids)
   if (ids.length === values.length) return isIn
@@ -133,8 +139,14 @@ const isOverdue = (context: FilterContext): TaskCondition => ({
 
 /** The conditions of all query parameters except `filter` and `q`. */
 const parameterConditions = (query: TaskListQuery, context: FilterContext): readonly TaskCondition[] => {
-  const { project_id: projects, section_id: sections, tag_id: tags, tag_match: match = 'any' } = query
-  const { untagged, has_attachments: attached, overdue } = query
+  const {
+    project_id: projects,
+    section_id: sections,
+    parent_id: parents,
+    tag_id: tags,
+    tag_match: match = 'any',
+  } = query
+  const { untagged, has_attachments: attached, is_blocked: blocked, overdue } = query
   const choices = (['status', 'priority', 'owner_id', 'assignee_id'] as const).flatMap((field) => {
     const values = query[field]
     return values === undefined ? [] : [oneOf(field, values)]
@@ -153,16 +165,19 @@ const parameterConditions = (query: TaskListQuery, context: FilterContext): read
     })
   })
   const hasTags: TaskCondition = { kind: 'has_tags' }
+  const isBlocked: TaskCondition = { kind: 'blocked' }
   return [
     ...choices,
     ...ranges,
     ...(projects === undefined ? [] : [isInOneOf('project_id', projects)]),
     ...(sections === undefined ? [] : [isInOneOf('section_id', sections)]),
+    ...(parents === undefined ? [] : [isInOneOf('parent_id', parents)]),
     ...(tags === undefined ? [] : [{ kind: 'carries', match, tags: [...new Set(tags)] } as const]),
     ...(untagged === undefined ? [] : [untagged ? not(hasTags) : hasTags]),
     ...(attached === undefined
       ? []
       : [{ kind: 'number', field: 'attachment_count', operator: attached ? '>' : '=', value: 0 } as const]),
+    ...(blocked === undefined ? [] : [blocked ? isBlocked : not(isBlocked)]),
     ...(overdue === undefined ? [] : [overdue ? isOverdue(context) : not(isOverdue(context))]),
   ]
 }

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Input, quoteETag } from '../contract/operation.ts'
-import type { ChangedMember, MemberRow } from '../db/project-members.ts'
+import type { ChangedMember, MemberRow } from '../db/members.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 
 /** Answers about the members of projects and teams. */

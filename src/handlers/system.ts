@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Contract } from '../contract/contract.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { type Handlers, quoteETag } from '../contract/operation.ts'
+import { version } from '../domain/version.ts'
 import type { CheckReadiness } from '../services/readiness.ts'
 
 interface Deps {
@@ -20,7 +21,10 @@ export const systemHandlers = ({ contract, checkReadiness }: Deps) => {
 
     async getReadiness() {
       const { isStorageReady } = await checkReadiness()
-      return { status: 200, body: { status: 'ok', degraded: isStorageReady ? [] : ['attachments'] } }
+      return {
+        status: 200,
+        body: { status: 'ok', version, degraded: isStorageReady ? [] : ['attachments'] },
+      }
     },
 
     async getContract() {

@@ -17,6 +17,7 @@ import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import type { Tasks } from '../services/tasks.ts'
+import { taskAnswer } from './task-answers.ts'
 import { expectDone, expectMayListAll, expectOnePlace, expectScopes, problems } from '../problems/problems.ts'
 
 interface Deps {
@@ -95,12 +96,6 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>
-
-const taskAnswer = ({ json, version }: TaskRow) => ({
-  status: 200 as const,
-  headers: { etag: quoteETag(version) },
-  body: jsonText<Task>(json),
-})
 
 /** Its bytes change with more than the task, so its entity tag has a hash of them. */
 const expandedTaskAnswer = ({ json, version }: TaskRow) => ({

@@ -8,11 +8,12 @@ import {
   selectTrashedProjects,
 } from '../db/project-trash.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { type Handlers, quoteETag } from '../contract/operation.ts'
+import type { Handlers } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
 import { projectAnswer, projectEtag } from './projects.ts'
 import type { Jobs } from '../jobs/registry.ts'
+import { taskAnswer, taskETag } from './task-answers.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -31,18 +32,17 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
     },
 
     async getTrashedTask(ctx, { params }) {
-      const { json, version, owner_read_by_admin } = expectDone(await selectTrashedTask(ctx, params.task_id))
-      await auditReadByAdmin(ctx, 'task.read_by_admin', owner_read_by_admin)
+      const task = expectDone(await selectTrashedTask(ctx, params.task_id))
+      await auditReadByAdmin(ctx, 'task.read_by_admin', task.owner_read_by_admin)
       return {
         status: 200,
-        headers: { etag: quoteETag(version) },
-        body: jsonText<Schemas['TrashedTask']>(json),
+        headers: { etag: taskETag(task) },
+        body: jsonText<Schemas['TrashedTask']>(task.json),
       }
     },
 
     async restoreTask(ctx, { params }) {
-      const { json, version } = expectDone(await restoreTask(ctx, params.task_id))
-      return { status: 200, headers: { etag: quoteETag(version) }, body: jsonText<Schemas['Task']>(json) }
+      return taskAnswer(expectDone(await restoreTask(ctx, params.task_id)))
     },
 
     async deleteTrashedTask(ctx, { params }) {

@@ -15,6 +15,7 @@ import type { KeyRing } from '../domain/key-ring.ts'
 import { networkOf } from '../domain/network.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import { mayHaveWritten, runAs, type Work } from '../concurrency/work.ts'
+import type { EventStreamBody } from '../contract/event-stream.ts'
 import type { FileBody } from '../contract/files.ts'
 import { quoteETag } from '../contract/operation.ts'
 import { Problem, problems } from '../problems/problems.ts'
@@ -24,6 +25,7 @@ import type { CallerShares } from './caller-shares.ts'
 import { announceDeprecation } from './deprecation.ts'
 import { type Dispatcher, outerRequestOf } from './dispatch.ts'
 import { callerOf, type Limit } from './rate-limit.ts'
+import { startStreaming } from './running.ts'
 import { maxFormOverhead, readFileForm, readFilePiece } from './upload.ts'
 
 /**
@@ -145,11 +147,12 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       if (operation.takesIfMatch) checkUnchanged(answer, ifMatch, request)
       const notModified = isNotModified(answer, request)
       // Before any header is set: a problem must not carry the headers of the file that failed to open.
-      const file = notModified ? null : await openFile(answer, request)
-      const payload = notModified || file !== null ? undefined : payloadOf(answer)
+      const content = notModified ? null : await openContent(answer, request)
+      const payload = notModified || content !== null ? undefined : payloadOf(answer)
       if (payload !== undefined) deps.shares.hold(request, reply, payload)
       setHeaders(operation, answer, reply, deps.publicUrl)
-      return notModified ? sendNotModified(reply) : send(answer, file ?? payload, reply)
+      if (isEventStream(answer.body)) startStreaming(reply)
+      return notModified ? sendNotModified(reply) : send(answer, content ?? payload, reply)
     },
   } satisfies { bodyLimit: number; onRequest: unknown; handler: RouteHandlerMethod }
 }
@@ -402,17 +405,20 @@ const checkIdempotencyKey = (
   )
 }
 
-/** The idempotency key and the fingerprint of the body. A form is unread at this point; its handler supplies the content. */
+/**
+ * The idempotency key and the fingerprint of the path and the body. A form is unread at this point; its handler supplies
+ * the content.
+ */
 const idempotencyOf = (
   operation: ContractOperation,
   principal: Principal,
-  { headers, body }: FastifyRequest,
+  { headers, params, body }: FastifyRequest,
   { fingerprintKeys }: AdapterDeps,
 ): Idempotency | null => {
   const key = headers['idempotency-key']
   if (!operation.takesIdempotencyKey || typeof key !== 'string') return null
   const withContent = (content: unknown): Idempotency => ({
-    ...fingerprintRequest(operation, principal, key, content, fingerprintKeys),
+    ...fingerprintRequest(operation, principal, key, { params, content }, fingerprintKeys),
     withContent,
   })
   return withContent(isForm(operation) ? null : body)
@@ -422,10 +428,10 @@ const fingerprintRequest = (
   operation: ContractOperation,
   principal: Principal,
   key: string,
-  content: unknown,
+  input: { readonly params: unknown; readonly content: unknown },
   fingerprintKeys: KeyRing,
 ): Omit<Idempotency, 'withContent'> => {
-  const text = JSON.stringify([operation.id, principal.userId, canonical(content)])
+  const text = JSON.stringify([operation.id, principal.userId, canonical(input)])
   const fingerprintBy = (secret: KeyObject): string =>
     createHmac('sha256', secret).update(text).digest('base64url')
   return {
@@ -463,8 +469,12 @@ const setHeaders = (
   if (answer.taskVersion !== undefined) reply.header('task-etag', quoteETag(answer.taskVersion))
 }
 
-/** The bytes of a file. HEAD opens it too, to return the status and length of GET, but sends no bytes. */
-const openFile = async ({ body }: PlainAnswer, { method }: FastifyRequest): Promise<Readable | null> => {
+/**
+ * The bytes of a file, or a stream of events. HEAD opens a file too, to return the status and length of GET, but sends no
+ * bytes.
+ */
+const openContent = async ({ body }: PlainAnswer, { method }: FastifyRequest): Promise<Readable | null> => {
+  if (isEventStream(body)) return method === 'HEAD' ? Readable.from([]) : body.begin()
   if (!isFile(body)) return null
   const content = await body.open()
   if (method !== 'HEAD') return content
@@ -489,12 +499,16 @@ const send = (
 }
 
 const defaultType = (body: unknown): string => {
+  if (isEventStream(body)) return 'text/event-stream'
   if (isFile(body)) return 'application/octet-stream'
   return typeof body === 'string' || Buffer.isBuffer(body) ? 'text/plain' : 'application/json; charset=utf-8'
 }
 
 const isFile = (body: unknown): body is FileBody =>
   typeof body === 'object' && body !== null && 'open' in body && typeof body.open === 'function'
+
+const isEventStream = (body: unknown): body is EventStreamBody =>
+  typeof body === 'object' && body !== null && 'begin' in body && typeof body.begin === 'function'
 
 const isJsonText = (body: unknown): body is JsonText<unknown> =>
   typeof body === 'object' && body !== null && 'json' in body && typeof body.json === 'string'

@@ -16,6 +16,14 @@ export type Authenticate = (authorization: string | undefined) => Promise<Bearer
 /** RFC 6750 §2.1: the scheme, in any case, and one token. */
 const bearer = /^bearer +([\w.-]+) *$/i
 
+/** When the access token of a request expires, in milliseconds since the epoch; never, as far as an API token itself tells. */
+export type ExpiryOf = (authorization: string | undefined) => number
+
+export const createExpiryOf =
+  (accessTokens: AccessTokens): ExpiryOf =>
+  (authorization = '') =>
+    accessTokens.verify(bearer.exec(authorization)?.[1] ?? '')?.expiresAt ?? Number.POSITIVE_INFINITY
+
 /** Accepts access tokens of live sessions, and API tokens. */
 export const createAuthenticate = (accessTokens: AccessTokens, credentials: Credentials): Authenticate => {
   const principalOf = (token: string): Promise<BearerPrincipal | null> | null => {

@@ -3,6 +3,7 @@ import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { outerRequestOf } from './dispatch.ts'
 import { callerOf } from './rate-limit.ts'
+import { whileRunning } from './running.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -24,7 +25,7 @@ interface CallerShare {
  */
 export interface CallerShares {
   /**
-   * Counts a request until its response is sent. A dispatched request belongs to the one that is counted already.
+   * Counts a request while it is running. A dispatched request belongs to the one that is counted already.
    *
    * @throws Problem 429
    */
@@ -67,7 +68,7 @@ export const shareAmongCallers = (
       request.share = share
       share.running += 1
       running += 1
-      reply.raw.once('close', () => {
+      whileRunning(reply, () => {
         share.running -= 1
         running -= 1
         if (share.running === 0) shares.delete(caller)

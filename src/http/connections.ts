@@ -4,6 +4,7 @@ import type { Socket } from 'node:net'
 import { watchOutage } from '../domain/outage.ts'
 import { problems } from '../problems/problems.ts'
 import { outerRequestOf } from './dispatch.ts'
+import { whileRunning } from './running.ts'
 
 /** Refuses a request without Host (RFC 9112 §3.2). Node would too, but without a problem document. */
 export const requireHost = (app: FastifyInstance): void => {
@@ -89,7 +90,7 @@ export const shedLoad = (app: FastifyInstance, limit: number): void => {
     }
     report(null)
     running += 1
-    reply.raw.once('close', () => (running -= 1))
+    whileRunning(reply, () => (running -= 1))
     start(done)
   })
 }

@@ -37,6 +37,7 @@ const exposedHeaders = [
   'Upload-Metadata',
   'Upload-Offset',
   'WWW-Authenticate',
+  'X-Accel-Buffering',
   'X-Request-Id',
 ].join(', ')
 
@@ -51,6 +52,7 @@ const allowedHeaders = [
   'If-None-Match',
   'If-Range',
   'If-Unmodified-Since',
+  'Last-Event-ID',
   'Mcp-Method',
   'Mcp-Name',
   'MCP-Protocol-Version',

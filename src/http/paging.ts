@@ -105,7 +105,12 @@ const readCursor = (keys: KeyRing, scope: CursorScope, text: string): Cursor => 
 }
 
 /** What these parameters mean when they are left out. */
-const defaults: Readonly<Record<string, unknown>> = { all: false, include_archived: false, tag_match: 'any' }
+const defaults: Readonly<Record<string, unknown>> = {
+  all: false,
+  include_archived: false,
+  tag_match: 'any',
+  unread: false,
+}
 
 /**
  * The parameters that a cursor is bound to: those that decide which items a list has, and in which order. Values that mean

@@ -13,6 +13,8 @@ export interface TimeLimits {
   readonly answer: number
   /** Without a byte in either direction while a request runs. */
   readonly stall: number
+  /** Between two heartbeats of a stream of events: well below `stall`, and below what proxies wait for. */
+  readonly heartbeat: number
   /** Between two requests of a connection. */
   readonly keepAlive: number
   /** For which the result of a readiness check is cached. */
@@ -26,6 +28,7 @@ export const timeLimits: TimeLimits = {
   body: 30_000,
   answer: 20_000,
   stall: 60_000,
+  heartbeat: 15_000,
   keepAlive: 72_000,
   readiness: 1_000,
   checkEvery: 5_000,

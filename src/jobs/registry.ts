@@ -1,7 +1,9 @@
 import { removeOldAttempts } from '../db/attempts.ts'
 import { removeOldAuditEvents } from '../db/audit.ts'
+import { removeOldEvents } from '../db/events.ts'
 import { removeExpiredKeys } from '../db/engine/idempotency.ts'
 import { removeExpiredInvitations, removeOldInvitationMails } from '../db/invitations.ts'
+import { notifyOfEvents, removeOldNotifications } from '../db/notifications.ts'
 import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { purgeDeleted } from '../db/purge.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
@@ -9,7 +11,10 @@ import { removeExpiredSessions } from '../db/sessions.ts'
 import { removeOldTombstones } from '../db/task-changes.ts'
 import { removeOldTrash } from '../db/trash.ts'
 import { removeExpiredUploads } from '../db/uploads.ts'
+import { makeNewDeliveries, removeOldDeliveries } from '../db/webhook-deliveries.ts'
+import { removeExpiredSecrets } from '../db/webhooks.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import type { SendDue } from '../webhooks/sender.ts'
 import { resealSecrets } from './reseal-secrets.ts'
 import type { Job, Jobs as RunningJobs } from './runner.ts'
 import {
@@ -21,12 +26,16 @@ import {
   reportLostFiles,
 } from './stored-files.ts'
 
-/** In milliseconds. */
+/** When jobs run. Times are in milliseconds. */
 export interface JobTimes {
   /** Interval of the jobs that look for obsolete data. */
   readonly cleanup: number
+  /** Whether those jobs also run when the service starts. */
+  readonly cleanupAtStart: boolean
   /** Interval of the jobs that finish deletions, and the delay before the removal of a file is retried. */
   readonly retry: number
+  /** Interval of the jobs that read events. */
+  readonly events: number
   /** Minimum age of an orphan. A younger file without a row may still get one. */
   readonly grace: number
   /** Lease TTL of exclusive jobs. */
@@ -35,8 +44,12 @@ export interface JobTimes {
 
 export interface JobDeps extends FileDeps {
   readonly secondFactorKeys: KeyRing
+  readonly webhookKeys: KeyRing
+  readonly sendWebhooks: SendDue
   /** Retention of the audit trail. */
   readonly auditDays: number
+  /** Retention of events and notifications. */
+  readonly eventDays: number
   /** Retention of the trash. */
   readonly trashDays: number
   /** Overridden by tests. */
@@ -48,7 +61,9 @@ export const uploadTimeout = 600_000
 
 export const jobTimes: JobTimes = {
   cleanup: 3_600_000,
+  cleanupAtStart: true,
   retry: 60_000,
+  events: 500,
   grace: 2 * uploadTimeout,
   lease: 30_000,
 }
@@ -56,12 +71,27 @@ export const jobTimes: JobTimes = {
 /** Retention of tombstones. The contract promises it. */
 const tombstoneDays = 30
 
+/** Maximum retention of the deliveries of webhooks. The contract promises it. */
+const deliveryDays = 30
+
 /** Everything that runs in the background. Each job works in batches, so that none occupies the database for long. */
 export const jobsOf = (deps: JobDeps) => {
-  const { db, secondFactorKeys, auditDays, trashDays, times = jobTimes } = deps
-  const cleanup = (run: Job['run']): Job => ({ interval: times.cleanup, exclusive: true, run })
+  const { db, auditDays, eventDays, trashDays, times = jobTimes } = deps
+  const cleanup = (run: Job['run']): Job => ({
+    interval: times.cleanup,
+    atStart: times.cleanupAtStart,
+    exclusive: true,
+    run,
+  })
   /** Several instances share this work: each takes other rows. */
-  const completion = (run: Job['run']): Job => ({ interval: times.retry, exclusive: false, run })
+  const completion = (run: Job['run']): Job => ({
+    interval: times.retry,
+    atStart: true,
+    exclusive: false,
+    run,
+  })
+  /** Several instances take turns. */
+  const reader = (run: Job['run']): Job => ({ interval: times.events, atStart: true, exclusive: false, run })
   const orphans = (stop: AbortSignal) => ({ before: new Date(Date.now() - times.grace), stop })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
   return {
@@ -85,7 +115,16 @@ export const jobsOf = (deps: JobDeps) => {
     remove_old_invitation_mails: cleanup((stop) => removeOldInvitationMails(db, {}, stop)),
     remove_old_attempts: cleanup((stop) => removeOldAttempts(db, {}, stop)),
     remove_old_audit_events: cleanup((stop) => removeOldAuditEvents(db, { days: auditDays }, stop)),
-    reseal_secrets: cleanup((stop) => resealSecrets(db, secondFactorKeys, stop)),
+    remove_old_events: cleanup((stop) => removeOldEvents(db, eventDays, stop)),
+    remove_old_notifications: cleanup((stop) => removeOldNotifications(db, { days: eventDays }, stop)),
+    notify_of_events: reader((stop) => notifyOfEvents(db, stop)),
+    make_webhook_deliveries: reader((stop) => makeNewDeliveries(db, stop)),
+    send_webhooks: reader(deps.sendWebhooks),
+    remove_old_deliveries: cleanup((stop) =>
+      removeOldDeliveries(db, { days: Math.min(eventDays, deliveryDays) }, stop),
+    ),
+    remove_expired_secrets: cleanup((stop) => removeExpiredSecrets(db, stop)),
+    reseal_secrets: cleanup((stop) => resealSecrets(db, deps, stop)),
   } satisfies Record<string, Job>
 }
 

@@ -7,8 +7,10 @@ import { takeLease, withLease } from '../db/leases.ts'
 
 /** Background work that is repeated for as long as the service runs. */
 export interface Job {
-  /** Milliseconds between the starts of two runs. The first run starts with the service. */
+  /** Milliseconds between the starts of two runs. */
   readonly interval: number
+  /** Whether the first run starts with the service, and not an interval later. */
+  readonly atStart: boolean
   /** Whether a lease keeps the other instances from running it at the same time. */
   readonly exclusive: boolean
   /** Returns early when `stop` is aborted, between two batches. A run that fails is repeated after the interval. */
@@ -93,7 +95,7 @@ interface RepeatedRun {
   readonly close: () => Promise<void>
 }
 
-/** Runs a job now, every `interval` milliseconds, and on demand; one run at a time. */
+/** Runs a job at the start, every `interval` milliseconds, and on demand; one run at a time. */
 const repeat = (name: string, job: Job, log: FastifyBaseLogger): RepeatedRun => {
   const stop = new AbortController()
   let running: Promise<void> = Promise.resolve()
@@ -111,7 +113,7 @@ const repeat = (name: string, job: Job, log: FastifyBaseLogger): RepeatedRun => 
     running = runAfter(running)
   }
 
-  wake()
+  if (job.atStart) wake()
   const timer = setInterval(wake, job.interval)
   timer.unref()
 

@@ -21,6 +21,12 @@ export interface InvitationMessage {
   readonly invitedByName: string
 }
 
+export interface WebhookDisabledMessage {
+  /** The owner of the webhook. */
+  readonly to: string
+  readonly url: string
+}
+
 /** Sends mail in the background, so that response times do not reveal whether an account exists. */
 export interface Mailer {
   /** Whether mails reach somebody. */
@@ -29,6 +35,7 @@ export interface Mailer {
   sendPasswordReset(message: PasswordResetMessage): void
   sendEmailChanged(message: EmailChangedMessage): void
   sendInvitation(message: InvitationMessage): void
+  sendWebhookDisabled(message: WebhookDisabledMessage): void
   /** Refuses new mails, and waits a few seconds for those being sent. */
   close(): Promise<void>
 }
@@ -59,6 +66,7 @@ export const loggingMailer =
       ),
     sendInvitation: ({ token }) =>
       log.info({ link: invitationLink(base(), token) }, 'Invitation to a project'),
+    sendWebhookDisabled: () => log.info('A mail about a disabled webhook'),
     close: async () => undefined,
   })
 
@@ -71,6 +79,7 @@ export const noMailer: OpenMailer = (log) => {
     sendPasswordReset: drop,
     sendEmailChanged: drop,
     sendInvitation: drop,
+    sendWebhookDisabled: drop,
     close: async () => undefined,
   }
 }

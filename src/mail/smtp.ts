@@ -9,6 +9,7 @@ import {
   type OpenMailer,
   passwordResetLink,
   type PasswordResetMessage,
+  type WebhookDisabledMessage,
 } from './mailer.ts'
 
 interface SmtpMailerOptions {
@@ -57,6 +58,7 @@ export const smtpMailer =
       sendPasswordReset: (message) => send(passwordResetMail(message, publicUrl)),
       sendEmailChanged: (message) => send(emailChangedMail(message, publicUrl)),
       sendInvitation: (message) => send(invitationMail(message, publicUrl)),
+      sendWebhookDisabled: (message) => send(webhookDisabledMail(message, publicUrl)),
       async close() {
         isClosed = true
         await Promise.race([Promise.all(pending), setTimeout(closeTime, null, { ref: false })])
@@ -141,6 +143,19 @@ const emailChangedMail = ({ to, undoToken }: EmailChangedMessage, publicUrl: str
   text: `The email address of your Taskwright account was changed. It is no longer this address.
 
 ${undoToken === null ? byAdministrator : byOwner(emailChangeUndoLink(publicUrl, undoToken))}`,
+})
+
+const webhookDisabledMail = ({ to, url }: WebhookDisabledMessage, publicUrl: string): SendMailOptions => ({
+  to: { name: '', address: to },
+  subject: 'A Taskwright webhook was disabled',
+  headers: { 'Auto-Submitted': 'auto-generated' },
+  text: `Your webhook at ${publicUrl} sends nothing more to
+
+${new URL(url).host}
+
+because every delivery failed for three days, or because the receiver answered that it is gone (410). Its deliveries say why. Enable it
+again when the receiver works. What was pending then is sent.
+`,
 })
 
 const byAdministrator = `An administrator made this change. If you think it is a mistake, contact your administrator.

@@ -13,18 +13,22 @@ const mapKeywords: ReadonlySet<string> = new Set(['properties'])
 
 /**
  * Converts a schema of the contract to JSON Schema 2020-12, which the Model Context Protocol expects: references are replaced
- * by what they refer to, null becomes a type, and extensions are left out.
+ * by what they refer to, null becomes a type, and extensions are left out. A schema that contains itself, such as a task with its
+ * subtasks, is any object there; `within` has the references that are being replaced.
  */
-export const toJsonSchema = (document: Json, schema: unknown): Json => {
+export const toJsonSchema = (document: Json, schema: unknown, within: readonly unknown[] = []): Json => {
+  const { $ref: reference } = asObject(schema)
+  if (reference !== undefined && within.includes(reference)) return { type: 'object' }
+  const path = reference === undefined ? within : [...within, reference]
   const convert = (value: unknown): unknown =>
-    typeof value === 'boolean' ? value : toJsonSchema(document, value)
+    typeof value === 'boolean' ? value : toJsonSchema(document, value, path)
   const convertKeyword = (keyword: string, value: unknown): unknown => {
     if (schemaKeywords.has(keyword)) return convert(value)
     if (listKeywords.has(keyword)) return asArray(value).map(convert)
     return mapKeywords.has(keyword) ? mapValues(asObject(value), convert) : value
   }
   const { allOf = [], example, ...keywords } = resolve(document, schema)
-  const [base = {}, ...more] = asArray(allOf).map((part) => toJsonSchema(document, part))
+  const [base = {}, ...more] = asArray(allOf).map((part) => toJsonSchema(document, part, path))
   const own = Object.entries(keywords)
     .filter(([keyword]) => !droppedKeywords.has(keyword) && !keyword.startsWith('x-'))
     .filter(([keyword, value]) => keyword !== 'format' || knownFormats.has(value))

@@ -1,7 +1,9 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { ConstraintViolation, DatabaseUnavailable } from '../db/engine/errors.ts'
+import { version } from '../domain/version.ts'
 import { routeOf } from '../http/request-log.ts'
+import { whileRunning, whileStreaming } from '../http/running.ts'
 import { FileMissing, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import type { Instrument } from './instrument.ts'
 import type { MetricsSource } from './metrics-server.ts'
@@ -24,6 +26,12 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
+  new Gauge({
+    name: 'taskwright_info',
+    help: 'Versions of the service and of Node.js; always 1',
+    labelNames: ['version', 'node'] as const,
+    registers,
+  }).set({ version, node: process.versions.node }, 1)
   registry.registerMetric(
     new Gauge({
       name: 'taskwright_database_statements_pending',
@@ -37,7 +45,7 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
 
   const requestDuration = new Histogram({
     name: 'taskwright_http_request_duration_seconds',
-    help: 'Request duration, from the end of the header to the end of the response',
+    help: 'Request duration, from the end of the header to the end of the response, or to the beginning of a stream of events',
     labelNames: ['method', 'route', 'status'] as const,
     buckets: longBuckets,
     registers,
@@ -45,6 +53,11 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
   const requestsRunning = new Gauge({
     name: 'taskwright_http_requests_running',
     help: 'Requests in progress',
+    registers,
+  })
+  const streamsOpen = new Gauge({
+    name: 'taskwright_event_streams_open',
+    help: 'Open streams of events',
     registers,
   })
   const problems = new Counter({
@@ -73,22 +86,30 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
     registers,
   })
 
+  const observeDuration = (request: FastifyRequest, reply: FastifyReply): void => {
+    const labels = { method: request.method, route: routeOf(request), status: reply.statusCode }
+    requestDuration.observe(labels, reply.elapsedTime / 1_000)
+  }
+
   return {
     registry,
 
     ofRequests(app) {
-      app.addHook('onRequest', async (_request, reply) => {
+      const streaming = new WeakSet<FastifyReply>()
+      app.addHook('onRequest', async (request, reply) => {
         requestsRunning.inc()
-        reply.raw.once('close', () => requestsRunning.dec())
+        whileRunning(reply, () => requestsRunning.dec())
+        const begin = (): void => {
+          streamsOpen.inc()
+          streaming.add(reply)
+          observeDuration(request, reply)
+        }
+        whileStreaming(reply, begin, () => streamsOpen.dec())
       })
       app.addHook('onResponse', async (request, reply) => {
-        const route = routeOf(request)
-        requestDuration.observe(
-          { method: request.method, route, status: reply.statusCode },
-          reply.elapsedTime / 1_000,
-        )
+        if (!streaming.has(reply)) observeDuration(request, reply)
         const code = request.problem?.code
-        if (code !== undefined) problems.inc({ code, route })
+        if (code !== undefined) problems.inc({ code, route: routeOf(request) })
       })
     },
 

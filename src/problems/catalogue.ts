@@ -125,6 +125,32 @@ export const problemTypes = {
     cause: 'The project is archived, so that it and its tasks cannot be changed. Nothing was changed.',
     remedy: 'Unarchive the project first, or ask one of its managers to do so.',
   },
+  blocking_cycle: {
+    status: 409,
+    title: 'Blocking cycle',
+    cause:
+      'With this relation, a task would block itself, directly or through other tasks. The detail names the tasks of the cycle that you can see, in order. Nothing was changed.',
+    remedy: 'Remove one of the relations between these tasks first.',
+  },
+  too_many_relations: {
+    status: 409,
+    title: 'Too many relations',
+    cause: 'A task has at most 200 relations, and one of the two tasks has them. Nothing was changed.',
+    remedy: 'Remove a relation first.',
+  },
+  too_many_subtasks: {
+    status: 409,
+    title: 'Too many subtasks',
+    cause:
+      'A task moves, or is deleted, with its subtasks, and there are more of them than one request may change. Nothing was changed.',
+    remedy: 'Move or delete some of the subtasks first.',
+  },
+  webhook_disabled: {
+    status: 409,
+    title: 'Webhook disabled',
+    cause: 'Nothing is sent to a webhook that is disabled.',
+    remedy: 'Enable it with PATCH first.',
+  },
   last_manager: {
     status: 409,
     title: 'Last manager',
@@ -176,6 +202,13 @@ export const problemTypes = {
     cause: 'Deletions are kept for 30 days. The cursor is older, or the database was restored from a backup.',
     remedy: 'Discard your copy and start again without since.',
   },
+  events_forgotten: {
+    status: 410,
+    title: 'Event position expired',
+    cause:
+      'Events are kept for as long as the operator has configured, 90 days by default. The id is of an older event, or the database was restored from a backup.',
+    remedy: 'Fetch the current state, then open the stream without an id.',
+  },
   precondition_failed: {
     status: 412,
     title: 'Precondition failed',
@@ -199,9 +232,9 @@ export const problemTypes = {
     status: 413,
     title: 'Quota exceeded',
     cause:
-      'Quotas limit the number of tasks that a user owns and the total size of their attachments. The detail says which quota would be exceeded. Nothing was stored.',
+      'Quotas limit the number of tasks and webhooks that a user owns and the total size of their attachments. The detail says which quota would be exceeded. Nothing was stored.',
     remedy:
-      'Delete tasks or attachments that you no longer need, including those in the trash, or ask the operator for a larger quota.',
+      'Delete tasks, attachments or webhooks that you no longer need, including those in the trash, or ask the operator for a larger quota.',
   },
   uri_too_long: {
     status: 414,
@@ -247,6 +280,13 @@ export const problemTypes = {
       'The body refers to a user, tag, project, section or task that does not exist or that you are not allowed to see.',
     remedy: 'Correct the id.',
   },
+  invalid_parent: {
+    status: 422,
+    title: 'Invalid parent',
+    cause:
+      'The task cannot be a subtask of the one that `parent_id` names: that one is in another place or below the task itself, or there would be too many levels. The detail says which.',
+    remedy: 'Choose another parent, or move one of the tasks first.',
+  },
   idempotency_key_reused: {
     status: 422,
     title: 'Idempotency key reused',
@@ -283,6 +323,14 @@ export const problemTypes = {
     cause:
       'The token is unknown, expired or already used, the invitation was revoked or replaced, its sender no longer manages the project, or the project was deleted. The response does not say which.',
     remedy: 'Ask for another invitation.',
+  },
+  url_not_allowed: {
+    status: 422,
+    title: 'URL not allowed',
+    cause:
+      'The URL cannot be parsed, or has credentials or a fragment, or its host is an address in a private or reserved network, to which webhooks are not sent. The detail says which. A host name is looked up for each delivery instead: `error` of the delivery then says the same.',
+    remedy:
+      'Correct the URL, use a public address, or ask the operator to allow the host with WEBHOOK_ALLOW.',
   },
   upload_locked: {
     status: 423,

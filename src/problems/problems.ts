@@ -8,6 +8,7 @@ import { TooManyToSort } from '../domain/sort.ts'
 import type { Outcome, QuotaExceeded, QuotaResource, Refusal, SimpleRefusal } from '../domain/outcome.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import type { Scope } from '../domain/scopes.ts'
+import { maxLevels, maxSubtasksTaken } from '../domain/subtasks.ts'
 import { TextTooCostly } from '../domain/text.ts'
 import { leaseSeconds } from '../domain/uploads.ts'
 import {
@@ -248,6 +249,14 @@ export const problems = {
       'The invitation is unknown, expired, revoked or already used. Ask for another one.',
       at(pointer, 'is not that of a valid invitation'),
     ),
+  unusableUrl: (detail: string) =>
+    new Problem('url_not_allowed', 'Webhooks cannot be sent to this URL.', at('/url', detail)),
+  urlNotAllowed: () =>
+    new Problem(
+      'url_not_allowed',
+      'Webhooks are sent to public addresses only. The operator can allow others with WEBHOOK_ALLOW.',
+      at('/url', 'is not a public address'),
+    ),
   registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
   notFound: () => new Problem('not_found', 'The resource does not exist, or you are not allowed to see it.'),
   methodNotAllowed: (method: string, allow: string) =>
@@ -281,6 +290,14 @@ export const problems = {
     ),
   lastAdmin: () => new Problem('last_admin', 'This is the last administrator. Promote another user first.'),
   projectArchived: () => new Problem('project_archived', 'The project is archived. Unarchive it first.'),
+  blockingCycle: (path: readonly string[]) =>
+    new Problem(
+      'blocking_cycle',
+      `Each of these tasks would block the next one, and the last one the first: ${path.join(', ')}.`,
+    ),
+  tooManyRelations: () =>
+    new Problem('too_many_relations', 'One of the tasks has 200 relations. Remove one of them first.'),
+  webhookDisabled: () => new Problem('webhook_disabled', 'The webhook is disabled. Enable it first.'),
   lastProjectManager: () =>
     new Problem('last_manager', 'The project would have no manager. Make another member a manager first.'),
   lastTeamManager: () =>
@@ -321,6 +338,11 @@ export const problems = {
     new Problem(
       'changes_forgotten',
       'The cursor is too old. Discard your copy and start again without since.',
+    ),
+  eventsForgotten: () =>
+    new Problem(
+      'events_forgotten',
+      'Events after this position may have been removed. Fetch the current state, then open the stream without an id.',
     ),
   preconditionFailed: () =>
     new Problem(
@@ -366,6 +388,18 @@ export const problems = {
     ),
   unknownReference: (pointer: string, kind: string) =>
     new Problem('unknown_reference', `The ${kind} does not exist.`, at(pointer, 'does not exist')),
+  invalidParent: (detail: string) =>
+    new Problem('invalid_parent', `parent_id ${detail}.`, at('/parent_id', detail)),
+  parentsConflict: () =>
+    new Problem(
+      'invalid_parent',
+      `The items together would make a task a subtask of its own subtask, or nest tasks more than ${maxLevels} levels deep. Send them one after the other.`,
+    ),
+  tooManySubtasks: () =>
+    new Problem(
+      'too_many_subtasks',
+      `More than ${maxSubtasksTaken} subtasks would have to be moved or deleted at once. Move or delete some of them first.`,
+    ),
   idempotencyKeyReused: () =>
     new Problem(
       'idempotency_key_reused',
@@ -400,6 +434,12 @@ export const problems = {
       'too_many_requests',
       `The limit is ${limit} requests per minute. Retry in ${seconds} seconds.`,
       retryAfter(seconds),
+    ),
+  tooManyStreams: (max: number) =>
+    new Problem(
+      'too_many_requests',
+      `You have ${max} open event streams, which is the limit. Close one of them, then retry.`,
+      retryAfter(5),
     ),
   tooManyRunning: () =>
     new Problem(
@@ -449,6 +489,7 @@ const dateConflicts: Readonly<Record<DateConflict, ProblemError>> = {
 const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number, size: number) => string>> = {
   attachment_bytes: (quota, used, size) =>
     `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask the operator for a larger quota.`,
+  webhooks: (quota, used) => `You own ${used} of ${quota} webhooks. Delete one that you no longer need.`,
   tasks: (quota, used, size) =>
     `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, including the trash. Delete tasks permanently, or ask the operator for a larger quota.`,
 }
@@ -504,14 +545,22 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   due_on_before_start: () => problems.conflictingDates(['due_on_before_start']),
   last_admin: problems.lastAdmin,
   project_archived: problems.projectArchived,
+  parent_elsewhere: () =>
+    problems.invalidParent('must be a task of the same project, or a personal task of the same owner'),
+  parent_cycle: () => problems.invalidParent('must not be the task itself or one of its subtasks'),
+  parent_too_deep: () => problems.invalidParent(`would nest tasks more than ${maxLevels} levels deep`),
+  too_many_subtasks: problems.tooManySubtasks,
+  webhook_disabled: problems.webhookDisabled,
   upload_gone: problems.uploadGone,
   upload_locked: () => problems.uploadLocked(leaseSeconds),
   upload_conflict: problems.uploadConflict,
+  too_many_relations: problems.tooManyRelations,
 }
 
 export const problemOfRefusal = (refusal: Refusal): Problem => {
   if (refusal.outcome === 'unknown_reference') return problems.unknownReference(refusal.pointer, refusal.kind)
   if (refusal.outcome === 'quota_exceeded') return problems.quotaExceeded(refusal)
+  if (refusal.outcome === 'blocking_cycle') return problems.blockingCycle(refusal.path)
   return simpleRefusals[refusal.outcome]()
 }
 
@@ -563,8 +612,10 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   tags_project_name_unique: problems.projectTagExists,
   tasks_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),
   tags_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),
+  webhooks_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),
   tasks_owner_id_users_id_fk: () => problems.unknownReference('/owner_id', 'user'),
   tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
+  tasks_parents_form_trees: problems.parentsConflict,
   projects_have_manager: problems.lastProjectManager,
   teams_have_manager: problems.lastTeamManager,
   tasks_project_id_section_id_sections_project_id_id_fk: () =>
@@ -584,6 +635,7 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   project_members_user_id_users_id_fk: problems.invalidToken,
   idempotency_keys_principal_id_users_id_fk: problems.invalidToken,
   api_tokens_user_id_users_id_fk: problems.invalidToken,
+  webhooks_owner_id_users_id_fk: problems.invalidToken,
   second_factors_user_id_users_id_fk: problems.invalidToken,
   recovery_codes_user_id_second_factors_user_id_fk: problems.secondFactorNotEnrolled,
   one_time_tokens_user_id_users_id_fk: problems.wrongPassword,

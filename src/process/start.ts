@@ -9,6 +9,7 @@ import type { ConnectionOptions } from '../db/engine/connection.ts'
 import { startEmbedded } from '../db/engine/embedded.ts'
 import { keepEmbeddedTidy } from '../db/engine/maintenance.ts'
 import { migrateWhenPossible, untilMigrated } from '../db/engine/when-migrated.ts'
+import { version } from '../domain/version.ts'
 import { listenAddress } from '../http/listen.ts'
 import { shareCountsWithWorkers } from '../http/request-counts.ts'
 import { httpUrl } from '../http/url.ts'
@@ -135,6 +136,7 @@ const prepare = async (
 ): Promise<void> => {
   await expectOwnHost('HOST', host)
   if (metricsPort !== null) await expectOwnHost('METRICS_HOST', metricsHost)
+  info(`version ${version} on Node.js ${process.versions.node}`)
   await makeDataDir(dataDir)
   if (storageUrl !== null) info(`storing attachments in the bucket ${storageUrl.bucket} (STORAGE_URL)`)
 }

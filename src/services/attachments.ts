@@ -2,7 +2,6 @@ import type { Readable } from 'node:stream'
 import { issueLinkToken, linkCredential } from '../auth/attachment-links.ts'
 import type { FileForm } from '../contract/files.ts'
 import {
-  type AddedAttachment,
   type AttachmentFile,
   checkMayAttach,
   insertAttachment,
@@ -12,6 +11,7 @@ import {
 import { auditReadByAdmin } from '../db/audit.ts'
 import { mayBeRepeat, type OpContext, withContent } from '../db/engine/context.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
+import type { AddedToTask } from '../db/task-writes.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { BearerPrincipal, LinkCredential, Principal } from '../domain/permissions.ts'
 import { expectDone } from '../problems/problems.ts'
@@ -29,7 +29,7 @@ interface Deps {
 }
 
 /** A new attachment, and the digest of its file. */
-export interface Attached extends AddedAttachment {
+export interface Attached extends AddedToTask {
   readonly sha256: string
 }
 

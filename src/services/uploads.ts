@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
-import { type AddedAttachment, insertAttachment, type UploadLease } from '../db/attachments.ts'
+import { insertAttachment, type UploadLease } from '../db/attachments.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
 import { isReferenced } from '../db/files.ts'
+import type { AddedToTask } from '../db/task-writes.ts'
 import {
   deleteLeasedUpload,
   deleteUpload,
@@ -91,7 +92,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
   const finish = async (
     ctx: OpContext,
     { upload, lease, writer }: { upload: Upload; lease: UploadLease; writer: LeasedWriter },
-  ): Promise<AddedAttachment> => {
+  ): Promise<AddedToTask> => {
     const { storage_key: storageKey, upload_length: size } = upload
     await storage.complete({ key: storageKey, size })
     const { sha256, detectedContentType } = await examine(storage, storageKey, writer.hold)

@@ -1,4 +1,4 @@
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import t from 'tap'
 import { ConfigError, readConfig } from '../../src/config/config.ts'
 
@@ -36,7 +36,9 @@ t.test('an empty environment has the defaults', async (t) => {
     taskQuota: 200_000,
     diskReserveBytes: 536_870_912,
     auditDays: 365,
+    eventDays: 90,
     trashDays: 30,
+    webhookAllow: [],
     mail: { kind: 'log' },
     rateLimit: 'on',
     rateLimitSignIn: 10,
@@ -135,7 +137,14 @@ const good: readonly (readonly [
   ['ATTACHMENT_QUOTA_BYTES', '0', 'attachmentQuotaBytes', null],
   ['DISK_RESERVE_BYTES', '0', 'diskReserveBytes', 0],
   ['AUDIT_DAYS', '36500', 'auditDays', 36_500],
+  ['EVENT_DAYS', '1', 'eventDays', 1],
   ['TRASH_DAYS', '1', 'trashDays', 1],
+  [
+    'WEBHOOK_ALLOW',
+    'Builds.internal, 10.0.0.0/8,::1',
+    'webhookAllow',
+    ['Builds.internal', '10.0.0.0/8', '::1'],
+  ],
   ['ATTACHMENT_MAX_BYTES', '1099511627776', 'attachmentMaxBytes', 2 ** 40],
   ['RATE_LIMIT', 'off', 'rateLimit', 'off'],
   ['RATE_LIMIT_SIGN_IN', '1', 'rateLimitSignIn', 1],
@@ -170,6 +179,11 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
   ['DATABASE_URL', /must begin with postgres:/, ['mysql://host/db', 'host/db', ' postgres://host']],
   ['DATABASE_URL', /percent-encoded/, ['postgres://u:p/w@host/db', 'postgres://host:port/db']],
   ['DATA_DIR', /must be a path/, ['a\0b']],
+  [
+    'WEBHOOK_ALLOW',
+    /is none of them/,
+    ['http://host', 'a b', '10.0.0.0/33', '0.0.0.0/0', 'a,', '*.internal', 'host:80'],
+  ],
   [
     'JWT_SECRET',
     /at least 32 bytes each; number 1 has 31\b/,
@@ -279,6 +293,7 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
     ],
   ],
   ['AUDIT_DAYS', /whole number of days from 1 to 36500/, ['0', '36501', '-1', 'year']],
+  ['EVENT_DAYS', /whole number of days from 1 to 36500/, ['0', '36501', '-1', 'year']],
   ['TRASH_DAYS', /whole number of days from 1 to 36500/, ['0', '36501', 'never']],
   ['METRICS_PORT', /from 0 to 65535/, ['on', '-1']],
   ['METRICS_HOST', /without a port/, ['localhost:9464']],
@@ -432,4 +447,15 @@ t.test('no secret is printed', async (t) => {
     t.notMatch(messageOf({ STORAGE_URL }), 'hunter2')
   }
   t.notMatch(messageOf({ REDIS_URL: 'redis://:hunter2@host/name', PORT: 'x' }), 'hunter2')
+})
+
+t.test('a file has the value of a secret', async (t) => {
+  const folder = t.testdir({ secret: `${secret}\n`, empty: '', url: 'postgres://localhost/tasks' })
+  const file = (name: string): string => join(folder, name)
+  t.strictSame(readConfig({ JWT_SECRET_FILE: file('secret') }).jwtSecrets, [secret])
+  t.equal(readConfig({ DATABASE_URL_FILE: file('url'), WORKERS: '2' }).workers, 2)
+  t.match(messageOf({ JWT_SECRET_FILE: file('missing') }), /JWT_SECRET_FILE cannot be read: ENOENT/)
+  t.match(messageOf({ JWT_SECRET_FILE: file('empty') }), /JWT_SECRET_FILE names an empty file/)
+  t.match(messageOf({ JWT_SECRET_FILE: file('secret'), JWT_SECRET: secret }), /both set/)
+  t.equal(readConfig({ HOST_FILE: file('secret') }).host, 'localhost', 'others have no file')
 })

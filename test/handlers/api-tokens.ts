@@ -25,6 +25,10 @@ const scopes = [
   'attachments:write',
   'users:read',
   'users:write',
+  'notifications:read',
+  'notifications:write',
+  'webhooks:read',
+  'webhooks:write',
 ] as const
 const insufficientScope = { status: 403, body: { code: 'insufficient_scope' } }
 
@@ -533,6 +537,8 @@ t.test('an API token', async (t) => {
       'projects:write': { id: 'listProjects' },
       'attachments:write': { id: 'listTaskAttachments', params: { task_id: task.id } },
       'users:write': { id: 'getCurrentUser' },
+      'notifications:write': { id: 'listNotifications' },
+      'webhooks:write': { id: 'listWebhooks' },
     } as const
     for (const [scope, { id, ...request }] of Object.entries(reads)) {
       const { token } = await createApiToken(account, { scopes: [scope] })

@@ -16,7 +16,7 @@ const { db } = service.deps
 const admin = await service.register('admin')
 const member = await service.register('member')
 const { createApiToken } = accountActions(service, admin)
-const { attachFile, createTask } = taskActions(service)
+const { addComment, attachFile, createTask } = taskActions(service)
 const { challengeOf, guard, registerGuarded } = secondFactorActions(service)
 
 const list = async (query: Call['query'] = {}) =>
@@ -201,6 +201,12 @@ const deeds: Readonly<Record<AuditAction, () => Promise<Told>>> = {
     await service.expect('downloadAttachment', 200, request)
     return byAdmin(member.id)
   },
+  async 'comment.read_by_admin'() {
+    const comment_id = await addComment(member, (await createTask(member)).id)
+    const request = { token: admin.token, params: { comment_id }, headers: client }
+    await service.expect('getComment', 200, request)
+    return byAdmin(member.id)
+  },
 }
 
 const { enum: actions } = (
@@ -282,6 +288,7 @@ t.test('listAuditEvents', async (t) => {
       params: { task_id },
       body: fileForm(blackPng({ width: 8, height: 8 })),
     })
+    const comment_id = await addComment(member, task_id)
     const reads = [
       ['getTask', 'task.read_by_admin', { params: { task_id } }],
       ['getTask', 'task.read_by_admin', { params: { task_id }, query: { expand: 'attachments' } }],
@@ -289,6 +296,8 @@ t.test('listAuditEvents', async (t) => {
       ['getTrashedTask', 'task.read_by_admin', { params: { task_id: trashed } }],
       ['downloadAttachment', 'attachment.read_by_admin', { params: { attach_id: image.id } }],
       ['getThumbnail', 'attachment.read_by_admin', { params: { attach_id: image.id } }],
+      ['getComment', 'comment.read_by_admin', { params: { comment_id } }],
+      ['listTaskComments', 'comment.read_by_admin', { params: { task_id } }],
     ] as const
     for (const [operation, action, request] of reads) {
       const { token } = await createApiToken(admin, { scopes: ['tasks:read', 'attachments:read'] })
@@ -305,10 +314,13 @@ t.test('listAuditEvents', async (t) => {
     const own = await createTask(admin)
     const assigned = await createTask(member, { assignee_id: admin.id })
     const attach_id = await attachFile(member, assigned.id)
+    const comment_id = await addComment(member, assigned.id)
     const before = await idsOf({ limit: 200 })
     for (const { token } of [admin, member]) {
       await service.expect('getTask', 200, { token, params: { task_id: assigned.id } })
       await service.expect('downloadAttachment', 200, { token, params: { attach_id } })
+      await service.expect('getComment', 200, { token, params: { comment_id } })
+      await service.expect('listTaskComments', 200, { token, params: { task_id: assigned.id } })
     }
     await service.expect('getTask', 200, { token: admin.token, params: { task_id: own.id } })
     await service.expect('getTask', 404, { token: admin.token, params: { task_id: unknownId } })

@@ -96,6 +96,9 @@ const readOnlyFields: typeof badFields = [
   [{ updated_at: '2026-11-02T09:00:00.000Z' }, '/updated_at'],
   [{ completed_at: '2026-11-02T09:00:00.000Z' }, '/completed_at'],
   [{ attachment_count: 0 }, '/attachment_count'],
+  [{ comment_count: 0 }, '/comment_count'],
+  [{ subtask_count: 0 }, '/subtask_count'],
+  [{ open_subtask_count: 0 }, '/open_subtask_count'],
   [{ tags: [] }, '/tags'],
 ]
 
@@ -145,8 +148,13 @@ const onlyTitle = {
   assignee_id: null,
   project_id: null,
   section_id: null,
+  parent_id: null,
   tags: [],
   attachment_count: 0,
+  is_blocked: false,
+  comment_count: 0,
+  subtask_count: 0,
+  open_subtask_count: 0,
   version: 1,
 } as const
 
@@ -876,7 +884,14 @@ t.test('replaceTask, on its own', async (t) => {
       }
     }
     const { version: _, ...unversioned } = task
-    const edited = { ...unversioned, title: 'Edited', tags: [], attachment_count: 7, id: unknownId }
+    const edited = {
+      ...unversioned,
+      title: 'Edited',
+      tags: [],
+      attachment_count: 7,
+      comment_count: 7,
+      id: unknownId,
+    }
     const { body: after } = await service.expect('replaceTask', 200, { token, params, body: edited })
     t.strictSame(after, { ...task, title: 'Edited', version: task.version + 1, updated_at: after.updated_at })
   })

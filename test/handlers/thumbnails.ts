@@ -141,7 +141,8 @@ const peakOfDecoder = async <T>(action: () => Promise<T>) => {
   const look = (): void => {
     try {
       const status = readFileSync(`/proc/${decoder.pid}/status`, 'utf8')
-      peak = Math.max(peak, 1_024 * Number(/^VmHWM:\s+(\d+)/m.exec(status)?.[1]))
+      // A process that is ending has no memory.
+      peak = Math.max(peak, 1_024 * Number(/^VmHWM:\s+(\d+)/m.exec(status)?.[1] ?? 0))
     } catch {
       // There is no decoder at the moment, or no such file on this system.
     }

@@ -7,7 +7,7 @@ import { startService } from '../fixture/service.ts'
 /** Every POST of the contract honours an Idempotency-Key or refuses it. None ignores it. */
 
 const service = await startService(t)
-const { requestTo } = await prepareOperations(service, await service.register('admin'))
+const { newWorld, requestTo } = await prepareOperations(service, await service.register('admin'))
 const posts = operations.filter(({ method }) => method === 'POST')
 
 for (const operation of posts) {
@@ -26,6 +26,21 @@ for (const operation of posts) {
     t.ok(first.status < 300)
     t.strictSame({ status: second.status, body: second.body }, { status: first.status, body: first.body })
     t.equal(second.headers.get('idempotency-replayed'), 'true')
+  })
+}
+
+for (const operation of posts.filter(
+  ({ takesIdempotencyKey, path }) => takesIdempotencyKey && path.includes('{'),
+)) {
+  const { id } = operation
+  t.test(`${id} refuses the Idempotency-Key of another path`, async (t) => {
+    const preparation = { world: await newWorld() }
+    const [first, second] = [await requestTo(operation, preparation), await requestTo(operation, preparation)]
+    const headers = { ...first.headers, 'idempotency-key': `path-of-${id}` }
+    t.ok((await service.call(id, { ...first, headers })).status < 300)
+    const elsewhere = { ...second, body: first.body, headers }
+    t.match(await service.call(id, elsewhere), { status: 422, body: { code: 'idempotency_key_reused' } })
+    t.ok((await service.call(id, second)).status < 300, 'the refused request had no effect')
   })
 }
 

@@ -19,6 +19,7 @@ const timeLimits = {
   keepAlive: 100,
   readiness: 0,
   checkEvery: 20,
+  heartbeat: 15_000,
 }
 const largestFile = 64 * 1_048_576
 

@@ -151,6 +151,7 @@ t.test('in a query', async (t) => {
     listUserTasks: { token, params: { user_id: 'me' } },
     listProjectTasks: { token, params: { project_id } },
     listTaskChanges: { token },
+    listEvents: { token },
     listAuditEvents: { token: admin.token },
   }
   await changesToBeKnown(service.deps.db)

@@ -19,7 +19,7 @@ import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'taskwright-jobs-'))
 const storage = await diskStorage(folder)
-const service = await startService(t, { storage })
+const service = await startService(t, { storage, jobTimes })
 const { db } = service.deps
 const jobDeps = jobDepsOf(service)
 const { token } = await service.register('ada')

@@ -58,6 +58,7 @@ t.test('while the service uses the embedded database nobody else can look', asyn
   const service = await startService(t, {
     db: await useDatabase(t),
     storage: await diskStorage(files),
+    jobTimes,
   })
   const { token } = await service.register('ada')
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With files' } })

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import manifest from '../../package.json' with { type: 'json' }
 import t from 'tap'
 import { environmentFor } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
@@ -115,6 +116,8 @@ t.test('metrics count requests by route, and what stands behind them', async (t)
   t.match(text, /^taskwright_database_statements_pending \d+$/m)
   t.match(text, /^taskwright_password_hashes_pending 0$/m)
   t.match(text, /^nodejs_eventloop_lag_seconds /m)
+  const info = `taskwright_info{version="${manifest.version}",node="${process.versions.node}"} 1`
+  t.ok(text.split('\n').includes(info), info)
   t.notMatch(text, task.id, 'and name no resource')
 })
 

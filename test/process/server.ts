@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs'
 import { readFile, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
+import manifest from '../../package.json' with { type: 'json' }
 import t from 'tap'
 import { eventually } from '../fixture/eventually.ts'
 import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from '../fixture/process.ts'
@@ -32,6 +33,7 @@ const titlesOf = async ({ url }: ServiceProcess): Promise<readonly string[]> => 
 
 t.test('the start and a file that the storage has lost are in the log', async (t) => {
   t.match(first.output(), /schema/)
+  t.match(first.output(), `version ${manifest.version} on Node.js ${process.versions.node}\n`)
   const { expect } = createClient(first.url)
   const { body: task } = await expect('createTask', 201, { token, body: { title: 'With a file' } })
   const upload = { token, params: { task_id: task.id }, body: fileForm('content') }
@@ -94,6 +96,14 @@ t.test('a stop, a new secret and a kill lose nothing that was acknowledged', asy
     t.equal(await ended, 0)
     t.match(third.output(), /stopped$/)
   })
+})
+
+t.test('--version starts nothing', async (t) => {
+  const { code, output } = await runProcess({ DATA_DIR: '/proc/nope', PORT: 'eighty' }, undefined, [
+    '--version',
+  ])
+  t.equal(output, `taskwright ${manifest.version}`)
+  t.equal(code, 0)
 })
 
 t.test('bad configuration stops the start and says what would be right', async (t) => {

@@ -1,3 +1,4 @@
+import { unionAll } from '../engine/conditions.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 
 /**
@@ -11,13 +12,15 @@ export interface AccessBranch {
    * several such queries needs only their first rows together, if `first` is given.
    */
   readonly select: (rows: RowsOf, first: FirstRows | null) => SQL
-  /** Whether an earlier branch also returns the row `item`. */
-  readonly isRepeated: SQL
+  /** Whether an earlier branch also returns the row `item`. Absent: none does. */
+  readonly isRepeated?: SQL
+  /** Whether the row `item` is in the branch: to check a few rows that were found by their ids. */
+  readonly holds?: SQL
   /**
    * The transaction in which the caller began to see all rows at once that the query reads with one value of this expression.
-   * Null: rows became visible when they changed.
+   * Absent: rows became visible when they changed.
    */
-  readonly beganIn: SQL | null
+  readonly beganIn?: SQL
 }
 
 interface RowsOptions {
@@ -37,25 +40,43 @@ export interface FirstRows {
 
 /** A single branch. */
 export const onlyBranch = (condition: SQL): readonly AccessBranch[] => [
-  { select: (rows) => rows(condition), isRepeated: sql`false`, beganIn: null },
+  { select: (rows) => rows(condition), holds: condition },
 ]
 
+/** A single branch for a few rows that are found by their ids. It is planned sooner than a query for each branch. */
+export const branchOfFound = (branches: readonly AccessBranch[]): readonly AccessBranch[] => {
+  const conditions = branches.flatMap(({ holds }) => holds ?? [])
+  return conditions.length < branches.length
+    ? branches
+    : onlyBranch(sql`(${sql.join(conditions, sql` or `)})`)
+}
+
 /**
- * The union of all branches, without duplicates. `rows` orders and limits each branch and adds the column `is_repeated`.
- * Duplicates are removed after the limit, so that a branch never skips more rows than a page has. The first rows of the union
- * are among the first rows of the branches.
+ * The union of all branches. `rows` orders and limits each branch. The first rows of the union are among the first rows of the
+ * branches. A row that several branches return is in it several times.
  */
 export const unionOfBranches = (
   branches: readonly AccessBranch[],
-  rows: (isRepeated: SQL, beganIn: SQL | null) => RowsOf,
+  rows: (branch: AccessBranch) => RowsOf,
+  first: FirstRows | null = null,
+): SQL => unionAll(branches.map((branch) => sql`(${branch.select(rows(branch), first)})`))
+
+/**
+ * The same without duplicates: `rows` adds the column `is_repeated`. They are removed after the limit, so that a branch never
+ * skips more rows than a page has.
+ */
+export const distinctUnionOfBranches = (
+  branches: readonly AccessBranch[],
+  rows: (branch: AccessBranch) => RowsOf,
   first: FirstRows | null = null,
 ): SQL =>
-  sql.join(
-    branches.map(
-      ({ select, isRepeated, beganIn }) =>
-        sql`(select * from (${select(rows(isRepeated, beganIn), first)}) item where not is_repeated)`,
-    ),
-    sql` union all `,
+  unionAll(
+    branches.map((branch) => {
+      const query = branch.select(rows(branch), first)
+      return branch.isRepeated === undefined
+        ? sql`(${query})`
+        : sql`(select * from (${query}) item where not is_repeated)`
+    }),
   )
 
 /** How many rows of each membership are read at first. */

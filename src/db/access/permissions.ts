@@ -3,6 +3,7 @@ import type { ProjectRole } from '../../domain/project-roles.ts'
 import { columnsOf } from '../schema/columns.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { ContextPlaceholders } from '../engine/context.ts'
+import { nilId } from '../engine/ids.ts'
 import { type AccessBranch, onlyBranch, rowsOfMemberships } from './branches.ts'
 import {
   hasRole,
@@ -76,6 +77,14 @@ export const allowsProject = (permission: Permission, caller: CallerPlaceholders
   return sql`(${deleted_at} is null and ${allowed(permission, relations)})`
 }
 
+/** Whether the caller sees the project with an id. Not correlated to a row, so that a list asks once. */
+export const seesProject = (caller: CallerPlaceholders, projectId: SQL): SQL => {
+  const project = sql.raw('project')
+  const { id } = columnsOf<'projects'>(project)
+  return sql`exists (
+    select from projects project where ${id} = ${projectId} and ${allowsProject('project.see', caller, project)})`
+}
+
 /** Whether the caller has the permission on the access of the user `userId` to the row `project`. */
 export const allowsProjectMember = (
   permission: Permission,
@@ -95,7 +104,7 @@ export const projectBranches = (role: Role, caller: CallerPlaceholders): readonl
   const ofCaller = sql`(
     select project.* from memberships membership join projects project on project.id = membership.project_id
     where membership.user_id = ${caller.caller}) item`
-  return [{ select: (rows) => rows(sql`true`, { from: ofCaller }), isRepeated: sql`false`, beganIn: null }]
+  return [{ select: (rows) => rows(sql`true`, { from: ofCaller }) }]
 }
 
 /** Whether the caller has the permission on the row `team`. */
@@ -134,7 +143,7 @@ export const teamBranches = (role: Role, caller: CallerPlaceholders): readonly A
       select shared.team_id from memberships membership
         join project_teams shared on shared.project_id = membership.project_id
       where membership.user_id = ${caller.caller})) item`
-  return [{ select: (rows) => rows(sql`true`, { from: ofCaller }), isRepeated: sql`false`, beganIn: null }]
+  return [{ select: (rows) => rows(sql`true`, { from: ofCaller }) }]
 }
 
 /** Access branches for the projects `item` that pass `project_trash.see`. */
@@ -146,6 +155,33 @@ export const trashedProjectBranches = (role: Role, caller: CallerPlaceholders): 
     select granted.project_id from project_grants granted
     where granted.user_id = ${caller.caller} and ${hasRole(sql`granted`, 'manager')}`
   return onlyBranch(sql`${isInTrash} and ${id} in (${managed})`)
+}
+
+/** Whether the caller has the permission on the row `webhook`. */
+export const allowsWebhook = (permission: Permission, caller: CallerPlaceholders, webhook: SQL): SQL => {
+  const { owner_id, project_id } = columnsOf<'webhooks'>(webhook)
+  const relations = {
+    owner: sql`(${owner_id} = ${caller.caller} and ${project_id} is null)`,
+    manager: isMember(project_id, caller.caller, 'manager'),
+    admin: sql`(${caller.is_admin} and ${isInUse(webhook)})`,
+  }
+  return unlessDeleted(permission === 'webhook.see', webhook, allowed(permission, relations))
+}
+
+/** Access branches for the webhooks `item` that pass `webhook.see`. */
+export const webhookBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
+  const isNotDeleted = sql`item.deleted_at is null`
+  if (role === 'admin') return onlyBranch(sql`${isNotDeleted} and ${isInUse(sql`item`)}`)
+  const isManager = hasRole(sql`membership`, 'manager')
+  const ofMembership = sql`${isNotDeleted} and item.project_id = membership.project_id`
+  return [
+    ...onlyBranch(sql`${isNotDeleted} and item.owner_id = ${caller.caller} and item.project_id is null`),
+    {
+      select: (rows, first) =>
+        rowsOfMemberships(caller.caller, isManager, (options) => rows(ofMembership, options), first),
+      isRepeated: sql`false`,
+    },
+  ]
 }
 
 /** Whether the caller has the permission on the audit trail. */
@@ -164,21 +200,26 @@ export const taskBranches = (
 ): readonly AccessBranch[] => {
   const item = sql`item`
   if (role === 'admin') return onlyBranch(withTrashState(permission, item, isInUse(item)))
-  const relations = relationsToSee(permission).map((name): TaskRelation => taskRelations[name])
-  return relations.map(({ branch, beganIn }, index) => {
-    const earlier = relations.slice(0, index).map(({ holds }) => holds(item, caller.caller))
+  const relations = relationsToSee(permission).map((name) => taskRelations[name])
+  return branchesOf(relations, caller, (condition) => withTrashState(permission, item, condition))
+}
+
+/** An access branch for each relation of the caller to the tasks `item`. `restrict` adds to the condition of each. */
+const branchesOf = (
+  relations: readonly TaskRelation[],
+  { caller }: CallerPlaceholders,
+  restrict: (condition: SQL) => SQL,
+): readonly AccessBranch[] =>
+  relations.map(({ branch, holds, beganIn }, index) => {
+    const earlier = relations.slice(0, index).map(({ isReason }) => isReason(sql`item`, caller))
     return {
       select: (rows, first) =>
-        branch(
-          caller.caller,
-          (condition, options) => rows(withTrashState(permission, item, condition), options),
-          first,
-        ),
-      isRepeated: sql`coalesce(${sql.join([sql`false`, ...earlier], sql` or `)}, false)`,
-      beganIn,
+        branch(caller, (condition, options) => rows(restrict(condition), options), first),
+      holds: restrict(holds(sql`item`, caller)),
+      ...(earlier.length > 0 && { isRepeated: sql`(${sql.join(earlier, sql` or `)})` }),
+      ...(beganIn !== null && { beganIn }),
     }
   })
-}
 
 /** Access branches for the change feed, which also tells administrators of projects restored since the transaction `since`. */
 export const changeBranches = (
@@ -197,7 +238,6 @@ export const changeBranches = (
         select reached.* from projects project
           cross join lateral (${rows(withTrashState('task.see', item, sql`item.project_id = project.id`))}) reached
         where ${isRestored}`,
-      isRepeated: sql`false`,
       beganIn: sql`project.visible_in`,
     },
   ]
@@ -212,14 +252,17 @@ export const branchesOfProjects = (
   role: Role,
   caller: CallerPlaceholders,
 ): readonly AccessBranch[] => {
+  const item = sql`item`
+  const { project_id } = columnsOf<'tasks'>(item)
   const ofProject = (id: SQL, condition: SQL): SQL =>
-    withTrashState('task.see', sql`item`, sql`item.project_id = ${id} and ${condition}`)
+    withTrashState('task.see', item, sql`${project_id} = ${id} and ${condition}`)
+  const isOfProjects = (condition: SQL): SQL =>
+    withTrashState('task.see', item, sql`${project_id} = any(${ids}) and ${condition}`)
   const ofEach = (isChosen: SQL, condition: SQL): AccessBranch => ({
     select: (rows) => sql`
       select reached.* from projects chosen cross join lateral (${rows(ofProject(sql`chosen.id`, condition))}) reached
       where chosen.id = any(${ids}) and chosen.deleted_at is null and ${isChosen}`,
-    isRepeated: sql`false`,
-    beganIn: null,
+    holds: isOfProjects(sql`${isProjectInUse(project_id)} and ${condition}`),
   })
   if (role === 'admin') return [ofEach(sql`true`, sql`true`)]
   const ofMember: AccessBranch = {
@@ -230,29 +273,17 @@ export const branchesOfProjects = (
         (options) => rows(ofProject(sql`membership.project_id`, sql`true`), options),
         first,
       ),
-    isRepeated: sql`false`,
-    beganIn: null,
+    holds: isOfProjects(isMember(project_id, caller.caller, 'viewer')),
   }
   const isOutside = sql`not ${isMember(sql`chosen.id`, caller.caller, 'viewer')}`
   return [ofMember, ofEach(isOutside, sql`item.assignee_id = ${caller.caller}`)]
 }
 
 /** Access branches for the personal tasks `item` that the caller can see. */
-export const personalBranches = (caller: CallerPlaceholders): readonly AccessBranch[] => {
-  const item = sql`item`
-  const { owner } = taskRelations
-  const isPersonal = (condition: SQL): SQL =>
-    withTrashState('task.see', item, sql`item.project_id is null and ${condition}`)
-  const isAssignee = sql`item.assignee_id = ${caller.caller} and ${isInUse(item)}`
-  return [
-    ...onlyBranch(isPersonal(owner.holds(item, caller.caller))),
-    {
-      select: (rows) => rows(isPersonal(isAssignee)),
-      isRepeated: owner.holds(item, caller.caller),
-      beganIn: null,
-    },
-  ]
-}
+export const personalBranches = (caller: CallerPlaceholders): readonly AccessBranch[] =>
+  branchesOf([taskRelations.owner, taskRelations.assignee], caller, (condition) =>
+    withTrashState('task.see', sql`item`, sql`item.project_id is null and ${condition}`),
+  )
 
 /** A part that people have in tasks, by which tasks are listed. */
 export type PersonColumn = 'owner_id' | 'assignee_id'
@@ -266,12 +297,17 @@ export const personBranches = (
   columns.map((name, index) => {
     const is = (column: PersonColumn): SQL => sql`item.${sql.raw(column)} = ${user}`
     const earlier = columns.slice(0, index).map(is)
+    const holds = sql`${is(name)} and ${allowsTask('task.see', caller, sql`item`)}`
     return {
-      select: (rows) => rows(sql`${is(name)} and ${allowsTask('task.see', caller, sql`item`)}`),
-      isRepeated: sql`coalesce(${sql.join([sql`false`, ...earlier], sql` or `)}, false)`,
-      beganIn: null,
+      select: (rows) => rows(holds),
+      holds,
+      ...(earlier.length > 0 && { isRepeated: sql`coalesce(${sql.join(earlier, sql` or `)}, false)` }),
     }
   })
+
+/** Access branches for the subtasks `item` of these tasks that the caller can see. */
+export const branchesOfParents = (ids: SQL, caller: CallerPlaceholders): readonly AccessBranch[] =>
+  onlyBranch(sql`item.parent_id = any(${ids}) and ${allowsTask('task.see', caller, sql`item`)}`)
 
 /** The id of the task's owner if only the administrator role grants the permission; otherwise null. */
 export const ownerReadByAdmin = (
@@ -300,6 +336,62 @@ const relationsOf = (caller: CallerPlaceholders, task: SQL): Relations => ({
   admin: sql`(${caller.is_admin} and ${isInUse(task)})`,
 })
 
+const seesTask = (caller: CallerPlaceholders, taskId: SQL): SQL =>
+  sql`exists (select from tasks where tasks.id = ${taskId} and ${allowsTask('task.see', caller, sql`tasks`)})`
+
+/**
+ * Whether the caller sees the row `event` of a task that is not in the trash; that of a relation, if they see both tasks. With an id
+ * that is not of the row, a list asks once for the task.
+ */
+export const seesEventOfTask = (caller: CallerPlaceholders, event: SQL, taskId: SQL): SQL => {
+  const { type, resource_id } = columnsOf<'events'>(event)
+  return sql`(${seesTask(caller, taskId)} and case when ${type} in ('task.related', 'task.unrelated')
+    then ${seesTask(caller, resource_id)} else true end)`
+}
+
+/**
+ * Whether the caller sees the row `event` of `events`. That of a task or project in the trash is its deletion only: for those who saw
+ * the task as the event says it was, or were granted the project.
+ */
+export const allowsEvent = (permission: Permission, caller: CallerPlaceholders, event: SQL): SQL => {
+  const { type, task_id, project_id, assignee_id } = columnsOf<'events'>(event)
+  const isListed = sql`exists (select from tasks where tasks.id = ${task_id} and tasks.deleted_at is null)`
+  const wasGranted = sql`exists (
+    select from projects join project_grants granted on granted.project_id = projects.id
+    where projects.id = ${project_id} and projects.deleted_at is not null and projects.purged_at is null
+      and (${caller.is_admin} or granted.user_id = ${caller.caller}))`
+  // Unlike now, whether the owner's account is being deleted: that is how an assignee loses the task.
+  const wasAssigned = sql`(${assignee_id} = ${caller.caller}
+    and (${project_id} is null or ${isProjectInUse(project_id)}))`
+  const sawTask = allowed('task.see', { ...relationsOf(caller, event), assignee: wasAssigned })
+  return allowed(permission, {
+    sees_task: sql`(${task_id} is not null and ${seesEventOfTask(caller, event, task_id)})`,
+    sees_project: sql`(${task_id} is null and ${seesProject(caller, project_id)})`,
+    sees_deleted: sql`case ${type}
+      when 'task.deleted' then not ${isListed} and ${sawTask}
+      when 'project.deleted' then ${wasGranted} else false end`,
+  })
+}
+
+/** Selects, as `user_id`, the ids of users of whom some see the row `event` of `events`; nobody else does, apart from administrators. */
+export const usersOfEvent = (event: SQL): SQL => {
+  const { task_id, project_id, owner_id, assignee_id } = columnsOf<'events'>(event)
+  const task = columnsOf<'tasks'>(sql`tasks`)
+  const ofTask = (value: SQL): SQL => sql`select ${value} from tasks where ${task.id} = ${task_id}`
+  return sql`
+    select user_id from project_grants where project_id in (${project_id}, (${ofTask(task.project_id)}))
+    union ${ofTask(task.owner_id)} union ${ofTask(task.assignee_id)}
+    union values (${owner_id}), (${assignee_id})`
+}
+
+/** Selects the ids of the users, as `user_id`, who see the row `event` of `events`. */
+export const viewersOfEvent = (event: SQL): SQL => {
+  const caller = { caller: sql`viewer.user_id`, is_admin: sql`false`, in_session: sql`false` }
+  return sql`
+    select viewer.user_id from (${usersOfEvent(event)}) viewer
+    where viewer.user_id is not null and ${allowsEvent('event.see', caller, event)}`
+}
+
 /** Whether the caller has the permission on the row `attachment` of the row `task`. */
 export const allowsAttachment = (
   permission: Permission,
@@ -314,6 +406,42 @@ export const allowsAttachment = (
     manager: taskRelations.manager.holds(task, caller.caller),
     admin: caller.is_admin,
   })
+
+/** Whether the caller has the permission on the row `comment` of the row `task`. */
+export const allowsComment = (
+  permission: Permission,
+  caller: CallerPlaceholders,
+  comment: SQL,
+  task: SQL,
+): SQL =>
+  allowed(permission, {
+    ...relationsOf(caller, task),
+    ...relationsThroughTask(caller, task),
+    author: sql`${comment}.author_id = ${caller.caller}`,
+  })
+
+/** Whether the user of the row `person` sees the row `task`. */
+export const isSeenBy = (person: SQL, task: SQL): SQL => {
+  const { id, role } = columnsOf<'users'>(person)
+  return allowsTask(
+    'task.see',
+    { caller: id, is_admin: sql`${role} = 'admin'`, in_session: sql`false` },
+    task,
+  )
+}
+
+/** Whether the caller has the permission on the row `notification`, which nobody gets who does not see its task any more. */
+export const allowsNotification = (
+  permission: Permission,
+  caller: CallerPlaceholders,
+  notification: SQL,
+): SQL => {
+  const { user_id, task_id } = columnsOf<'notifications'>(notification)
+  return allowed(permission, {
+    recipient: sql`(${user_id} = ${caller.caller} and exists (
+      select from tasks task where task.id = ${task_id} and ${allowsTask('task.see', caller, sql`task`)}))`,
+  })
+}
 
 /** Whether the caller has the permission on the tags of the row `task`. */
 export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
@@ -356,7 +484,7 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
   const { owner, viewer } = tagRelations(caller, sql`item`)
   const { tag_id, project_id, user_id, created_at } = columnsOf<'tag_counts'>(sql`counted`)
   const placeOf = (row: SQL): SQL =>
-    sql`coalesce(${columnsOf<'tag_counts'>(row).project_id}, ${sql.raw(`'${nil}'`)})`
+    sql`coalesce(${columnsOf<'tag_counts'>(row).project_id}, ${sql.raw(`'${nilId}'`)})`
   // A tag with several rows is read from the first. OFFSET keeps the planner from reading all tags for the join.
   const carried = (isOfViewer: SQL): SQL => sql`(
     select ${tag_id} as id, tag.name, tag.name_folded, tag.color, tag.owner_id, tag.project_id, ${created_at}, tag.deleted_at
@@ -365,9 +493,7 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
       select from tag_counts other
       where other.tag_id = ${tag_id} and ${isCountOfReader(caller, sql`other`)}
         and ${placeOf(sql`other`)} < ${placeOf(sql`counted`)})) item`
-  const ofMemberships = (rows: SQL): SQL => sql`
-    select reached.* from memberships membership cross join lateral (${rows}) reached
-    where membership.user_id = ${caller.caller}`
+  const ofMemberships = (rows: SQL): SQL => rowsOfMemberships(caller.caller, sql`true`, () => rows, null)
   const ofUser = sql`${user_id} = ${caller.caller}`
   const ofProject = sql`${user_id} is null and ${project_id} = membership.project_id`
   const isSeenOtherwise = sql`(${owner} or ${viewer})`
@@ -375,33 +501,31 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
     ...onlyBranch(sql`${isNotDeleted} and ${owner}`),
     {
       select: (rows) => ofMemberships(rows(sql`${isNotDeleted} and item.project_id = membership.project_id`)),
-      isRepeated: sql`false`,
-      beganIn: null,
     },
     {
       select: (rows) => rows(isNotDeleted, { from: carried(ofUser) }),
       isRepeated: isSeenOtherwise,
-      beganIn: null,
     },
     {
       select: (rows) => ofMemberships(rows(isNotDeleted, { from: carried(ofProject) })),
       isRepeated: isSeenOtherwise,
-      beganIn: null,
     },
   ]
 }
 
+/**
+ * Whether the caller sees a task with the tag is read from `tag_counts`: the number of tasks with it is not bounded. Like the list
+ * of tags, it counts the tasks of a deleted user until they are purged.
+ */
 const tagRelations = (caller: CallerPlaceholders, tag: SQL) => ({
   owner: sql`(${tag}.owner_id = ${caller.caller} and ${tag}.project_id is null)`,
   viewer: isMember(sql`${tag}.project_id`, caller.caller, 'viewer'),
   editor: isMember(sql`${tag}.project_id`, caller.caller, 'editor'),
   sees_carrier: sql`exists (
-    select from task_tags carried join tasks carrier on carrier.id = carried.task_id
-    where carried.tag_id = ${tag}.id and ${allowsTask('task.see', caller, sql`carrier`)})`,
+    select from tag_counts counted
+    where ${columnsOf<'tag_counts'>(sql`counted`).tag_id} = ${tag}.id and ${isCountOfReader(caller, sql`counted`)})`,
   admin: caller.is_admin,
 })
-
-const nil = '00000000-0000-0000-0000-000000000000'
 
 const relationsThroughTask = (caller: CallerPlaceholders, task: SQL): Relations => ({
   sees_task: allowsTask('task.see', caller, task),

@@ -11,6 +11,8 @@ import { type FirstRows, type RowsOf, rowsOfMemberships } from './branches.ts'
 export interface TaskRelation {
   /** Whether `user` has the relation to the row `task`. */
   readonly holds: (task: SQL, user: SQL) => SQL
+  /** The same for a row that `user` can see: not null, and without what every task that they can see meets. */
+  readonly isReason: (task: SQL, user: SQL) => SQL
   /** The rows `item` to which `user` has the relation. Uses an index. */
   readonly branch: (user: SQL, rows: RowsOf, first: FirstRows | null) => SQL
   /** In `branch`: the transaction in which the relation to all tasks of a project began. Null if it is the change of a task. */
@@ -29,17 +31,24 @@ export interface TaskRelation {
 }
 
 /** The owner of a personal task. In a project, owning a task gives no access. */
+const isOwner = (task: SQL, user: SQL): SQL =>
+  sql`(${task}.owner_id = ${user} and ${task}.project_id is null)`
+
 const owner: TaskRelation = {
-  holds: (task, user) => sql`(${task}.owner_id = ${user} and ${task}.project_id is null)`,
+  holds: isOwner,
+  isReason: isOwner,
   branch: (user, rows) => rows(sql`item.owner_id = ${user} and item.project_id is null`),
   beganIn: null,
   viewer: { project_id: 'NULL', user_id: '(task).owner_id', condition: '(task).project_id IS NULL' },
   columns: ['owner_id', 'project_id'],
 }
 
+const isAssignee = (task: SQL, user: SQL): SQL => sql`coalesce(${task}.assignee_id = ${user}, false)`
+
 const assignee: TaskRelation = {
   // Where there is no assignee, the rest is not evaluated.
-  holds: (task, user) => sql`(coalesce(${task}.assignee_id = ${user}, false) and ${isInUse(task)})`,
+  holds: (task, user) => sql`(${isAssignee(task, user)} and ${isInUse(task)})`,
+  isReason: isAssignee,
   branch: (user, rows) => rows(sql`item.assignee_id = ${user} and ${isInUse(sql`item`)}`),
   beganIn: null,
   viewer: {
@@ -53,6 +62,7 @@ const assignee: TaskRelation = {
 /** Membership of the task's project, with this role or one that includes it. */
 const memberAs = (role: ProjectRole): TaskRelation => ({
   holds: (task, user) => isMember(sql`${task}.project_id`, user, role),
+  isReason: (task, user) => isMember(sql`${task}.project_id`, user, role),
   branch: (user, rows, first) =>
     rowsOfMemberships(
       user,
@@ -75,17 +85,20 @@ export const hasRole = (row: SQL, role: ProjectRole): SQL => {
   return sql`${columnsOf<'memberships'>(row).role} in (${sql.join(sufficient, sql`, `)})`
 }
 
-/** Whether `user` is a member of the project, with the role or one that includes it. */
+/**
+ * Whether `user` is a member of the project, with the role or one that includes it. OFFSET, here and below, keeps the planner from
+ * a second plan for the subquery, which reads all projects of the user for the sake of one.
+ */
 export const isMember = (projectId: SQL, user: SQL, role: ProjectRole): SQL => {
   const { user_id, project_id } = columnsOf<'memberships'>(sql`membership`)
   return sql`exists (
     select from memberships membership
-    where ${user_id} = ${user} and ${project_id} = ${projectId} and ${hasRole(sql`membership`, role)})`
+    where ${user_id} = ${user} and ${project_id} = ${projectId} and ${hasRole(sql`membership`, role)} offset 0)`
 }
 
 /**
  * Whether the project of the row `task` is not in the trash; for a personal task, whether its owner has not been deleted: both
- * take their tasks along at once. Deleted users are few, since they are purged soon. Uses an array operator because the planner
+ * take their tasks, and their webhooks, along at once. Deleted users are few, since they are purged soon. Uses an array operator because the planner
  * overestimates how many rows `<> all` removes.
  */
 export const isInUse = (task: SQL): SQL => sql`case when ${task}.project_id is null
@@ -94,7 +107,7 @@ export const isInUse = (task: SQL): SQL => sql`case when ${task}.project_id is n
 
 /** Whether a project is not in the trash. */
 export const isProjectInUse = (projectId: SQL): SQL =>
-  sql`exists (select from projects where projects.id = ${projectId} and projects.deleted_at is null)`
+  sql`exists (select from projects where projects.id = ${projectId} and projects.deleted_at is null offset 0)`
 
 /** Whether the project of the row `task` is archived. Everything else about access to its tasks stays as it was. */
 export const isInArchivedProject = (task: SQL): SQL =>
@@ -104,6 +117,7 @@ export const taskRelations = {
   owner,
   assignee,
   viewer: memberAs('viewer'),
+  commenter: memberAs('commenter'),
   editor: memberAs('editor'),
   manager: memberAs('manager'),
 } satisfies Readonly<Record<string, TaskRelation>>

@@ -42,6 +42,14 @@ export const isOneOf = (column: SQL, type: 'text' | 'uuid', values: readonly str
     : sql`${column} = any(${bind(`${type}[]`, values)})`
 }
 
+/** Whether a project is one of these; `none` stands for no project. */
+export const isOfProjects = (column: SQL, projects: readonly string[]): Condition =>
+  bindValues('project', (bind) => {
+    const ids = projects.filter((id) => id !== 'none')
+    const isOfOne = isOneOf(column, 'uuid', ids, bind)
+    return { sql: ids.length === projects.length ? isOfOne : sql`(${column} is null or ${isOfOne})` }
+  })
+
 /** Whether a folded text contains another. */
 export const contains = (text: SQL, part: string, bind: Bind): SQL =>
   sql`${text} like ${bind('text', `%${escapeLike(part)}%`)} escape '\\'`

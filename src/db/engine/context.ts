@@ -2,7 +2,8 @@ import type { Client } from '../../domain/audit.ts'
 import { type BearerCredential, bearerOf, type Principal } from '../../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { newId } from './ids.ts'
-import type { ParameterTypes, Placeholders } from './parameters.ts'
+import { mapRecord, type ParameterTypes, type Placeholders, placeholdersFor } from './parameters.ts'
+import { type SQL, sql } from '../schema/drizzle.ts'
 
 /** The Idempotency-Key of a creation, with a fingerprint of its request: another request may not use the same key. */
 export interface Idempotency {
@@ -63,14 +64,24 @@ export const contextParameters = {
   idempotency_key: 'text?',
   idempotency_fingerprint: 'text',
   audit_id: 'uuid',
+  audit_actor: 'uuid?',
   audit_session: 'uuid?',
   audit_token: 'uuid?',
-  audit_address: 'text',
+  audit_address: 'text?',
   audit_user_agent: 'text?',
   audit_request: 'text',
 } as const
 
 export type ContextPlaceholders = Placeholders<typeof contextParameters>
+
+/**
+ * The context's parameters as SQL. The planner cannot see the value of a flag through its subselect. If it could, it would find
+ * a slightly cheaper plan for each value, and so plan the statement again at each execution, which takes longer than to run it.
+ */
+export const contextPlaceholders: ContextPlaceholders = mapRecord<ContextParameter, SQL, SQL>(
+  placeholdersFor(contextParameters),
+  (placeholder, name) => (contextParameters[name] === 'bool' ? sql`(select ${placeholder})` : placeholder),
+)
 
 type ContextParameter = keyof typeof contextParameters
 
@@ -81,12 +92,14 @@ type Readers = {
 const readers: Readers = {
   caller: ({ principal }) => principal?.userId ?? null,
   is_admin: ({ principal }) => principal?.role === 'admin',
-  in_session: ({ principal }) => principal?.credential.kind === 'session',
+  // The shell may do what takes a session.
+  in_session: ({ principal }) => principal?.credential.kind === 'session' || isShell(principal),
   if_match: ({ ifMatch }) => ifMatch,
   idempotency_operation: ({ idempotency }) => idempotency?.operation ?? '',
   idempotency_key: ({ idempotency }) => idempotency?.key ?? null,
   idempotency_fingerprint: ({ idempotency }) => idempotency?.fingerprint ?? '',
   audit_id: () => newId(),
+  audit_actor: ({ principal }) => (isShell(principal) ? null : (principal?.userId ?? null)),
   audit_session: (ctx) => {
     const credential = bearerOfContext(ctx)
     return credential?.kind === 'session' ? credential.sessionId : null
@@ -95,10 +108,12 @@ const readers: Readers = {
     const credential = bearerOfContext(ctx)
     return credential?.kind === 'api_token' ? credential.tokenId : null
   },
-  audit_address: ({ client }) => client.address,
+  audit_address: ({ client, principal }) => (isShell(principal) ? null : client.address),
   audit_user_agent: ({ client }) => client.userAgent,
   audit_request: ({ client }) => client.requestId,
 }
+
+const isShell = (principal: Principal | null): boolean => principal?.credential.kind === 'shell'
 
 const bearerOfContext = ({ principal }: OpContext): BearerCredential | null =>
   principal && bearerOf(principal.credential)

@@ -1,3 +1,4 @@
+import { done, missing, type Outcome } from '../../domain/outcome.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { ContextPlaceholders, OpContext } from './context.ts'
 import { DatabaseUnavailable } from './errors.ts'
@@ -65,6 +66,21 @@ export const creation = <P extends Parameters, C extends Columns>(
 
 /** Whether the statement created nothing. */
 const isRefused = (row: object | null): boolean => row === null || ('json' in row && row.json === null)
+
+/**
+ * The result of a creation that may be refused; `readChecks` reads why. Missing if what it depends on was gone when the row
+ * was about to be created.
+ */
+export const readCreation = <R extends { readonly json: string | null }>(
+  result: StoredAnswer | { readonly replayed: false; readonly id: string; readonly row: R | null },
+  readChecks: (row: R | null) => Outcome<R>,
+): Outcome<Created> => {
+  if (result.replayed) return done(result)
+  const checked = readChecks(result.row)
+  if (checked.outcome !== 'done') return checked
+  const { json } = checked.value
+  return json === null ? missing : done({ id: result.id, json, replayed: false })
+}
 
 /** The result of a creation whose statement always returns a row. */
 export const expectCreated = (result: CreationResult<{ json: 'text' }>): Created => {

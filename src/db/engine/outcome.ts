@@ -13,23 +13,23 @@ export interface Checks {
   readonly refusals?: SQL
 }
 
+/** The outcome `done`. It also names the caller as the actor of the events that the statement's triggers record. */
+export const doneBy = (p: Pick<ContextPlaceholders, 'caller'>): SQL => sql`done_by(${p.caller})`
+
 /** The outcome of the checks, in the contract's order, with the request's If-Match. */
-export const checkedOutcome = (p: Pick<ContextPlaceholders, 'if_match'>, checks: Checks): SQL =>
-  outcomeOfChecks({ ...checks, ifMatch: p.if_match })
+export const checkedOutcome = (p: Pick<ContextPlaceholders, 'if_match' | 'caller'>, checks: Checks): SQL =>
+  outcomeOfChecks(p, { ...checks, ifMatch: p.if_match })
 
 /** The same for one item of a batch, with its own If-Match: a text array; null accepts any. */
-export const outcomeOfChecks = ({
-  allowed,
-  etag,
-  ifMatch,
-  authenticated = sql`true`,
-  refusals = sql``,
-}: Checks & { readonly ifMatch: SQL }): SQL => sql`case
+export const outcomeOfChecks = (
+  p: Pick<ContextPlaceholders, 'caller'>,
+  { allowed, etag, ifMatch, authenticated = sql`true`, refusals = sql`` }: Checks & { readonly ifMatch: SQL },
+): SQL => sql`case
   when not (${allowed}) then 'forbidden'
   when not (${authenticated}) then 'reauthentication_required'
   ${etag === null ? sql`` : sql`when ${ifMatch} is not null and (${etag} = any(${ifMatch})) is not true then 'precondition_failed'`}
   ${refusals}
-  else 'done' end`
+  else ${doneBy(p)} end`
 
 /** Reads the column `outcome`. No row: the resource does not exist or is not visible to the caller. */
 export const readOutcome = <R extends { readonly outcome: string }>(

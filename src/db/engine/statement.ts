@@ -1,5 +1,5 @@
 import type { Database, StatementMode } from './client.ts'
-import { type ContextPlaceholders, contextParameters, contextValues, type OpContext } from './context.ts'
+import { type ContextPlaceholders, contextPlaceholders, contextValues, type OpContext } from './context.ts'
 import { PgDialect, type SQL } from '../schema/drizzle.ts'
 import {
   type Columns,
@@ -64,7 +64,7 @@ export const query = <P extends Parameters, C extends Columns>(
   columns: C,
   build: (placeholders: Placeholders<P> & ContextPlaceholders) => SQL,
 ): Query<P, C> => {
-  const placeholders = { ...placeholdersFor(contextParameters), ...placeholdersFor(parameters) }
+  const placeholders = { ...contextPlaceholders, ...placeholdersFor(parameters) }
   const compiled = compileNamed(name, build(placeholders))
   return (ctx, values) =>
     runCompiled(ctx.db, compiled, columns, { ...contextValues(ctx, compiled.names), ...values })

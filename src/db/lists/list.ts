@@ -1,7 +1,13 @@
 import type { Position } from '../../domain/cursors.ts'
+import { done, missing, type Outcome } from '../../domain/outcome.ts'
 import type { Principal, Role } from '../../domain/permissions.ts'
 import { type SortBy, TooManyToSort } from '../../domain/sort.ts'
-import { type AccessBranch, type FirstRows, unionOfBranches } from '../access/branches.ts'
+import {
+  type AccessBranch,
+  branchOfFound,
+  distinctUnionOfBranches,
+  type FirstRows,
+} from '../access/branches.ts'
 import type { CallerPlaceholders } from '../access/permissions.ts'
 import type { Database } from '../engine/client.ts'
 import { allOf, type Condition, constant, listOf, unionAll } from '../engine/conditions.ts'
@@ -54,6 +60,15 @@ export const createdAt: SortField = {
   isIndexed: true,
 }
 
+/** The order of what is in the trash. */
+export const lastDeletedFirst: readonly SortBy<'deleted_at'>[] = [{ field: 'deleted_at', descending: true }]
+export const deletedAt: SortField = {
+  value: sql`item.deleted_at`,
+  type: 'instant',
+  isNullable: false,
+  isIndexed: true,
+}
+
 /** A list. Its rows are named `item` and have an `id`. */
 export interface ListSource<Field extends string> {
   readonly name: string
@@ -68,6 +83,11 @@ export interface ListSource<Field extends string> {
   readonly order: readonly SortBy<Field>[]
   /** Rows that meet it come first, if few enough rows pass the filters to be ranked. Requires the order `newestFirst`. */
   readonly rank?: SQL
+  /**
+   * The columns that rows are picked with: few for wide rows, which the planner and every sort otherwise carry along. `json` then
+   * reads the rows of the page again, by their ids. By default, and for searched rows, all columns.
+   */
+  readonly columns?: SQL
   /** A row as JSON text. */
   readonly json: (row: SQL, caller: CallerPlaceholders) => SQL
   /** Values of parameters outside the conditions. */
@@ -127,6 +147,13 @@ export const selectPage = async <Field extends string>(
 }
 
 /**
+ * A page of what belongs to a resource, if the caller can see the resource. A page with items proves that they can; an empty
+ * one has to ask.
+ */
+export const pageIfVisible = async (page: Page, isVisible: () => Promise<boolean>): Promise<Outcome<Page>> =>
+  page.items !== '[]' || (await isVisible()) ? done(page) : missing
+
+/**
  * Only lists without filters are prepared, since a connection keeps its prepared statements until it closes. A filtered list
  * has to be planned for each request anyway: the best index depends on the values.
  */
@@ -154,6 +181,10 @@ const prepare = <Field extends string>(
   return compiled
 }
 
+/** The columns that rows are picked with; null for all. */
+const pickedColumns = <Field extends string>({ filters, columns }: ListSource<Field>): SQL | null =>
+  columns !== undefined && filters.every(({ search }) => search === undefined) ? columns : null
+
 const limit = parameter('limit', 'int')
 const offset = parameter('offset', 'int')
 
@@ -171,14 +202,18 @@ const pageStatement = <Field extends string>(
   const { isForward, order, edge, steps, hasFrontier, total, isTooLong } = pickRows(source, request, caller)
   const edgeAt = (ordinal: SQL): SQL => sql`(select ${edge} from numbered where ordinal = ${ordinal})`
   const frontier = hasFrontier ? sql`(select ${edge} from frontier)` : sql`null`
+  const json =
+    pickedColumns(source) === null
+      ? source.json(sql`numbered`, caller)
+      : sql`(select ${source.json(sql`item`, caller)} from ${source.from} where item.id = numbered.id)`
   return compile(
     `${source.name}.list`,
     sql`
     with recursive ${steps}, numbered as materialized (
       select picked.*, row_number() over (order by ${order}) as ordinal from picked
-    ), ${renderedRows(source.json(sql`numbered`, caller), limit)}, page as (
+    ), ${renderedRows(json, limit)}, page as (
       select '[' || coalesce(string_agg(json, ',' order by ordinal ${isForward ? sql`` : sql`desc`}), '') || ']' as items,
-        count(*) as shown
+        max(ordinal) as shown
       from rendered
     )
     select items, coalesce(${edgeAt(sql`1`)}, ${frontier}) as near,
@@ -195,6 +230,17 @@ const pageStatement = <Field extends string>(
 const firstRows = (rows: SQL, count: SQL): SQL =>
   sql`select * from (${rows} limit ${constant(maxLimit + 1)}) item limit ${count}`
 
+/** Rows that are read from each branch. */
+interface BranchRows {
+  readonly columns: SQL
+  readonly where?: readonly SQL[]
+  /** A condition that leaves a few rows, which are found by their ids. */
+  readonly narrowed?: SQL | undefined
+  /** Orders and limits the rows of a branch. */
+  readonly bounded?: (rows: SQL, limit?: SQL) => SQL
+  readonly first?: FirstRows | null
+}
+
 /** SQL that selects the rows of a page. */
 const pickRows = <Field extends string>(
   source: ListSource<Field>,
@@ -209,43 +255,57 @@ const pickRows = <Field extends string>(
   const isRanked = rank !== undefined && rankAt(source.order, position) !== null
   const keyset = keysetOf(order, sortFields, position, position === null || isRanked)
 
-  const rowsOfBranches = (
-    columns: SQL,
-    where: SQL,
-    bounded: (rows: SQL, limit?: SQL) => SQL = (rows) => rows,
-    first: FirstRows | null = null,
-  ): SQL =>
-    unionOfBranches(
-      branches,
-      (isRepeated) =>
+  const rowsOfBranches = ({
+    columns,
+    where = [],
+    narrowed,
+    bounded = (rows) => rows,
+    first = null,
+  }: BranchRows): SQL =>
+    distinctUnionOfBranches(
+      narrowed === undefined ? branches : branchOfFound(branches),
+      ({ isRepeated }) =>
         (condition, { from: branchFrom = from, limit: branchLimit } = {}) =>
           bounded(
             sql`
-        select ${columns}, ${isRepeated} as is_repeated from ${branchFrom}
-        where ${allOf([condition, ...exact, where])}`,
+        select ${columns}, ${isRepeated ?? sql`false`} as is_repeated from ${branchFrom}
+        where ${allOf([condition, ...exact, ...where, ...(narrowed === undefined ? [] : [narrowed])])}`,
             branchLimit,
           ),
       first,
     )
   const isTooLong = keyset.isIndexed ? null : sql`(select rows > ${constant(maxSorted)} from sortable_count)`
-  const indexed = ({ columns, rangeOrder, order }: Keyset, count: SQL, where: SQL): SQL =>
-    rowsOfBranches(
-      sql`item.*, ${columns}`,
-      where,
-      (rows, branchLimit) => {
-        const inOrder = sql`${rows} order by ${rangeOrder}`
-        if (branchLimit !== undefined) return sql`${inOrder} limit ${branchLimit}`
-        return isPrepared(source, request) ? firstRows(inOrder, count) : sql`${inOrder} limit ${count}`
+  const picked = pickedColumns(source) ?? sql`item.*`
+  const indexed = (
+    { columns: keys, rangeOrder, order: inOrder }: Keyset,
+    {
+      count,
+      range,
+      narrowed,
+    }: { readonly count: SQL; readonly range: SQL; readonly narrowed?: SQL | undefined },
+  ): SQL =>
+    rowsOfBranches({
+      columns: sql`${picked}, ${keys}`,
+      where: [range],
+      narrowed,
+      bounded: (rows, branchLimit) => {
+        const ordered = sql`${rows} order by ${rangeOrder}`
+        if (branchLimit !== undefined) return sql`${ordered} limit ${branchLimit}`
+        return isPrepared(source, request) ? firstRows(ordered, count) : sql`${ordered} limit ${count}`
       },
-      { order, count },
-    )
-  const sorted = ({ columns, names, order: inOrder, ranges }: Keyset, count: SQL, narrowed?: SQL): SQL => {
+      first: { order: inOrder, count },
+    })
+  const sorted = (
+    { columns: keys, names, order: inOrder, ranges }: Keyset,
+    count: SQL,
+    narrowed?: SQL,
+  ): SQL => {
     const rows =
       narrowed === undefined
         ? sql`select * from sortable where not ${isTooLong}`
-        : rowsOfBranches(sql`item.id, ${columns}`, narrowed)
+        : rowsOfBranches({ columns: sql`item.id, ${keys}`, narrowed })
     return sql`
-      select item.*, ${names}, false as is_repeated from (
+      select ${picked}, ${names}, false as is_repeated from (
         select * from (${rows}) sortable where ${allOf(ranges)} order by ${inOrder} limit ${count}
       ) sorted join ${from} on item.id = sorted.id`
   }
@@ -253,7 +313,7 @@ const pickRows = <Field extends string>(
     (of: Keyset): RowsOf =>
     (count, narrowed) =>
       of.isIndexed
-        ? unionAll(of.ranges.map((range) => indexed(of, count, sql`${range} and ${narrowed ?? sql`true`}`)))
+        ? unionAll(of.ranges.map((range) => indexed(of, { count, range, narrowed })))
         : sorted(of, count, narrowed)
   const exactRows = (): PickedRows => {
     const needed = sql`${limit} + 1 + ${offset}`
@@ -261,13 +321,13 @@ const pickRows = <Field extends string>(
     const isSplit = keyset.isIndexed && farther !== undefined && request.offset === 0
     const parts = isSplit
       ? sql`select * from nearest union all
-          select * from (${indexed(keyset, needed, farther)}) farther where (select count(*) from nearest) < ${needed}`
+          select * from (${indexed(keyset, { count: needed, range: farther })}) farther where (select count(*) from nearest) < ${needed}`
       : rowsOf(keyset)(needed)
-    const counted = sql`(select count(*)::int from (${rowsOfBranches(sql`item.id`, sql`true`)}) item)`
+    const counted = sql`(select count(*)::int from (${rowsOfBranches({ columns: sql`item.id` })}) item)`
     const total = isTooLong === null ? counted : sql`(select rows from sortable_count)`
     return {
       steps: sql`
-        ${isSplit ? sql`nearest as materialized (${indexed(keyset, needed, nearest ?? sql`true`)}),` : sql``}
+        ${isSplit ? sql`nearest as materialized (${indexed(keyset, { count: needed, range: nearest ?? sql`true` })}),` : sql``}
         picked as (
           select * from (${parts}) parts order by ${keyset.order} limit ${limit} + 1 offset ${offset}
         )`,
@@ -279,7 +339,7 @@ const pickRows = <Field extends string>(
   const fromStart = keysetOf(order, sortFields, null)
   const { isForward } = keyset
   const rankedOrder = listOf([indexOrder(sql`rank`, !isForward), keyset.order])
-  const { steps, ...picked } =
+  const { steps, ...rows } =
     searched.length === 0
       ? exactRows()
       : searchedRows({
@@ -303,13 +363,16 @@ const pickRows = <Field extends string>(
     isForward,
     order: isRanked ? rankedOrder : keyset.order,
     edge: sql`json_build_array(${listOf(edge)})::text`,
-    ...picked,
+    ...rows,
     steps:
       isTooLong === null
         ? steps
         : sql`
           sortable as materialized (
-            ${rowsOfBranches(sql`item.id, ${keyset.columns}`, sql`true`, (rows) => sql`${rows} limit ${constant(maxSorted + 1)}`)}
+            ${rowsOfBranches({
+              columns: sql`item.id, ${keyset.columns}`,
+              bounded: (rows) => sql`${rows} limit ${constant(maxSorted + 1)}`,
+            })}
           ), sortable_count as materialized (select count(*)::int as rows from sortable), ${steps}`,
   }
 }

@@ -50,12 +50,46 @@ CREATE TABLE "change_history" (
 	CONSTRAINT "change_history_is_one" CHECK ("change_history"."singleton")
 );
 --> statement-breakpoint
+CREATE TABLE "comments" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"task_id" uuid NOT NULL,
+	"author_id" uuid,
+	"body" text NOT NULL,
+	"mentions" uuid[] DEFAULT '{}' NOT NULL,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"edited_at" timestamp (3) with time zone
+);
+--> statement-breakpoint
 CREATE TABLE "departures" (
 	"project_id" uuid NOT NULL,
 	"user_id" uuid,
 	"left_in" "xid8" NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "departures_once" UNIQUE NULLS NOT DISTINCT("user_id","project_id")
+);
+--> statement-breakpoint
+CREATE TABLE "event_readers" (
+	"name" text PRIMARY KEY NOT NULL,
+	"changed_in" "xid8" NOT NULL,
+	"ordinal" bigint NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "events" (
+	"changed_in" "xid8" DEFAULT pg_current_xact_id() NOT NULL,
+	"ordinal" bigserial NOT NULL,
+	"id" uuid NOT NULL,
+	"type" text NOT NULL,
+	"actor_id" uuid,
+	"task_id" uuid,
+	"project_id" uuid,
+	"owner_id" uuid,
+	"assignee_id" uuid,
+	"resource_id" uuid,
+	"before" jsonb NOT NULL,
+	"after" jsonb NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "events_changed_in_ordinal_pk" PRIMARY KEY("changed_in","ordinal")
 );
 --> statement-breakpoint
 CREATE TABLE "file_deletions" (
@@ -114,6 +148,19 @@ CREATE TABLE "memberships" (
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "memberships_user_id_project_id_pk" PRIMARY KEY("user_id","project_id"),
 	CONSTRAINT "memberships_role_known" CHECK ("memberships"."role" in ('viewer', 'commenter', 'editor', 'manager'))
+);
+--> statement-breakpoint
+CREATE TABLE "notifications" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"user_id" uuid NOT NULL,
+	"reason" text NOT NULL,
+	"event_id" uuid NOT NULL,
+	"actor_id" uuid,
+	"task_id" uuid NOT NULL,
+	"comment_id" uuid,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"read_at" timestamp (3) with time zone,
+	CONSTRAINT "notifications_reason_known" CHECK ("notifications"."reason" in ('mention', 'assignment', 'comment', 'completion'))
 );
 --> statement-breakpoint
 CREATE TABLE "one_time_tokens" (
@@ -230,6 +277,26 @@ CREATE TABLE "tags" (
 	"deleted_at" timestamp (3) with time zone
 );
 --> statement-breakpoint
+CREATE TABLE "task_followers" (
+	"task_id" uuid NOT NULL,
+	"user_id" uuid NOT NULL,
+	"has_stopped" boolean DEFAULT false NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "task_followers_task_id_user_id_pk" PRIMARY KEY("task_id","user_id")
+);
+--> statement-breakpoint
+CREATE TABLE "task_relations" (
+	"id" uuid NOT NULL,
+	"task_id" uuid NOT NULL,
+	"kind" text NOT NULL,
+	"other_task_id" uuid NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "task_relations_task_id_kind_other_task_id_pk" PRIMARY KEY("task_id","kind","other_task_id"),
+	CONSTRAINT "task_relations_kind_known" CHECK ("task_relations"."kind" in ('blocks', 'duplicates', 'relates_to')),
+	CONSTRAINT "task_relations_of_two" CHECK ("task_relations"."task_id" <> "task_relations"."other_task_id"),
+	CONSTRAINT "task_relations_ordered" CHECK ("task_relations"."kind" <> 'relates_to' or "task_relations"."task_id" < "task_relations"."other_task_id")
+);
+--> statement-breakpoint
 CREATE TABLE "task_tags" (
 	"task_id" uuid NOT NULL,
 	"tag_id" uuid NOT NULL,
@@ -266,7 +333,12 @@ CREATE TABLE "tasks" (
 	"placed_at" timestamp (3) with time zone,
 	"section_id" uuid,
 	"position" text collate "C" DEFAULT 'a0' NOT NULL,
+	"parent_id" uuid,
 	"attachment_count" integer DEFAULT 0 NOT NULL,
+	"comment_count" integer DEFAULT 0 NOT NULL,
+	"subtask_count" integer DEFAULT 0 NOT NULL,
+	"open_subtask_count" integer DEFAULT 0 NOT NULL,
+	"blocker_count" integer DEFAULT 0 NOT NULL,
 	"version" integer DEFAULT 1 NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
@@ -274,6 +346,7 @@ CREATE TABLE "tasks" (
 	"changed_in" "xid8" DEFAULT pg_current_xact_id() NOT NULL,
 	CONSTRAINT "tasks_status_known" CHECK ("tasks"."status" in ('todo', 'in_progress', 'done', 'cancelled')),
 	CONSTRAINT "tasks_priority_known" CHECK ("tasks"."priority" in ('none', 'low', 'medium', 'high', 'urgent')),
+	CONSTRAINT "tasks_not_own_parent" CHECK ("tasks"."parent_id" <> "tasks"."id"),
 	CONSTRAINT "tasks_section_of_project" CHECK ("tasks"."section_id" is null or "tasks"."project_id" is not null),
 	CONSTRAINT "tasks_start_once" CHECK ("tasks"."start_at" is null or "tasks"."start_on" is null),
 	CONSTRAINT "tasks_due_once" CHECK ("tasks"."due_at" is null or "tasks"."due_on" is null),
@@ -345,14 +418,64 @@ CREATE TABLE "users" (
 	CONSTRAINT "users_role_known" CHECK ("users"."role" in ('member', 'admin'))
 );
 --> statement-breakpoint
+CREATE TABLE "webhook_deliveries" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"webhook_id" uuid NOT NULL,
+	"sequence" bigint NOT NULL,
+	"event_id" uuid NOT NULL,
+	"event_type" text NOT NULL,
+	"event_changed_in" "xid8",
+	"event_ordinal" bigint,
+	"status" text DEFAULT 'pending' NOT NULL,
+	"attempts" integer DEFAULT 0 NOT NULL,
+	"due_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"attempted_at" timestamp (3) with time zone,
+	"duration_ms" integer,
+	"response_status" integer,
+	"response_body" text,
+	"error" text,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"ended_at" timestamp (3) with time zone,
+	CONSTRAINT "webhook_deliveries_status_known" CHECK ("webhook_deliveries"."status" in ('pending', 'delivered', 'failed', 'withheld'))
+);
+--> statement-breakpoint
+CREATE TABLE "webhooks" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"owner_id" uuid NOT NULL,
+	"project_id" uuid,
+	"url" text NOT NULL,
+	"description" text DEFAULT '' NOT NULL,
+	"event_types" text[] NOT NULL,
+	"secret" "bytea" NOT NULL,
+	"previous_secret" "bytea",
+	"previous_secret_until" timestamp (3) with time zone,
+	"is_enabled" boolean DEFAULT true NOT NULL,
+	"disabled_reason" text,
+	"failing_since" timestamp (3) with time zone,
+	"last_sequence" bigint DEFAULT 0 NOT NULL,
+	"due_at" timestamp (3) with time zone,
+	"lease_id" uuid,
+	"leased_until" timestamp (3) with time zone,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"deleted_at" timestamp (3) with time zone,
+	CONSTRAINT "webhooks_previous_secret_ends" CHECK (("webhooks"."previous_secret" is null) = ("webhooks"."previous_secret_until" is null))
+);
+--> statement-breakpoint
 ALTER TABLE "api_tokens" ADD CONSTRAINT "api_tokens_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "attachments" ADD CONSTRAINT "attachments_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "attachments" ADD CONSTRAINT "attachments_uploaded_by_users_id_fk" FOREIGN KEY ("uploaded_by") REFERENCES "public"."users"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "comments" ADD CONSTRAINT "comments_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "comments" ADD CONSTRAINT "comments_author_id_users_id_fk" FOREIGN KEY ("author_id") REFERENCES "public"."users"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "idempotency_keys" ADD CONSTRAINT "idempotency_keys_principal_id_users_id_fk" FOREIGN KEY ("principal_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "invitations" ADD CONSTRAINT "invitations_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "invitations" ADD CONSTRAINT "invitations_invited_by_users_id_fk" FOREIGN KEY ("invited_by") REFERENCES "public"."users"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "memberships" ADD CONSTRAINT "memberships_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "memberships" ADD CONSTRAINT "memberships_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "notifications" ADD CONSTRAINT "notifications_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "notifications" ADD CONSTRAINT "notifications_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "notifications" ADD CONSTRAINT "notifications_comment_id_comments_id_fk" FOREIGN KEY ("comment_id") REFERENCES "public"."comments"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "one_time_tokens" ADD CONSTRAINT "one_time_tokens_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "project_counts" ADD CONSTRAINT "project_counts_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "project_members" ADD CONSTRAINT "project_members_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
@@ -366,6 +489,10 @@ ALTER TABLE "sections" ADD CONSTRAINT "sections_project_id_projects_id_fk" FOREI
 ALTER TABLE "sessions" ADD CONSTRAINT "sessions_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "tags" ADD CONSTRAINT "tags_owner_id_users_id_fk" FOREIGN KEY ("owner_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "tags" ADD CONSTRAINT "tags_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "task_followers" ADD CONSTRAINT "task_followers_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "task_followers" ADD CONSTRAINT "task_followers_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "task_relations" ADD CONSTRAINT "task_relations_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "task_relations" ADD CONSTRAINT "task_relations_other_task_id_tasks_id_fk" FOREIGN KEY ("other_task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "task_tags" ADD CONSTRAINT "task_tags_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "task_tags" ADD CONSTRAINT "task_tags_tag_id_tags_id_fk" FOREIGN KEY ("tag_id") REFERENCES "public"."tags"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "tasks" ADD CONSTRAINT "tasks_owner_id_users_id_fk" FOREIGN KEY ("owner_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
@@ -378,6 +505,9 @@ ALTER TABLE "thumbnails" ADD CONSTRAINT "thumbnails_attachment_id_attachments_id
 ALTER TABLE "uploads" ADD CONSTRAINT "uploads_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "uploads" ADD CONSTRAINT "uploads_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "uploads" ADD CONSTRAINT "uploads_attachment_id_attachments_id_fk" FOREIGN KEY ("attachment_id") REFERENCES "public"."attachments"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "webhook_deliveries" ADD CONSTRAINT "webhook_deliveries_webhook_id_webhooks_id_fk" FOREIGN KEY ("webhook_id") REFERENCES "public"."webhooks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "webhooks" ADD CONSTRAINT "webhooks_owner_id_users_id_fk" FOREIGN KEY ("owner_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "webhooks" ADD CONSTRAINT "webhooks_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE UNIQUE INDEX "api_tokens_hash_unique" ON "api_tokens" USING btree ("hash");--> statement-breakpoint
 CREATE INDEX "api_tokens_user_newest" ON "api_tokens" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "api_tokens_expiry" ON "api_tokens" USING btree ("expires_at");--> statement-breakpoint
@@ -389,7 +519,14 @@ CREATE INDEX "audit_events_newest" ON "audit_events" USING btree ("created_at" D
 CREATE INDEX "audit_events_actor_newest" ON "audit_events" USING btree ("actor_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "audit_events_user_newest" ON "audit_events" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "audit_events_action_newest" ON "audit_events" USING btree ("action","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "comments_task_newest" ON "comments" USING btree ("task_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "comments_author" ON "comments" USING btree ("author_id");--> statement-breakpoint
 CREATE INDEX "departures_age" ON "departures" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "events_task" ON "events" USING btree ("task_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "events"."task_id" is not null;--> statement-breakpoint
+CREATE INDEX "events_project" ON "events" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "events"."task_id" is null;--> statement-breakpoint
+CREATE INDEX "events_list" ON "events" USING btree (coalesce("project_id", "owner_id"),"created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "events_assignee" ON "events" USING btree ("assignee_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "events"."assignee_id" is not null;--> statement-breakpoint
+CREATE INDEX "events_newest" ON "events" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "file_deletions_due" ON "file_deletions" USING btree ("due_at");--> statement-breakpoint
 CREATE INDEX "idempotency_keys_age" ON "idempotency_keys" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "invitation_mails_inviter" ON "invitation_mails" USING btree ("invited_by","created_at");--> statement-breakpoint
@@ -401,6 +538,12 @@ CREATE INDEX "invitations_project_newest" ON "invitations" USING btree ("project
 CREATE INDEX "invitations_inviter" ON "invitations" USING btree ("invited_by");--> statement-breakpoint
 CREATE INDEX "invitations_expiry" ON "invitations" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "memberships_project_newest" ON "memberships" USING btree ("project_id","created_at" DESC NULLS LAST,"user_id" DESC NULLS LAST);--> statement-breakpoint
+CREATE UNIQUE INDEX "notifications_event_once" ON "notifications" USING btree ("user_id","event_id");--> statement-breakpoint
+CREATE INDEX "notifications_user_newest" ON "notifications" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "notifications_unread" ON "notifications" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "notifications"."read_at" is null;--> statement-breakpoint
+CREATE INDEX "notifications_task" ON "notifications" USING btree ("task_id");--> statement-breakpoint
+CREATE INDEX "notifications_comment" ON "notifications" USING btree ("comment_id") WHERE "notifications"."comment_id" is not null;--> statement-breakpoint
+CREATE INDEX "notifications_age" ON "notifications" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "one_time_tokens_user" ON "one_time_tokens" USING btree ("user_id","purpose");--> statement-breakpoint
 CREATE INDEX "one_time_tokens_expiry" ON "one_time_tokens" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "one_time_tokens_email" ON "one_time_tokens" USING btree ("email") WHERE "one_time_tokens"."email" is not null;--> statement-breakpoint
@@ -424,6 +567,8 @@ CREATE UNIQUE INDEX "tags_project_name_unique" ON "tags" USING btree ("project_i
 CREATE INDEX "tags_project_newest" ON "tags" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "tags_newest" ON "tags" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "tags_owner_newest" ON "tags" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "task_followers_user" ON "task_followers" USING btree ("user_id");--> statement-breakpoint
+CREATE INDEX "task_relations_other" ON "task_relations" USING btree ("other_task_id","kind","task_id");--> statement-breakpoint
 CREATE INDEX "task_tags_tag" ON "task_tags" USING btree ("tag_id","task_id");--> statement-breakpoint
 CREATE INDEX "task_tombstones_user_changes" ON "task_tombstones" USING btree ("user_id","changed_in","task_id");--> statement-breakpoint
 CREATE INDEX "task_tombstones_project_changes" ON "task_tombstones" USING btree ("project_id","changed_in","task_id") WHERE "task_tombstones"."user_id" is null;--> statement-breakpoint
@@ -445,6 +590,7 @@ CREATE INDEX "tasks_owner_changes" ON "tasks" USING btree ("owner_id","changed_i
 CREATE INDEX "tasks_assignee_changes" ON "tasks" USING btree ("assignee_id","changed_in","id") WHERE "tasks"."assignee_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_project_changes" ON "tasks" USING btree ("project_id","deleted_at","changed_in","id") WHERE "tasks"."project_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_list_position" ON "tasks" USING btree (coalesce("project_id", "owner_id"),"position" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is null;--> statement-breakpoint
+CREATE INDEX "tasks_parent" ON "tasks" USING btree ("parent_id","position" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."parent_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_search" ON "tasks" USING gin ("search");--> statement-breakpoint
 CREATE INDEX "tasks_trash" ON "tasks" USING btree ("deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "tasks"."deleted_at" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_owner_trash" ON "tasks" USING btree ("owner_id","deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
@@ -460,4 +606,13 @@ CREATE INDEX "uploads_expiry" ON "uploads" USING btree ("expires_at");--> statem
 CREATE INDEX "users_deleted" ON "users" USING btree ("id") WHERE "users"."deleted_at" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX "users_username_unique" ON "users" USING btree ("username");--> statement-breakpoint
 CREATE UNIQUE INDEX "users_email_unique" ON "users" USING btree ("email");--> statement-breakpoint
-CREATE INDEX "users_newest" ON "users" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);
+CREATE INDEX "users_newest" ON "users" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "webhook_deliveries_newest" ON "webhook_deliveries" USING btree ("webhook_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE UNIQUE INDEX "webhook_deliveries_sequence" ON "webhook_deliveries" USING btree ("webhook_id","sequence");--> statement-breakpoint
+CREATE INDEX "webhook_deliveries_due" ON "webhook_deliveries" USING btree ("webhook_id","due_at","sequence") WHERE "webhook_deliveries"."status" = 'pending';--> statement-breakpoint
+CREATE INDEX "webhook_deliveries_age" ON "webhook_deliveries" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "webhooks_owner_newest" ON "webhooks" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "webhooks_project_newest" ON "webhooks" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "webhooks"."project_id" is not null;--> statement-breakpoint
+CREATE INDEX "webhooks_newest" ON "webhooks" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "webhooks_due" ON "webhooks" USING btree ("due_at") WHERE "webhooks"."due_at" is not null;--> statement-breakpoint
+CREATE INDEX "webhooks_deleted" ON "webhooks" USING btree ("id") WHERE "webhooks"."deleted_at" is not null;

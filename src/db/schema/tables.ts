@@ -3,6 +3,7 @@
 import { sql } from 'drizzle-orm'
 import {
   bigint,
+  bigserial,
   boolean,
   check,
   customType,
@@ -11,6 +12,7 @@ import {
   foreignKey,
   index,
   integer,
+  jsonb,
   pgTable,
   primaryKey,
   text,
@@ -522,8 +524,20 @@ export const tasks = pgTable(
     position: position('position')
       .notNull()
       .default(sql`'a0'`),
+    /**
+     * The task that this is a subtask of: in the same project, or personal and of the same owner. It has no foreign key: a trigger
+     * maintains it, in any order of rows.
+     */
+    parent_id: uuid('parent_id'),
     /** Maintained by a trigger on attachments. */
     attachment_count: integer('attachment_count').notNull().default(0),
+    /** Maintained by a trigger on comments. */
+    comment_count: integer('comment_count').notNull().default(0),
+    /** The subtasks that are not in the trash, and those of them that are open. Maintained by a trigger. */
+    subtask_count: integer('subtask_count').notNull().default(0),
+    open_subtask_count: integer('open_subtask_count').notNull().default(0),
+    /** The tasks that block this one, open or not and seen by the caller or not. Never shown. Maintained by a trigger on task_relations. */
+    blocker_count: integer('blocker_count').notNull().default(0),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().defaultNow(),
@@ -564,6 +578,10 @@ export const tasks = pgTable(
         t.id.desc(),
       )
       .where(sql`${t.deleted_at} is null`),
+    // The subtasks of a task.
+    index('tasks_parent')
+      .on(t.parent_id, t.position.desc(), t.id.desc())
+      .where(sql`${t.parent_id} is not null`),
     // `q` and `filter`: words, and parts of titles.
     index('tasks_search').using('gin', t.search),
     // GET /trash with `all`, and the removal of old trash.
@@ -574,6 +592,7 @@ export const tasks = pgTable(
     index('tasks_owner_trash').on(t.owner_id, t.deleted_at.desc(), t.id.desc()),
     check('tasks_status_known', sql`${t.status} in ('todo', 'in_progress', 'done', 'cancelled')`),
     check('tasks_priority_known', sql`${t.priority} in ('none', 'low', 'medium', 'high', 'urgent')`),
+    check('tasks_not_own_parent', sql`${t.parent_id} <> ${t.id}`),
     check('tasks_section_of_project', sql`${t.section_id} is null or ${t.project_id} is not null`),
     foreignKey({ columns: [t.project_id, t.section_id], foreignColumns: [sections.project_id, sections.id] }),
     check('tasks_start_once', sql`${t.start_at} is null or ${t.start_on} is null`),
@@ -681,6 +700,277 @@ export const attachments = pgTable(
     uniqueIndex('attachments_storage_key_unique').on(t.storage_key),
     index('attachments_task_newest').on(t.task_id, t.created_at.desc(), t.id.desc()),
     index('attachments_uploader').on(t.uploaded_by),
+  ],
+)
+
+/** Comments on tasks. */
+export const comments = pgTable(
+  'comments',
+  {
+    id: uuid('id').primaryKey(),
+    task_id: uuid('task_id')
+      .notNull()
+      .references(() => tasks.id, { onDelete: 'cascade' }),
+    /** Null if the account was deleted. */
+    author_id: uuid('author_id').references(() => users.id, { onDelete: 'set null' }),
+    /** Markdown, as written. */
+    body: text('body').notNull(),
+    /** The users whom the body mentions, who could see the task when it was written. */
+    mentions: uuid('mentions')
+      .array()
+      .notNull()
+      .default(sql`'{}'`),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    /** When the body was changed, the last time. */
+    edited_at: instant('edited_at'),
+  },
+  (t) => [
+    index('comments_task_newest').on(t.task_id, t.created_at.desc(), t.id.desc()),
+    index('comments_author').on(t.author_id),
+  ],
+)
+
+/** Relations of tasks. Each is one row: `blocked_by` and `duplicated_by` are read from the other side. */
+export const taskRelations = pgTable(
+  'task_relations',
+  {
+    id: uuid('id').notNull(),
+    task_id: uuid('task_id')
+      .notNull()
+      .references(() => tasks.id, { onDelete: 'cascade' }),
+    kind: text('kind').notNull(),
+    /** Of two tasks that relate to each other, the one with the greater id. */
+    other_task_id: uuid('other_task_id')
+      .notNull()
+      .references(() => tasks.id, { onDelete: 'cascade' }),
+    created_at: createdAt(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.task_id, t.kind, t.other_task_id] }),
+    index('task_relations_other').on(t.other_task_id, t.kind, t.task_id),
+    check('task_relations_kind_known', sql`${t.kind} in ('blocks', 'duplicates', 'relates_to')`),
+    check('task_relations_of_two', sql`${t.task_id} <> ${t.other_task_id}`),
+    check('task_relations_ordered', sql`${t.kind} <> 'relates_to' or ${t.task_id} < ${t.other_task_id}`),
+  ],
+)
+
+/** Who follows a task, and who has stopped, so that they are not made to follow it again. */
+export const taskFollowers = pgTable(
+  'task_followers',
+  {
+    task_id: uuid('task_id')
+      .notNull()
+      .references(() => tasks.id, { onDelete: 'cascade' }),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    has_stopped: boolean('has_stopped').notNull().default(false),
+    created_at: createdAt(),
+  },
+  (t) => [primaryKey({ columns: [t.task_id, t.user_id] }), index('task_followers_user').on(t.user_id)],
+)
+
+/**
+ * What was changed, by whom. Triggers write a row for each change, in the statement that makes it; history, webhooks, the event
+ * stream and notifications read them. The order is that of the transactions, up to the horizon (task-changes.ts), and within one
+ * that of `ordinal`. It has no foreign keys, because it outlives what it names. A task that is deleted for good takes the
+ * values of its events along.
+ */
+export const events = pgTable(
+  'events',
+  {
+    /** The transaction that made the change, or the last one that had ended before it, if that is later (`record_event`). */
+    changed_in: xid8('changed_in')
+      .notNull()
+      .default(sql`pg_current_xact_id()`),
+    ordinal: bigserial('ordinal', { mode: 'bigint' }).notNull(),
+    /** A UUIDv7 that the database makes (`record_event`). */
+    id: uuid('id').notNull(),
+    type: text('type').notNull(),
+    /** Null: the service itself. */
+    actor_id: uuid('actor_id'),
+    /** Null: the project itself, or its members. */
+    task_id: uuid('task_id'),
+    /** The project of the task after the change. */
+    project_id: uuid('project_id'),
+    /** The owner and the assignee of the task after the change. */
+    owner_id: uuid('owner_id'),
+    assignee_id: uuid('assignee_id'),
+    /** The comment, attachment, tag, other task or member. Null: the task or project itself. */
+    resource_id: uuid('resource_id'),
+    /** The values of what was changed, before and after, as the contract names them. */
+    before: jsonb('before').notNull(),
+    after: jsonb('after').notNull(),
+    created_at: instant('created_at').notNull(),
+  },
+  (t) => [
+    // Its readers, in order. Entries are added at the end.
+    primaryKey({ columns: [t.changed_in, t.ordinal] }),
+    // GET /tasks/{task_id}/events: those of the task, and of its project and members.
+    index('events_task')
+      .on(t.task_id, t.created_at.desc(), t.id.desc())
+      .where(sql`${t.task_id} is not null`),
+    index('events_project')
+      .on(t.project_id, t.created_at.desc(), t.id.desc())
+      .where(sql`${t.task_id} is null`),
+    // GET /events: by project or owner of personal tasks, by assignee, and with `all`.
+    index('events_list').on(
+      listOfTask({ project_id: sql`${t.project_id}`, owner_id: sql`${t.owner_id}` }),
+      t.created_at.desc(),
+      t.id.desc(),
+    ),
+    index('events_assignee')
+      .on(t.assignee_id, t.created_at.desc(), t.id.desc())
+      .where(sql`${t.assignee_id} is not null`),
+    index('events_newest').on(t.created_at.desc(), t.id.desc()),
+  ],
+)
+
+/** How far each background reader of events has read. */
+export const eventReaders = pgTable('event_readers', {
+  name: text('name').primaryKey(),
+  changed_in: xid8('changed_in').notNull(),
+  ordinal: bigint('ordinal', { mode: 'bigint' }).notNull(),
+})
+
+/** The inbox of users. */
+export const notifications = pgTable(
+  'notifications',
+  {
+    id: uuid('id').primaryKey(),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    reason: text('reason').notNull(),
+    event_id: uuid('event_id').notNull(),
+    /** Null: the service itself. */
+    actor_id: uuid('actor_id'),
+    task_id: uuid('task_id')
+      .notNull()
+      .references(() => tasks.id, { onDelete: 'cascade' }),
+    comment_id: uuid('comment_id').references(() => comments.id, { onDelete: 'cascade' }),
+    created_at: createdAt(),
+    read_at: instant('read_at'),
+  },
+  (t) => [
+    uniqueIndex('notifications_event_once').on(t.user_id, t.event_id),
+    index('notifications_user_newest').on(t.user_id, t.created_at.desc(), t.id.desc()),
+    index('notifications_unread')
+      .on(t.user_id, t.created_at.desc(), t.id.desc())
+      .where(sql`${t.read_at} is null`),
+    index('notifications_task').on(t.task_id),
+    index('notifications_comment')
+      .on(t.comment_id)
+      .where(sql`${t.comment_id} is not null`),
+    index('notifications_age').on(t.created_at),
+    check(
+      'notifications_reason_known',
+      sql`${t.reason} in ('mention', 'assignment', 'comment', 'completion')`,
+    ),
+  ],
+)
+
+/** Addresses that events are sent to (Standard Webhooks). */
+export const webhooks = pgTable(
+  'webhooks',
+  {
+    id: uuid('id').primaryKey(),
+    /** Nothing is sent that this user may not see. */
+    owner_id: uuid('owner_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    /** Null: everything that the owner may see. */
+    project_id: uuid('project_id').references(() => projects.id, { onDelete: 'cascade' }),
+    url: text('url').notNull(),
+    description: text('description').notNull().default(''),
+    /** Patterns such as `task.*`. */
+    event_types: text('event_types').array().notNull(),
+    /** Encrypted with a key that is not in the database. */
+    secret: bytea('secret').notNull(),
+    /** The secret before the last rotation, which signs as well until then. */
+    previous_secret: bytea('previous_secret'),
+    previous_secret_until: instant('previous_secret_until'),
+    is_enabled: boolean('is_enabled').notNull().default(true),
+    /** Why the service disabled it; null if it did not. */
+    disabled_reason: text('disabled_reason'),
+    /** Since when every delivery has failed; null after a success. */
+    failing_since: instant('failing_since'),
+    /** The number of the last delivery. */
+    last_sequence: bigint('last_sequence', { mode: 'number' }).notNull().default(0),
+    /** When the next attempt is due; null if no delivery is pending. */
+    due_at: instant('due_at'),
+    /** The process that is sending, and until when it has the webhook to itself. */
+    lease_id: uuid('lease_id'),
+    leased_until: instant('leased_until'),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    updated_at: instant('updated_at').notNull().defaultNow(),
+    /** Set when the webhook is deleted, which hides the row from every reader. A job removes it after its deliveries. */
+    deleted_at: instant('deleted_at'),
+  },
+  (t) => [
+    // The list of a user: their own, and those of the projects that they manage.
+    index('webhooks_owner_newest').on(t.owner_id, t.created_at.desc(), t.id.desc()),
+    index('webhooks_project_newest')
+      .on(t.project_id, t.created_at.desc(), t.id.desc())
+      .where(sql`${t.project_id} is not null`),
+    index('webhooks_newest').on(t.created_at.desc(), t.id.desc()),
+    index('webhooks_due')
+      .on(t.due_at)
+      .where(sql`${t.due_at} is not null`),
+    index('webhooks_deleted')
+      .on(t.id)
+      .where(sql`${t.deleted_at} is not null`),
+    check(
+      'webhooks_previous_secret_ends',
+      sql`(${t.previous_secret} is null) = (${t.previous_secret_until} is null)`,
+    ),
+  ],
+)
+
+/** What is sent to a webhook: each event once, and further deliveries on request. */
+export const webhookDeliveries = pgTable(
+  'webhook_deliveries',
+  {
+    id: uuid('id').primaryKey(),
+    webhook_id: uuid('webhook_id')
+      .notNull()
+      .references(() => webhooks.id, { onDelete: 'cascade' }),
+    /** Counts the deliveries of the webhook, so that receivers can order them. */
+    sequence: bigint('sequence', { mode: 'number' }).notNull(),
+    /** The id of the message, which all its deliveries share: that of the event. */
+    event_id: uuid('event_id').notNull(),
+    event_type: text('event_type').notNull(),
+    /** The place of the event in their order, which outlives the delivery. Null: a test. */
+    event_changed_in: xid8('event_changed_in'),
+    event_ordinal: bigint('event_ordinal', { mode: 'bigint' }),
+    status: text('status').notNull().default('pending'),
+    attempts: integer('attempts').notNull().default(0),
+    /** When the next attempt is due. */
+    due_at: instant('due_at').notNull().defaultNow(),
+    /** Of the last attempt. */
+    attempted_at: instant('attempted_at'),
+    duration_ms: integer('duration_ms'),
+    response_status: integer('response_status'),
+    /** Its first 8 KiB. */
+    response_body: text('response_body'),
+    /** Why there is no response. */
+    error: text('error'),
+    created_at: createdAt(),
+    ended_at: instant('ended_at'),
+  },
+  (t) => [
+    index('webhook_deliveries_newest').on(t.webhook_id, t.created_at.desc(), t.id.desc()),
+    uniqueIndex('webhook_deliveries_sequence').on(t.webhook_id, t.sequence),
+    index('webhook_deliveries_due')
+      .on(t.webhook_id, t.due_at, t.sequence)
+      .where(sql`${t.status} = 'pending'`),
+    index('webhook_deliveries_age').on(t.created_at),
+    check(
+      'webhook_deliveries_status_known',
+      sql`${t.status} in ('pending', 'delivered', 'failed', 'withheld')`,
+    ),
   ],
 )
 

@@ -158,6 +158,8 @@ const ui = globalThis.SwaggerUIBundle({
   },
   deepLinking: true,
   defaultModelsExpandDepth: 0,
+  // From 150 lines on, Swagger UI takes what is out of sight off the page, with what was typed into it.
+  docExpansion: 'none',
   displayRequestDuration: true,
   filter: true,
   tryItOutEnabled: true,

@@ -155,7 +155,7 @@ async fn list_page(
 ) -> Result<taskwright::models::TaskList, apis::Error<tasks_api::ListTasksError>> {
     tasks_api::list_tasks(
         client, Some(2), None, cursor, None, None, None, None, None, None, projects, None, None, None, None,
-        None, None, None, None, None, None, None, None, None, None, None, None, None, None,
+        None, None, None, None, None, None, None, None, None, None, None, None, None, None, None, None,
     )
     .await
 }

@@ -1,0 +1,251 @@
+import { beginningOf, type EventPosition } from '../domain/event-positions.ts'
+import { listReader, type Principal } from '../domain/permissions.ts'
+import { allowsEvent, viewersOfEvent } from './access/permissions.ts'
+import type { Database } from './engine/client.ts'
+import { horizon } from './engine/horizon.ts'
+import type { Placeholders } from './engine/parameters.ts'
+import { renderedRows } from './engine/rendered-rows.ts'
+import { statement } from './engine/statement.ts'
+import { hasEvents } from './event-readers.ts'
+import { eventJson } from './read-models.ts'
+import { columnsOf } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+
+/**
+ * Reads events for streams: those after a position, in the order of their transactions, up to the horizon (horizon.ts says
+ * why). Who sees an event is asked when it is read.
+ */
+
+/** An event that somebody on a stream sees. */
+export interface StreamedEvent {
+  readonly position: EventPosition
+  readonly type: string
+  /** The event as JSON text. */
+  readonly json: string
+}
+
+const event = columnsOf<'events'>(sql.raw('event'))
+const history = columnsOf<'change_history'>(sql.raw('history'))
+const epoch = sql`coalesce((select ${history.epoch} from change_history history), 1)`
+
+const position = { changed_in: 'xid8', ordinal: 'int8' } as const
+
+const placeOf = ({ changedIn, ordinal }: EventPosition) => ({ changed_in: String(changedIn), ordinal })
+
+const isAfter = (p: Placeholders<typeof position>): SQL =>
+  sql`(${event.changed_in}, ${event.ordinal}) > (${p.changed_in}, ${p.ordinal}) and ${event.changed_in} < ${horizon}`
+
+const selectStart = statement(
+  'event_stream.select_start',
+  { epoch: 'int', ...position },
+  { epoch: 'int', is_known: 'bool', changed_in: 'text?', ordinal: 'text?' },
+  (p) => {
+    const isBeginning = sql`(${p.changed_in} = '0' and ${p.ordinal} = 0)`
+    // Events are removed from the oldest on, after a day at the earliest.
+    const isComplete = sql`coalesce(
+      (select ${event.created_at} from events event order by ${event.changed_in}, ${event.ordinal} limit 1)
+        > now() - interval '1 day', true)`
+    return sql`
+      select ${epoch} as epoch,
+        ${p.epoch} = ${epoch} and (
+          exists (select from events event where (${event.changed_in}, ${event.ordinal}) = (${p.changed_in}, ${p.ordinal}))
+          or ${isBeginning} and ${isComplete}) as is_known,
+        newest.changed_in::text, newest.ordinal::text
+      from (values (true)) always left join lateral (
+        select ${event.changed_in}, ${event.ordinal} from events event where ${event.changed_in} < ${horizon}
+        order by ${event.changed_in} desc, ${event.ordinal} desc limit 1
+      ) newest on true`
+  },
+)
+
+/** Where a stream begins. */
+export interface StreamStart {
+  /** The last event. */
+  readonly newest: EventPosition
+  /** Whether no event after the given position was removed. An event that still exists proves that. */
+  readonly isKnown: boolean
+}
+
+/** The last event, and whether a stream can begin after the one at `after`. */
+export const selectStreamStart = async (db: Database, after: EventPosition): Promise<StreamStart> => {
+  const [row] = await selectStart(db, { epoch: after.epoch, ...placeOf(after) })
+  if (row === undefined) throw new Error('The start of a stream has one row')
+  const { epoch, changed_in, ordinal, is_known } = row
+  const newest =
+    changed_in === null || ordinal === null
+      ? beginningOf(epoch)
+      : { epoch, changedIn: BigInt(changed_in), ordinal: Number(ordinal) }
+  return { newest, isKnown: is_known }
+}
+
+const selectIsBehind = statement(
+  'event_stream.select_is_behind',
+  { epoch: 'int', ...position },
+  { is_other: 'bool', is_behind: 'bool' },
+  (p) => sql`
+    select ${p.epoch} <> ${epoch} as is_other, ${hasEvents(isAfter(p))} as is_behind`,
+)
+
+/** Whether there are events after a position; null if it is of another epoch. */
+export const hasEventsAfter = async (db: Database, after: EventPosition): Promise<boolean | null> => {
+  const [row] = await selectIsBehind(db, { epoch: after.epoch, ...placeOf(after) })
+  return row === undefined || row.is_other ? null : row.is_behind
+}
+
+const pageColumns = { changed_in: 'text', place: 'int8', type: 'text', json: 'text?' } as const
+
+/**
+ * The common table expressions `numbered` and `rendered`: the first events after a position, and the JSON of those that meet
+ * `isSeen`, a condition on columns of `numbered`.
+ */
+const eventsAfter = (
+  p: Placeholders<typeof position> & { readonly limit: SQL },
+  {
+    columns,
+    isSeen,
+    maxOctets,
+  }: { readonly columns: SQL; readonly isSeen: SQL; readonly maxOctets?: number },
+): SQL => {
+  const place = sql`(numbered.changed_in, numbered.place)`
+  const json = sql`(
+    select ${eventJson(sql.raw('event'))} from events event
+    where ${isSeen} and (${event.changed_in}, ${event.ordinal}) = ${place})`
+  return sql`
+    with recursive numbered as (
+      select ${event.changed_in}, ${event.ordinal} as place, ${event.type}, ${columns},
+        row_number() over (order by ${event.changed_in}, ${event.ordinal}) as ordinal
+      from (
+        select * from events event where ${isAfter(p)} order by ${event.changed_in}, ${event.ordinal} limit ${p.limit}
+      ) event
+    ), ${renderedRows(json, p.limit, maxOctets)}`
+}
+
+const asksNobody = { in_session: sql.raw('false') }
+
+const selectForViewers = statement(
+  'event_stream.select_for_viewers',
+  { ...position, users: 'uuid[]', for_admins: 'bool', limit: 'int' },
+  { ...pageColumns, viewers: 'text', is_for_admins: 'bool' },
+  (p) => {
+    const viewers = sql`array_to_string(array(
+      select user_id from (${viewersOfEvent(sql.raw('event'))}) viewer where user_id = any(${p.users})), ' ')`
+    const admin = { ...asksNobody, caller: sql.raw('null::uuid'), is_admin: sql.raw('true') }
+    const isForAdmins = sql`(${p.for_admins} and ${allowsEvent('event.see', admin, sql.raw('event'))})`
+    return sql`
+      ${eventsAfter(p, {
+        columns: sql`${viewers} as viewers, ${isForAdmins} as is_for_admins`,
+        isSeen: sql`(numbered.viewers <> '' or numbered.is_for_admins)`,
+      })}
+      select changed_in::text, place, type, json, viewers, is_for_admins
+      from numbered join rendered using (ordinal) order by ordinal`
+  },
+)
+
+/** An event, and who of those that were asked about sees it. */
+export interface SharedEvent extends StreamedEvent {
+  readonly viewers: readonly string[]
+  /** Whether administrators see it who follow everything. */
+  readonly isForAdmins: boolean
+}
+
+/** Events after a position that somebody sees, and the position after them and those that nobody sees. */
+export interface EventPage<E extends StreamedEvent> {
+  readonly events: readonly E[]
+  readonly end: EventPosition
+  /** Whether there was no event, seen by somebody or not. */
+  readonly isEmpty: boolean
+}
+
+interface PageRow {
+  readonly changed_in: string
+  readonly place: number
+  readonly type: string
+  readonly json: string | null
+}
+
+/** Rows end before the limit if their JSON is long. */
+const pageOf = <R extends PageRow, E extends StreamedEvent>(
+  rows: readonly R[],
+  after: EventPosition,
+  complete: (event: StreamedEvent, row: R) => E,
+): EventPage<E> => {
+  const positionOf = ({ changed_in, place }: R): EventPosition => ({
+    epoch: after.epoch,
+    changedIn: BigInt(changed_in),
+    ordinal: place,
+  })
+  const last = rows.at(-1)
+  return {
+    events: rows.flatMap((row) =>
+      row.json === null ? [] : [complete({ position: positionOf(row), type: row.type, json: row.json }, row)],
+    ),
+    end: last === undefined ? after : positionOf(last),
+    isEmpty: last === undefined,
+  }
+}
+
+/** The next events after a position, and who of `users` sees each. */
+export const selectEventsForViewers = async (
+  db: Database,
+  {
+    after,
+    users,
+    forAdmins,
+    limit,
+  }: {
+    readonly after: EventPosition
+    readonly users: readonly string[]
+    readonly forAdmins: boolean
+    readonly limit: number
+  },
+): Promise<EventPage<SharedEvent>> =>
+  pageOf(
+    await selectForViewers(db, { ...placeOf(after), users, for_admins: forAdmins, limit }),
+    after,
+    (event, row) => ({
+      ...event,
+      viewers: row.viewers === '' ? [] : row.viewers.split(' '),
+      isForAdmins: row.is_for_admins,
+    }),
+  )
+
+/** Octets of JSON that a stream reads at once: many clients may catch up slowly at the same time. */
+const maxOctetsForCaller = 65_536
+
+const selectForCaller = statement(
+  'event_stream.select_for_caller',
+  { ...position, caller: 'uuid', is_admin: 'bool', limit: 'int' },
+  pageColumns,
+  (p) => sql`
+    ${eventsAfter(p, {
+      columns: sql`${allowsEvent('event.see', { ...p, ...asksNobody }, sql.raw('event'))} as is_seen`,
+      isSeen: sql`numbered.is_seen`,
+      maxOctets: maxOctetsForCaller,
+    })}
+    select changed_in::text, place, type, json from numbered join rendered using (ordinal) order by ordinal`,
+)
+
+/** The next events after a position that one user sees; with `all`, those that administrators see. */
+export const selectEventsForCaller = async (
+  db: Database,
+  {
+    principal,
+    all,
+    after,
+    limit,
+  }: {
+    readonly principal: Principal
+    readonly all: boolean
+    readonly after: EventPosition
+    readonly limit: number
+  },
+): Promise<EventPage<StreamedEvent>> => {
+  const { userId, role } = listReader(principal, { all })
+  const rows = await selectForCaller(db, {
+    ...placeOf(after),
+    caller: userId,
+    is_admin: role === 'admin',
+    limit,
+  })
+  return pageOf(rows, after, (event) => event)
+}

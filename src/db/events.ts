@@ -1,0 +1,253 @@
+import type { Outcome } from '../domain/outcome.ts'
+import { listReader, type Principal, type Role } from '../domain/permissions.ts'
+import { type AccessBranch, onlyBranch, rowsOfMemberships } from './access/branches.ts'
+import { allowsEvent, type CallerPlaceholders, seesEventOfTask, seesProject } from './access/permissions.ts'
+import { isMember } from './access/task-relations.ts'
+import { countingStatement, untilNone } from './engine/batches.ts'
+import type { Database } from './engine/client.ts'
+import {
+  type Condition,
+  conditionsOf,
+  constant,
+  type Filter,
+  filterBy,
+  filterOneOf,
+  listOf,
+} from './engine/conditions.ts'
+import type { OpContext } from './engine/context.ts'
+import { parameter } from './engine/parameters.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { eventJson } from './read-models.ts'
+import { restampReaders } from './event-readers.ts'
+import { assignments, columnsOf } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+import { listOfTask } from './schema/task-order.ts'
+import { pageIfTaskVisible, type TaskPage } from './task-pages.ts'
+
+/**
+ * Events: what was changed, by whom. Triggers record them (routines.sql). Readers that must not miss one follow the order of their
+ * transactions, which is known up to the horizon: see task-changes.ts. Lists for people show all that is committed, by time: a client
+ * that reads its own change sees it, and who pages from new to old does not come back to what commits meanwhile.
+ */
+
+const batch = sql.raw('500')
+
+const event = columnsOf<'events'>(sql.raw('event'))
+
+const removeOldest = countingStatement(
+  'events.delete_oldest',
+  { days: 'int' },
+  (p) => sql`
+    delete from events where ctid = any(array(
+      select place from (
+        select event.ctid as place, ${event.created_at} from events event
+        order by ${event.changed_in}, ${event.ordinal} limit ${batch}
+      ) oldest where created_at < now() - make_interval(days => ${p.days})))
+    returning 1`,
+)
+
+/** Deletes events that are older than the retention. */
+export const removeOldEvents = async (db: Database, days: number, stop: AbortSignal): Promise<void> => {
+  await untilNone(() => removeOldest(db, { days }), stop)
+}
+
+const restampBatch = countingStatement(
+  'events.restamp',
+  {},
+  () => sql`
+    update events event set ${assignments<'events'>({ changed_in: sql`'0'` })} from (
+      select ${event.changed_in}, ${event.ordinal} from events event
+      where ${event.changed_in} >= pg_snapshot_xmax(pg_current_snapshot()) limit ${batch}
+    ) ahead where (${event.changed_in}, ${event.ordinal}) = (ahead.changed_in, ahead.ordinal) returning 1`,
+)
+
+const ofDelivery = columnsOf<'webhook_deliveries'>(sql`webhook_deliveries`)
+
+const restampDeliveries = countingStatement(
+  'webhook_deliveries.restamp',
+  {},
+  () => sql`
+    update webhook_deliveries set ${assignments<'webhook_deliveries'>({ event_changed_in: sql`'0'` })} where id in (
+      select id from webhook_deliveries
+      where ${ofDelivery.event_changed_in} >= pg_snapshot_xmax(pg_current_snapshot()) limit ${batch}) returning 1`,
+)
+
+/** Orders events by their ordinals alone whose transactions are ahead: they were recorded in another database. */
+export const restampEvents = (db: Database): Promise<void> =>
+  restampReaders(db, async () => {
+    const { signal } = new AbortController()
+    await untilNone(() => restampDeliveries(db, {}), signal)
+    await untilNone(() => restampBatch(db, {}), signal)
+  })
+
+/** Without `ordinal`, which is a column of the list's own. */
+const listedEvents = sql`(
+  select ${listOf([
+    event.id,
+    event.type,
+    event.actor_id,
+    event.task_id,
+    event.project_id,
+    event.owner_id,
+    event.assignee_id,
+    event.resource_id,
+    event.before,
+    event.after,
+    event.created_at,
+  ])} from events event) item`
+
+/** Whether a type is one of the patterns, an array: types, `task.*` for all of a kind, and `*` for all. */
+const matchesEventTypes = (type: SQL, patterns: SQL): SQL =>
+  sql`array[${type}, split_part(${type}, '.', 1) || '.*', '*'] && ${patterns}`
+
+const item = sql.raw('item')
+const listed = columnsOf<'events'>(item)
+const ofTask = columnsOf<'tasks'>(sql`tasks`)
+
+/** The events of a task, and those of its project and its members since it is there. */
+const historyBranches = (taskId: SQL, caller: CallerPlaceholders): readonly AccessBranch[] => {
+  const fromTask = (value: SQL): SQL => sql`(select ${value} from tasks where ${ofTask.id} = ${taskId})`
+  const since = fromTask(sql`coalesce(${ofTask.placed_at}, ${ofTask.created_at})`)
+  const projectId = fromTask(ofTask.project_id)
+  return [
+    ...onlyBranch(sql`${listed.task_id} = ${taskId} and ${seesEventOfTask(caller, item, taskId)}`),
+    ...onlyBranch(sql`
+      ${listed.task_id} is null and ${listed.project_id} = ${projectId} and ${listed.created_at} >= ${since}
+      and ${seesProject(caller, projectId)}`),
+  ]
+}
+
+/** A page of a task's history, if the caller sees the task. */
+export const selectTaskEvents = async (
+  ctx: OpContext<Principal>,
+  { taskId, request }: { readonly taskId: string; readonly request: PageRequest },
+): Promise<Outcome<TaskPage>> => {
+  const page = await selectPage(
+    ctx.db,
+    {
+      name: 'task_events',
+      from: listedEvents,
+      branches: (caller) => historyBranches(parameter('task_id', 'uuid'), caller),
+      values: { task_id: taskId },
+      filters: [],
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
+      json: (row) => eventJson(row),
+    },
+    ctx.principal,
+    request,
+  )
+  return pageIfTaskVisible(ctx, taskId, page)
+}
+
+/** Filters of the list. An event matches one value of each that is set, and lies between the two times. */
+export interface EventFilter {
+  readonly type?: readonly string[]
+  /** `none` stands for personal tasks. */
+  readonly project_id?: readonly string[]
+  readonly actor_id?: readonly string[]
+  readonly created_after?: string
+  readonly created_before?: string
+}
+
+const timeFilters = {
+  created_after: filterBy('instant', (value) => sql`${listed.created_at} > ${value}`),
+  created_before: filterBy('instant', (value) => sql`${listed.created_at} < ${value}`),
+}
+
+const searchedFilters = {
+  type: filterBy('text[]', (patterns) => matchesEventTypes(listed.type, patterns)),
+  project_id: ((ids: readonly string[], bind) => {
+    const isChosen = sql`${listed.project_id} = any(${bind('uuid[]', withoutNone(ids))})`
+    return ids.includes('none') ? sql`(${isChosen} or ${listed.project_id} is null)` : isChosen
+  }) satisfies Filter<readonly string[]>,
+  actor_id: filterOneOf('uuid', listed.actor_id),
+}
+
+const withoutNone = (ids: readonly string[]): readonly string[] => ids.filter((id) => id !== 'none')
+
+/** A condition that no index serves: a request examines so many rows. */
+const searched = ({ sql: condition, values }: Condition): Condition => ({
+  sql: condition,
+  values,
+  search: { cost: sql`1000::float8` },
+})
+
+/**
+ * Access branches for the events `item`, by what they say of their task: those of the caller's projects, also in the
+ * trash, personal tasks and assignments. Whether the caller still sees the task is checked row by row. `projects` narrows them to some projects.
+ */
+const eventBranches = (
+  role: Role,
+  caller: CallerPlaceholders,
+  projects: readonly string[] | undefined,
+): readonly AccessBranch[] => {
+  const chosen = projects === undefined ? null : parameter('project_ids', 'uuid[]')
+  const inList = (id: SQL): SQL => sql`${listOfTask(listed)} = ${id}`
+  if (role === 'admin') {
+    if (chosen === null || projects?.includes('none') === true) return onlyBranch(sql`true`)
+    const ofEach = (rows: SQL): SQL => sql`
+      select reached.* from (select distinct unnest(${chosen}) as id) chosen cross join lateral (${rows}) reached`
+    return [{ select: (rows) => ofEach(rows(inList(sql`chosen.id`))) }]
+  }
+  const isOfMember = isMember(listed.project_id, caller.caller, 'viewer')
+  const isOwned = sql`(${listed.project_id} is null and ${listed.owner_id} = ${caller.caller})`
+  return [
+    {
+      select: (rows, first) =>
+        rowsOfMemberships(
+          caller.caller,
+          chosen === null ? sql`true` : sql`membership.project_id = any(${chosen})`,
+          (options) => rows(inList(sql`membership.project_id`), options),
+          first,
+        ),
+    },
+    ...onlyBranch(inList(caller.caller)),
+    {
+      select: (rows) => sql`
+        select reached.* from (
+          select distinct granted.project_id from project_grants granted join projects on projects.id = granted.project_id
+          where granted.user_id = ${caller.caller} and projects.deleted_at is not null and projects.purged_at is null
+        ) granted cross join lateral (${rows(sql`
+          ${listed.task_id} is null and ${listed.project_id} = granted.project_id and ${listed.type} = 'project.deleted'`)}) reached`,
+    },
+    {
+      select: (rows) => rows(sql`${listed.assignee_id} = ${caller.caller}`),
+      isRepeated: sql`coalesce(${isOfMember} or ${isOwned}, false)`,
+    },
+  ]
+}
+
+/** A page of what happened in what the principal can see; with `all`, everywhere. */
+export const selectEvents = (
+  { db, principal }: OpContext<Principal>,
+  { all = false, ...filter }: EventFilter & { readonly all?: boolean },
+  page: PageRequest,
+): Promise<Page> => {
+  const reader = listReader(principal, { all })
+  const caller = {
+    caller: parameter('caller', 'uuid'),
+    is_admin: constant(reader.role === 'admin'),
+    in_session: sql`false`,
+  }
+  // Not in the branches: of the events of deleted tasks only the deletions are seen, and there may be any number of them in a row.
+  const isVisible = { sql: allowsEvent('event.see', caller, item), values: {} }
+  return selectPage(
+    db,
+    {
+      name: 'events',
+      from: listedEvents,
+      branches: (reading) => eventBranches(reader.role, reading, filter.project_id),
+      filters: [
+        ...conditionsOf(timeFilters, filter),
+        ...[...conditionsOf(searchedFilters, filter), isVisible].map(searched),
+      ],
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
+      json: (row) => eventJson(row),
+      values: { project_ids: withoutNone(filter.project_id ?? []) },
+    },
+    reader,
+    page,
+  )
+}

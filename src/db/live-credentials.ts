@@ -1,0 +1,32 @@
+import type { BearerCredential, Role } from '../domain/permissions.ts'
+import { fromLiveTokens } from './api-tokens.ts'
+import type { Database } from './engine/client.ts'
+import { statement } from './engine/statement.ts'
+import { sql } from './schema/drizzle.ts'
+import { fromLiveSessions } from './sessions.ts'
+
+const select = statement(
+  'live_credentials.select',
+  { sessions: 'uuid[]', tokens: 'uuid[]' },
+  { id: 'text', role: 'text' },
+  (p) => sql`
+    select session.id::text, person.role ${fromLiveSessions} and session.id = any(${p.sessions})
+    union all
+    select token.id::text, person.role ${fromLiveTokens} and token.id = any(${p.tokens})`,
+)
+
+/** The id of a session or API token. */
+export const credentialId = (credential: BearerCredential): string =>
+  credential.kind === 'session' ? credential.sessionId : credential.tokenId
+
+/** The current roles of the users of these credentials, by `credentialId`. Those that have ended are left out. */
+export const selectLiveCredentials = async (
+  db: Database,
+  credentials: readonly BearerCredential[],
+): Promise<ReadonlyMap<string, Role>> => {
+  const idsOf = (kind: BearerCredential['kind']): readonly string[] => [
+    ...new Set(credentials.filter((credential) => credential.kind === kind).map(credentialId)),
+  ]
+  const rows = await select(db, { sessions: idsOf('session'), tokens: idsOf('api_token') })
+  return new Map(rows.map(({ id, role }) => [id, role === 'admin' ? 'admin' : 'member']))
+}

@@ -1,0 +1,93 @@
+import type { MemberExpansion } from '../domain/expansions.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { onlyBranch } from './access/branches.ts'
+import { allowsTask, isSeenBy } from './access/permissions.ts'
+import type { OpContext } from './engine/context.ts'
+import { parameter } from './engine/parameters.ts'
+import { query } from './engine/statement.ts'
+import {
+  createdAt,
+  newestFirst,
+  type Page,
+  pageIfVisible,
+  type PageRequest,
+  selectPage,
+} from './lists/list.ts'
+import { followerJson } from './read-models.ts'
+import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { sql } from './schema/drizzle.ts'
+import { isTaskVisible } from './task-pages.ts'
+
+/** Who follows a task. Triggers let authors, owners and assignees follow it (routines.sql). */
+
+const task = sql.raw('task')
+const follower = columnsOf<'task_followers'>(sql.raw('follower'))
+
+const set = query('task_followers.set', { task_id: 'uuid', has_stopped: 'bool' }, { id: 'text' }, (p) => {
+  const { columns, values } = insertion<'task_followers'>({
+    task_id: sql`id`,
+    user_id: p.caller,
+    has_stopped: p.has_stopped,
+  })
+  const begunAnew = assignments<'task_followers'>({
+    has_stopped: sql`excluded.has_stopped`,
+    created_at: sql`excluded.created_at`,
+  })
+  return sql`
+    with task as materialized (
+      select id from tasks task where id = ${p.task_id} and ${allowsTask('task.see', p, task)} for key share
+    ), changed as (
+      insert into task_followers as follower (${columns}) select ${values} from task
+      on conflict (task_id, user_id) do update set ${begunAnew} where ${follower.has_stopped} <> excluded.has_stopped
+    )
+    select id::text from task`
+})
+
+/** Makes the caller follow a task that they can see, or stop following it, which also keeps triggers from letting them follow it. */
+export const setFollower = async (
+  ctx: OpContext<Principal>,
+  { taskId, hasStopped }: { readonly taskId: string; readonly hasStopped: boolean },
+): Promise<Outcome<unknown>> => {
+  const [row] = await set(ctx, { task_id: taskId, has_stopped: hasStopped })
+  return found(row)
+}
+
+/** What a list of followers shows. */
+export interface FollowerFilter {
+  readonly expand?: readonly MemberExpansion[]
+}
+
+/** A page of the followers of a task who can see it, if the caller can. */
+export const selectTaskFollowers = async (
+  ctx: OpContext<Principal>,
+  taskId: string,
+  { expand = [] }: FollowerFilter,
+  page: PageRequest,
+): Promise<Outcome<Page>> => {
+  const person = sql.raw('person')
+  const followers = await selectPage(
+    ctx.db,
+    {
+      name: ['task_followers', ...expand].join('_'),
+      from: sql`(
+        select ${follower.user_id} as id, ${follower.user_id}, ${follower.created_at}, ${follower.task_id}
+        from task_followers follower join users person on person.id = ${follower.user_id}
+          join tasks task on task.id = ${follower.task_id}
+        where ${follower.task_id} = ${parameter('task_id', 'uuid')} and not ${follower.has_stopped}
+          and person.deleted_at is null and ${isSeenBy(person, task)}) item`,
+      branches: (caller) =>
+        onlyBranch(
+          sql`exists (select from tasks task where task.id = item.task_id and ${allowsTask('task.see', caller, task)})`,
+        ),
+      values: { task_id: taskId },
+      filters: [],
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
+      json: (row, caller) => followerJson(row, expand, caller),
+    },
+    ctx.principal,
+    page,
+  )
+  return pageIfVisible(followers, () => isTaskVisible(ctx, taskId))
+}

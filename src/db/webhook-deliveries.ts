@@ -1,0 +1,524 @@
+import { found, type Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { onlyBranch } from './access/branches.ts'
+import { allowsEvent, allowsProject, allowsWebhook, usersOfEvent } from './access/permissions.ts'
+import { deletionInBatches } from './engine/batches.ts'
+import type { Database } from './engine/client.ts'
+import { type Condition, filterOneOf, conditionsOf } from './engine/conditions.ts'
+import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import { type Created, creation, readCreation } from './engine/creation.ts'
+import { instantText } from './engine/instant-text.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { parameter, type Placeholders } from './engine/parameters.ts'
+import { query, statement } from './engine/statement.ts'
+import {
+  createdAt,
+  newestFirst,
+  type Page,
+  pageIfVisible,
+  type PageRequest,
+  selectPage,
+} from './lists/list.ts'
+import { eventReader } from './event-readers.ts'
+import { eventJson, webhookDeliveryJson } from './read-models.ts'
+import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+
+/**
+ * Deliveries of webhooks. One reader of the outbox makes them, each event once: the statement that makes them also moves the reader.
+ * Processes then share the webhooks that have something to send by leases, so a webhook has one request at a time.
+ * A process that dies leaves its leases to the others, and a request that it had sent is sent again.
+ */
+
+const webhook = sql.raw('webhook')
+const delivery = sql.raw('delivery')
+const event = sql.raw('event')
+const owner = sql.raw('owner')
+const ofWebhook = columnsOf<'webhooks'>(webhook)
+const ofDelivery = columnsOf<'webhook_deliveries'>(delivery)
+const ofEvent = columnsOf<'events'>(event)
+
+/** The type of a message that no event is behind. */
+const testType = sql.raw(`'webhook.test'`)
+
+/**
+ * Whether the row `webhook` of the row `owner` may tell the row `event`: what the owner sees as a user among others, or what happens in
+ * a project that the owner manages.
+ */
+const mayTell = (): SQL => {
+  const caller = (isAdmin: SQL) => ({ caller: ofWebhook.owner_id, is_admin: isAdmin, in_session: sql`false` })
+  const asUser = caller(sql`false`)
+  const asManager = caller(sql`(${columnsOf<'users'>(owner).role} = 'admin')`)
+  const project = columnsOf<'projects'>(sql`projects`)
+  return sql`(${columnsOf<'users'>(owner).deleted_at} is null and case when ${ofWebhook.project_id} is null
+    then ${allowsEvent('event.see', asUser, event)}
+    else ${ofWebhook.project_id} = ${ofEvent.project_id} and ${allowsEvent('event.see', asManager, event)} and exists (
+      select from projects where ${project.id} = ${ofWebhook.project_id}
+        and ${allowsProject('project.manage', asManager, sql`projects`)}) end)`
+}
+
+const matchesType = sql`(${ofWebhook.event_types} && array['*', split_part(${ofEvent.type}, '.', 1) || '.*', ${ofEvent.type}])`
+
+/** The events `batch` as deliveries. */
+const newDeliveries = (): SQL => {
+  const { columns, values } = insertion<'webhook_deliveries'>({
+    id: sql`event_id(clock_timestamp(), sequence)`,
+    webhook_id: sql`counted.id`,
+    sequence: sql`sequence`,
+    event_id: sql`matched.event_id`,
+    event_type: sql`matched.event_type`,
+    event_changed_in: sql`matched.changed_in`,
+    event_ordinal: sql`matched.ordinal`,
+  })
+  const matched = (candidates: SQL): SQL => sql`
+    select ${ofWebhook.id} as webhook_id, ${ofEvent.id} as event_id, ${ofEvent.type} as event_type, ${ofEvent.changed_in},
+      ${ofEvent.ordinal}
+    from batch event ${candidates} join users owner on owner.id = ${ofWebhook.owner_id}
+    where ${ofWebhook.is_enabled} and ${ofWebhook.deleted_at} is null
+      and ${ofWebhook.created_at} <= ${ofEvent.created_at} and ${matchesType} and ${mayTell()}`
+  return sql`
+    matched as materialized (
+      ${matched(sql`
+        cross join lateral (${usersOfEvent(event)}) candidate
+        join webhooks webhook on ${ofWebhook.owner_id} = candidate.user_id and ${ofWebhook.project_id} is null`)}
+      union all
+      ${matched(sql`join webhooks webhook on ${ofWebhook.project_id} = ${ofEvent.project_id}`)}
+    ), counted as (
+      update webhooks webhook set ${assignments<'webhooks'>({
+        last_sequence: sql`${ofWebhook.last_sequence} + added.deliveries`,
+      })} from (select webhook_id, count(*) as deliveries from matched group by webhook_id) added
+      where ${ofWebhook.id} = added.webhook_id
+      returning ${ofWebhook.id}, ${ofWebhook.last_sequence} - added.deliveries as before
+    ), added as (
+      insert into webhook_deliveries (${columns})
+      select ${values} from (
+        select matched.*, row_number() over (partition by webhook_id order by changed_in, ordinal) as place from matched
+      ) matched join counted on counted.id = matched.webhook_id
+        cross join lateral (select before + place as sequence) numbered
+    )`
+}
+
+/**
+ * Makes deliveries of new events, up to the present. The first event that is told is one after the first call. Several processes may
+ * call it: one reads, the others leave it to that one.
+ */
+export const makeNewDeliveries = eventReader({
+  name: 'webhook_deliveries.make',
+  reader: 'webhooks',
+  limit: 100,
+  make: newDeliveries(),
+})
+
+/** Webhooks of one user that are served at a time, in all processes. */
+const maxBusy = sql.raw('4')
+
+const lease = {
+  lease_id: 'uuid',
+  /** Milliseconds. */
+  lease: 'int',
+} as const
+
+const leaseEnd = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
+
+const isDue = sql`${ofWebhook.due_at} <= now() and ${ofWebhook.is_enabled} and ${ofWebhook.deleted_at} is null
+  and coalesce(${ofWebhook.leased_until} <= now(), true)`
+
+// Webhooks that were not served for the longest time come first, so that a backlog delays nobody else.
+const claim = statement('webhooks.claim', { ...lease, limit: 'int' }, { id: 'text' }, (p) => {
+  const served = sql`${ofWebhook.leased_until} nulls first, ${ofWebhook.due_at}`
+  const busy = columnsOf<'webhooks'>(sql`busy`)
+  return sql`
+    with due as (
+      select id, place_of_all from (
+        select ${ofWebhook.id}, ${ofWebhook.owner_id}, row_number() over (order by ${served}) as place_of_all,
+          row_number() over (partition by ${ofWebhook.owner_id} order by ${served}) as place
+        from webhooks webhook where ${isDue}
+      ) ordered
+      where place <= ${maxBusy} - (
+        select count(*) from webhooks busy where ${busy.owner_id} = ordered.owner_id and ${busy.leased_until} > now())
+      order by place_of_all limit ${p.limit}
+    ), locked as (
+      select ${ofWebhook.id} from webhooks webhook where ${ofWebhook.id} in (select id from due) and ${isDue}
+      for no key update skip locked
+    )
+    update webhooks webhook set ${assignments<'webhooks'>({ lease_id: p.lease_id, leased_until: leaseEnd(p) })}
+    from locked where ${ofWebhook.id} = locked.id returning ${ofWebhook.id}::text`
+})
+
+/** A process that sends, and for how many milliseconds it has a webhook to itself. */
+export interface SenderLease {
+  readonly id: string
+  readonly duration: number
+}
+
+/** Takes up to `limit` webhooks that have deliveries to send. */
+export const claimWebhooks = async (
+  db: Database,
+  { id, duration }: SenderLease,
+  limit: number,
+): Promise<readonly string[]> =>
+  (await claim(db, { lease_id: id, lease: duration, limit })).map((row) => row.id)
+
+const release = statement(
+  'webhooks.release',
+  { id: 'uuid', lease_id: 'uuid' },
+  {},
+  (p) => sql`
+    with released as (
+      update webhooks webhook set ${assignments<'webhooks'>({ lease_id: sql`null`, leased_until: sql`now()` })}
+      where ${ofWebhook.id} = ${p.id} and ${ofWebhook.lease_id} = ${p.lease_id} returning ${ofWebhook.id}
+    )
+    select settle_webhooks(array_agg(id)) from released`,
+)
+
+/** Leaves a webhook to other processes. */
+export const releaseWebhook = async (
+  db: Database,
+  id: string,
+  { id: leaseId }: SenderLease,
+): Promise<void> => {
+  await release(db, { id, lease_id: leaseId })
+}
+
+const nextColumns = {
+  id: 'text',
+  event_id: 'text',
+  sequence: 'int8',
+  attempts: 'int',
+  age: 'int8',
+  url: 'text',
+  secret: 'bytes',
+  previous_secret: 'bytes',
+  may_tell: 'bool',
+  payload: 'text?',
+} as const
+
+const selectNext = statement(
+  'webhook_deliveries.select_next',
+  { id: 'uuid', lease_id: 'uuid', attempted: 'uuid[]' },
+  nextColumns,
+  (p) => {
+    const isTest = sql`${ofDelivery.event_changed_in} is null`
+    const payloadOf = (type: SQL, moment: SQL, data: SQL): SQL =>
+      sql`'{"type":' || to_json(${type})::text || ',"timestamp":"' || ${instantText(moment)} || '","data":' || ${data} || '}'`
+    const ofTest = sql`json_build_object('webhook_id', ${ofWebhook.id})::text`
+    return sql`
+    select ${ofDelivery.id}::text, ${ofDelivery.event_id}::text, ${ofDelivery.sequence}, ${ofDelivery.attempts},
+      (extract(epoch from now() - ${ofDelivery.created_at}) * 1000)::bigint as age, ${ofWebhook.url}, ${ofWebhook.secret},
+      case when ${ofWebhook.previous_secret_until} > now() then ${ofWebhook.previous_secret} else '' end as previous_secret,
+      ${isTest} or coalesce(${mayTell()}, false) as may_tell,
+      case when ${isTest} then ${payloadOf(ofDelivery.event_type, ofDelivery.created_at, ofTest)}
+        else ${payloadOf(ofEvent.type, ofEvent.created_at, eventJson(event))} end as payload
+    from webhooks webhook join users owner on owner.id = ${ofWebhook.owner_id}
+      cross join lateral (
+        select * from webhook_deliveries delivery
+        where ${ofDelivery.webhook_id} = ${ofWebhook.id} and ${ofDelivery.status} = 'pending' and ${ofDelivery.due_at} <= now()
+          and ${ofDelivery.id} <> all (${p.attempted})
+        order by ${ofDelivery.due_at}, ${ofDelivery.sequence} limit 1
+      ) delivery
+      left join events event
+        on ${ofEvent.changed_in} = ${ofDelivery.event_changed_in} and ${ofEvent.ordinal} = ${ofDelivery.event_ordinal}
+    where ${ofWebhook.id} = ${p.id} and ${ofWebhook.lease_id} = ${p.lease_id} and ${ofWebhook.leased_until} > now()
+      and ${ofWebhook.is_enabled} and ${ofWebhook.deleted_at} is null`
+  },
+)
+
+/** A delivery that is due. */
+export interface DueDelivery {
+  readonly id: string
+  readonly webhookId: string
+  readonly eventId: string
+  readonly sequence: number
+  /** Earlier attempts. */
+  readonly attempts: number
+  /** Milliseconds since its creation. */
+  readonly age: number
+  readonly url: string
+  /** The sealed secrets that sign it. */
+  readonly secrets: readonly Buffer[]
+  /** Null if the owner of the webhook may not see what it tells. */
+  readonly payload: string | null
+}
+
+/**
+ * The next delivery of a webhook that this process has claimed, besides those with an attempt that is not stored yet; null if none
+ * is due.
+ */
+export const selectNextDelivery = async (
+  db: Database,
+  webhookId: string,
+  { id: leaseId }: SenderLease,
+  attempts: readonly Attempt[],
+): Promise<DueDelivery | null> => {
+  const attempted = attempts.map(({ deliveryId }) => deliveryId)
+  const [row] = await selectNext(db, { id: webhookId, lease_id: leaseId, attempted })
+  if (row === undefined) return null
+  const { event_id: eventId, previous_secret: previous, may_tell: mayBeTold, secret, payload, ...rest } = row
+  return {
+    ...rest,
+    webhookId,
+    eventId,
+    secrets: previous.length === 0 ? [secret] : [secret, previous],
+    payload: mayBeTold ? payload : null,
+  }
+}
+
+/** Three days, as `maxDeliveryAge`. */
+const maxFailing = sql.raw(`interval '3 days'`)
+
+const record = statement(
+  'webhook_deliveries.record',
+  { ...lease, webhook_id: 'uuid', attempts: 'json' },
+  { disabled_reason: 'text?', email: 'text', url: 'text' },
+  (p) => {
+    const attempt = (value: SQL, before: SQL): SQL =>
+      sql`case when attempt.status = 'withheld' then ${before} else ${value} end`
+    const endedAt = sql`now() - attempt.recorded_after * interval '1 millisecond'`
+    const delivered: ColumnValues<'webhook_deliveries'> = {
+      status: sql`attempt.status`,
+      attempts: attempt(sql`${ofDelivery.attempts} + 1`, ofDelivery.attempts),
+      due_at: sql`now() + attempt.retry_in * interval '1 millisecond'`,
+      attempted_at: attempt(endedAt, ofDelivery.attempted_at),
+      duration_ms: attempt(sql`attempt.duration_ms`, ofDelivery.duration_ms),
+      response_status: attempt(sql`attempt.response_status`, ofDelivery.response_status),
+      response_body: attempt(sql`attempt.response_body`, ofDelivery.response_body),
+      error: attempt(sql`attempt.error`, ofDelivery.error),
+      ended_at: sql`case when attempt.status <> 'pending' then ${endedAt} end`,
+    }
+    const hasFailed = sql`result.has_failed`
+    const failingBefore = sql`case when not result.has_succeeded then ${ofWebhook.failing_since} end`
+    const reason = sql`case when result.is_gone then 'gone'
+      when ${hasFailed} and ${failingBefore} < now() - ${maxFailing} then 'failing' end`
+    return sql`
+      with attempt as materialized (
+        select * from jsonb_to_recordset(${p.attempts} -> 'rows') attempt (
+          id uuid, status text, retry_in int, recorded_after int, duration_ms int, response_status int, response_body text,
+          error text, is_gone boolean)
+      ), delivery as (
+        update webhook_deliveries delivery set ${assignments<'webhook_deliveries'>(delivered)} from attempt
+        where ${ofDelivery.id} = attempt.id and ${ofDelivery.webhook_id} = ${p.webhook_id} and ${ofDelivery.status} = 'pending'
+        returning attempt.status, attempt.is_gone
+      ), result as (
+        select bool_or(status = 'delivered') as has_succeeded, bool_or(status in ('pending', 'failed')) as has_failed,
+          bool_or(is_gone) as is_gone
+        from delivery having count(*) > 0
+      ), webhook as (
+        update webhooks webhook set ${assignments<'webhooks'>({
+          failing_since: sql`case when ${hasFailed} then coalesce(${failingBefore}, now()) else ${failingBefore} end`,
+          is_enabled: sql`${ofWebhook.is_enabled} and ${reason} is null`,
+          disabled_reason: sql`coalesce(${reason}, ${ofWebhook.disabled_reason})`,
+          leased_until: leaseEnd(p),
+        })} from result
+        where ${ofWebhook.id} = ${p.webhook_id} and ${ofWebhook.lease_id} = ${p.lease_id} returning webhook.*
+      )
+      select case when not ${ofWebhook.is_enabled} then ${ofWebhook.disabled_reason} end as disabled_reason,
+        ${columnsOf<'users'>(owner).email}, ${ofWebhook.url}
+      from webhook join users owner on owner.id = ${ofWebhook.owner_id}`
+  },
+)
+
+/** What became of an attempt. */
+export interface Attempt {
+  readonly deliveryId: string
+  /** When it ended, by `performance.now()`. */
+  readonly endedAt: number
+  /** `pending`: it is attempted again in `retryIn` milliseconds. */
+  readonly status: 'pending' | 'delivered' | 'failed' | 'withheld'
+  readonly retryIn: number
+  readonly duration: number
+  readonly responseStatus: number | null
+  readonly responseBody: string | null
+  readonly error: string | null
+  /** Whether the receiver said that it wants nothing more. */
+  readonly isGone: boolean
+}
+
+/** A webhook that the service has disabled, and the address of its owner. */
+export interface DisabledWebhook {
+  readonly url: string
+  readonly email: string
+}
+
+/**
+ * Stores attempts, of which only the last may have failed, and renews the lease. Returns the webhook if this has disabled it.
+ */
+export const recordAttempts = async (
+  db: Database,
+  webhookId: string,
+  attempts: readonly Attempt[],
+  { id: leaseId, duration }: SenderLease,
+): Promise<DisabledWebhook | null> => {
+  const now = performance.now()
+  const [row] = await record(db, {
+    webhook_id: webhookId,
+    lease_id: leaseId,
+    lease: duration,
+    // An array would be sent as an array of PostgreSQL.
+    attempts: {
+      rows: attempts.map((attempt) => ({
+        id: attempt.deliveryId,
+        status: attempt.status,
+        retry_in: attempt.retryIn,
+        recorded_after: Math.round(now - attempt.endedAt),
+        duration_ms: attempt.duration,
+        response_status: attempt.responseStatus,
+        response_body: attempt.responseBody,
+        error: attempt.error,
+        is_gone: attempt.isGone,
+      })),
+    },
+  })
+  return row === undefined || row.disabled_reason === null ? null : { url: row.url, email: row.email }
+}
+
+/** Deletes deliveries that are older than the retention. */
+export const removeOldDeliveries = deletionInBatches('webhook_deliveries.delete_old', {
+  parameters: { days: 'int' },
+  table: 'webhook_deliveries',
+  condition: (p) =>
+    sql`${columnsOf<'webhook_deliveries'>(sql`webhook_deliveries`).created_at} < now() - make_interval(days => ${p.days})`,
+})
+
+/** A delivery in the path of a request. */
+export interface DeliveryPath {
+  readonly webhookId: string
+  readonly id: string
+}
+
+const pathParameters = { webhook_id: 'uuid', id: 'uuid' } as const
+
+/** Whether the caller sees the webhook with an id. Not correlated to a row, so that a list asks once. */
+const seesWebhook = (
+  p: Pick<ContextPlaceholders, 'caller' | 'is_admin' | 'in_session'>,
+  id: SQL,
+): SQL => sql`exists (
+  select from webhooks webhook where ${ofWebhook.id} = ${id} and ${allowsWebhook('webhook.see', p, webhook)})`
+
+const selectOne = query(
+  'webhook_deliveries.select',
+  pathParameters,
+  { json: 'text' },
+  (p) => sql`
+    select ${webhookDeliveryJson(delivery)} as json from webhook_deliveries delivery
+    where ${ofDelivery.id} = ${p.id} and ${ofDelivery.webhook_id} = ${p.webhook_id} and ${seesWebhook(p, p.webhook_id)}`,
+)
+
+/** One delivery as JSON text, if the caller can see its webhook. */
+export const selectDelivery = async (
+  ctx: OpContext,
+  { webhookId, id }: DeliveryPath,
+): Promise<Outcome<{ readonly json: string }>> => {
+  const [row] = await selectOne(ctx, { webhook_id: webhookId, id })
+  return found(row)
+}
+
+const checkWebhook = query(
+  'webhook_deliveries.check_webhook',
+  { id: 'uuid' },
+  { is_visible: 'bool' },
+  (p) => sql`select ${seesWebhook(p, p.id)} as is_visible`,
+)
+
+/** Filters of a list of deliveries. */
+export interface DeliveryFilter {
+  readonly status?: readonly string[]
+}
+
+const filters = { status: filterOneOf('text', columnsOf<'webhook_deliveries'>(sql`item`).status) }
+
+/** A page of the deliveries of a webhook, if the caller can see it. */
+export const selectDeliveries = async (
+  ctx: OpContext<Principal>,
+  webhookId: string,
+  { status }: DeliveryFilter,
+  page: PageRequest,
+): Promise<Outcome<Page>> => {
+  const id = parameter('webhook_id', 'uuid')
+  const conditions: readonly Condition[] = conditionsOf(filters, status === undefined ? {} : { status })
+  const deliveries = await selectPage(
+    ctx.db,
+    {
+      name: 'webhook_deliveries',
+      from: sql`webhook_deliveries item`,
+      branches: (caller) => onlyBranch(sql`item.webhook_id = ${id} and ${seesWebhook(caller, id)}`),
+      values: { webhook_id: webhookId },
+      filters: conditions,
+      sortFields: { created_at: createdAt },
+      order: newestFirst,
+      json: (row) => webhookDeliveryJson(row),
+    },
+    ctx.principal,
+    page,
+  )
+  return pageIfVisible(
+    deliveries,
+    async () => (await checkWebhook(ctx, { id: webhookId }))[0]?.is_visible === true,
+  )
+}
+
+const addedColumns = { outcome: 'text', json: 'text?' } as const
+
+type AddParameters = Placeholders<{ id: 'uuid'; webhook_id: 'uuid' }> & ContextPlaceholders
+
+/** Adds a delivery to a webhook, if there is `source`, a row. */
+const addDelivery = (p: AddParameters, source: SQL, values: ColumnValues<'webhook_deliveries'>) => {
+  const target = sql.raw('target')
+  const added = insertion<'webhook_deliveries'>({
+    id: p.id,
+    webhook_id: sql`counted.id`,
+    sequence: sql`counted.last_sequence`,
+    ...values,
+  })
+  return {
+    parts: sql`
+      source as (${source}), target as (
+        select webhook.* from webhooks webhook, source
+        where ${ofWebhook.id} = ${p.webhook_id} and ${allowsWebhook('webhook.see', p, webhook)} for no key update of webhook
+      ), checked as (
+        select id, ${checkedOutcome(p, {
+          allowed: allowsWebhook('webhook.change', p, target),
+          etag: null,
+          refusals: sql`when not ${columnsOf<'webhooks'>(target).is_enabled} then 'webhook_disabled'`,
+        })} as outcome from target
+      ), counted as (
+        update webhooks webhook set ${assignments<'webhooks'>({ last_sequence: sql`${ofWebhook.last_sequence} + 1` })}
+        from checked where ${ofWebhook.id} = checked.id and checked.outcome = 'done'
+        returning ${ofWebhook.id}, ${ofWebhook.last_sequence}
+      ), delivery as (
+        insert into webhook_deliveries (${added.columns}) select ${added.values} from counted, source returning *
+      ), created as (
+        select id, ${webhookDeliveryJson(delivery)} as json from delivery
+      )`,
+    select: sql`select outcome, created.json from checked left join created on true`,
+  }
+}
+
+const insertTest = creation('webhook_deliveries.insert_test', { webhook_id: 'uuid' }, addedColumns, (p) =>
+  addDelivery(p, sql`select`, { event_id: p.id, event_type: testType }),
+)
+
+const repeat = creation(
+  'webhook_deliveries.repeat',
+  { webhook_id: 'uuid', delivery_id: 'uuid' },
+  addedColumns,
+  (p) => {
+    const { event_id, event_type, event_changed_in, event_ordinal } = columnsOf<'webhook_deliveries'>(
+      sql`source`,
+    )
+    const source = sql`
+      select * from webhook_deliveries delivery
+      where ${ofDelivery.id} = ${p.delivery_id} and ${ofDelivery.webhook_id} = ${p.webhook_id}`
+    return addDelivery(p, source, { event_id, event_type, event_changed_in, event_ordinal })
+  },
+)
+
+/** Adds a delivery of a test message to a webhook. */
+export const insertTestDelivery = async (ctx: OpContext, webhookId: string): Promise<Outcome<Created>> =>
+  readCreation(await insertTest(ctx, () => ({ webhook_id: webhookId })), readOutcome)
+
+/** Adds a delivery of the same message. */
+export const repeatDelivery = async (
+  ctx: OpContext,
+  { webhookId, id }: DeliveryPath,
+): Promise<Outcome<Created>> =>
+  readCreation(await repeat(ctx, () => ({ webhook_id: webhookId, delivery_id: id })), readOutcome)

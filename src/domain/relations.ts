@@ -1,0 +1,29 @@
+import type { components } from '../../generated/openapi.ts'
+
+/** How a task relates to another one, from its side. */
+export type RelationKind = components['schemas']['RelationKind']
+
+/** A relation as it is stored: one row, whichever of the two tasks it was made from. */
+export interface StoredRelation {
+  readonly taskId: string
+  readonly kind: 'blocks' | 'duplicates' | 'relates_to'
+  readonly otherTaskId: string
+}
+
+/** The row of a relation between two tasks. Ids are compared in lower case, as the database does. */
+export const storedRelation = (taskId: string, kind: RelationKind, relatedId: string): StoredRelation => {
+  const [task, related] = [taskId.toLowerCase(), relatedId.toLowerCase()]
+  switch (kind) {
+    case 'blocks':
+    case 'duplicates':
+      return { taskId: task, kind, otherTaskId: related }
+    case 'blocked_by':
+      return { taskId: related, kind: 'blocks', otherTaskId: task }
+    case 'duplicated_by':
+      return { taskId: related, kind: 'duplicates', otherTaskId: task }
+    case 'relates_to':
+      return task < related
+        ? { taskId: task, kind, otherTaskId: related }
+        : { taskId: related, kind, otherTaskId: task }
+  }
+}

@@ -1,0 +1,62 @@
+import type { components } from '../../generated/openapi.ts'
+import { jsonText } from '../contract/json-text.ts'
+import { created, type Handlers, quoteETag } from '../contract/operation.ts'
+import { auditReadByAdmin } from '../db/audit.ts'
+import {
+  type CommentRow,
+  deleteComment,
+  insertComment,
+  selectComment,
+  selectTaskComments,
+  updateComment,
+} from '../db/comments.ts'
+import { scopesOfExpansions } from '../domain/expansions.ts'
+import type { Paging } from '../http/paging.ts'
+import { expectDone, expectScopes } from '../problems/problems.ts'
+
+interface Deps {
+  readonly paging: Paging
+}
+
+type Comment = components['schemas']['Comment']
+
+/** The operations of the contract's tag `comments`. */
+export const commentHandlers = ({ paging }: Deps) =>
+  ({
+    async listTaskComments(ctx, { path, params, query }) {
+      expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
+      const { filter, request, answer } = paging(path, ctx.principal, query)
+      const { page, ownerReadByAdmin } = expectDone(
+        await selectTaskComments(ctx, params.task_id, filter, request),
+      )
+      await auditReadByAdmin(ctx, 'comment.read_by_admin', ownerReadByAdmin)
+      return answer(page)
+    },
+
+    async createComment(ctx, { params, body }) {
+      const comment = expectDone(await insertComment(ctx, { taskId: params.task_id, body: body.body }))
+      const { taskVersion } = comment
+      return { ...created<Comment>(`/comments/${comment.id}`, quoteETag(1), comment), taskVersion }
+    },
+
+    async getComment(ctx, { params }) {
+      const { owner_read_by_admin, ...comment } = expectDone(await selectComment(ctx, params.comment_id))
+      await auditReadByAdmin(ctx, 'comment.read_by_admin', owner_read_by_admin)
+      return commentAnswer(comment)
+    },
+
+    async updateComment(ctx, { params, body }) {
+      return commentAnswer(expectDone(await updateComment(ctx, params.comment_id, body)))
+    },
+
+    async deleteComment(ctx, { params }) {
+      const { task_version: taskVersion } = expectDone(await deleteComment(ctx, params.comment_id))
+      return { status: 204, taskVersion }
+    },
+  }) satisfies Partial<Handlers>
+
+const commentAnswer = ({ json, version }: CommentRow) => ({
+  status: 200 as const,
+  headers: { etag: quoteETag(version) },
+  body: jsonText<Comment>(json),
+})

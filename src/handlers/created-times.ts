@@ -1,0 +1,16 @@
+import { instantOf } from '../domain/time-zones.ts'
+
+/** The filters of a list by the time of creation. */
+export interface CreatedTimes {
+  readonly created_after?: string
+  readonly created_before?: string
+}
+
+/** The same as instants: a date is the start of the day in the time zone. */
+export const createdTimes = (
+  { created_after: after, created_before: before }: CreatedTimes,
+  timeZone: string,
+): CreatedTimes => ({
+  ...(after !== undefined && { created_after: instantOf(after, timeZone) }),
+  ...(before !== undefined && { created_before: instantOf(before, timeZone) }),
+})

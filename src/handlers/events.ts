@@ -1,0 +1,53 @@
+import type { Handlers } from '../contract/operation.ts'
+import { auditReadByAdmin } from '../db/audit.ts'
+import { selectEvents, selectTaskEvents } from '../db/events.ts'
+import { decodeEventPosition, type EventPosition } from '../domain/event-positions.ts'
+import type { ExpiryOf } from '../http/authenticate.ts'
+import type { Paging } from '../http/paging.ts'
+import { expectDone, expectMayListAll, problems } from '../problems/problems.ts'
+import type { EventStreams } from '../services/event-streams.ts'
+import { createdTimes } from './created-times.ts'
+
+interface Deps {
+  readonly paging: Paging
+  readonly streams: EventStreams
+  readonly expiryOf: ExpiryOf
+}
+
+/** The operations of the contract's tag `events`. */
+export const eventHandlers = ({ paging, streams, expiryOf }: Deps) =>
+  ({
+    async listEvents(ctx, { path, query }) {
+      expectMayListAll(ctx.principal, query)
+      const { filter, request, answer } = paging(path, ctx.principal, query)
+      const times = createdTimes(filter, ctx.principal.timeZone)
+      return answer(await selectEvents(ctx, { ...filter, ...times }, request))
+    },
+
+    async listTaskEvents(ctx, { path, params, query }) {
+      const { request, answer } = paging(path, ctx.principal, query)
+      const history = expectDone(await selectTaskEvents(ctx, { taskId: params.task_id, request }))
+      await auditReadByAdmin(ctx, 'task.read_by_admin', history.ownerReadByAdmin)
+      return answer(history.page)
+    },
+
+    async streamEvents(ctx, { query, headers }) {
+      expectMayListAll(ctx.principal, query)
+      const id = headers['last-event-id']
+      const after =
+        typeof id === 'string' && id !== ''
+          ? positionOf(id, '/Last-Event-ID')
+          : query.after === undefined
+            ? null
+            : positionOf(query.after, '/after')
+      const expiresAt = expiryOf(headers.authorization)
+      return { status: 200, body: await streams.open(ctx, { after, all: query.all ?? false, expiresAt }) }
+    },
+  }) satisfies Partial<Handlers>
+
+const positionOf = (id: string, pointer: string): EventPosition => {
+  const position = decodeEventPosition(id)
+  if (position === null)
+    throw problems.invalidField(pointer, 'is not an id of this stream; send the last one unchanged')
+  return position
+}

@@ -1,0 +1,49 @@
+import type { components } from '../../generated/openapi.ts'
+import { jsonText } from '../contract/json-text.ts'
+import type { Handlers } from '../contract/operation.ts'
+import { markNotificationsRead, selectNotifications, updateNotification } from '../db/notifications.ts'
+import { selectTaskFollowers, setFollower } from '../db/task-followers.ts'
+import { scopesOfExpansions } from '../domain/expansions.ts'
+import type { Paging } from '../http/paging.ts'
+import { expectDone, expectScopes } from '../problems/problems.ts'
+
+interface Deps {
+  readonly paging: Paging
+}
+
+type Notification = components['schemas']['Notification']
+
+/** The operations of the contract's tag `notifications`. */
+export const notificationHandlers = ({ paging }: Deps) =>
+  ({
+    async listTaskFollowers(ctx, { path, params, query }) {
+      expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
+      const { filter, request, answer } = paging(path, ctx.principal, query)
+      return answer(expectDone(await selectTaskFollowers(ctx, params.task_id, filter, request)))
+    },
+
+    async followTask(ctx, { params }) {
+      expectDone(await setFollower(ctx, { taskId: params.task_id, hasStopped: false }))
+      return { status: 204 }
+    },
+
+    async unfollowTask(ctx, { params }) {
+      expectDone(await setFollower(ctx, { taskId: params.task_id, hasStopped: true }))
+      return { status: 204 }
+    },
+
+    async listNotifications(ctx, { path, query }) {
+      expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
+      const { filter, request, answer } = paging(path, ctx.principal, query)
+      return answer(await selectNotifications(ctx, filter, request))
+    },
+
+    async updateNotification(ctx, { params, body }) {
+      const { json } = expectDone(await updateNotification(ctx, params.notification_id, body))
+      return { status: 200, body: jsonText<Notification>(json) }
+    },
+
+    async markNotificationsRead(ctx, { body }) {
+      return { status: 200, body: await markNotificationsRead(ctx, body.until) }
+    },
+  }) satisfies Partial<Handlers>

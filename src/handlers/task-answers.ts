@@ -1,0 +1,15 @@
+import type { components } from '../../generated/openapi.ts'
+import { jsonText } from '../contract/json-text.ts'
+import { quoteETag } from '../contract/operation.ts'
+import type { TaskRow } from '../db/tasks.ts'
+import { variantTag } from '../domain/entity-tags.ts'
+
+/** The entity tag of a task: of its version, and of whether the caller sees it blocked. */
+export const taskETag = ({ version, is_blocked }: Omit<TaskRow, 'json'>): string =>
+  quoteETag(is_blocked ? variantTag(version, 'blocked') : version)
+
+export const taskAnswer = (task: TaskRow) => ({
+  status: 200 as const,
+  headers: { etag: taskETag(task) },
+  body: jsonText<components['schemas']['Task']>(task.json),
+})

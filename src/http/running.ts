@@ -1,0 +1,31 @@
+import type { FastifyReply } from 'fastify'
+
+/** Emitted on a response that streams events from now on: until there are any, it takes nothing of the process. */
+const streaming = Symbol('streaming')
+
+/**
+ * Calls `end` when a request stops running: its response was sent, its connection has closed, or it streams events from now
+ * on, for as long as its client likes.
+ */
+export const whileRunning = ({ raw }: FastifyReply, end: () => void): void => {
+  const endOnce = (): void => {
+    raw.off('close', endOnce)
+    raw.off(streaming, endOnce)
+    end()
+  }
+  raw.on('close', endOnce)
+  raw.on(streaming, endOnce)
+}
+
+/** Calls `begin` when a request begins to stream events, and `end` when its connection has closed after that. */
+export const whileStreaming = ({ raw }: FastifyReply, begin: () => void, end: () => void): void => {
+  raw.once(streaming, () => {
+    begin()
+    raw.once('close', end)
+  })
+}
+
+/** Stops counting a request as running. */
+export const startStreaming = ({ raw }: FastifyReply): void => {
+  raw.emit(streaming)
+}

@@ -1,0 +1,166 @@
+import type { FastifyBaseLogger } from 'fastify'
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Database } from '../db/engine/client.ts'
+import { newId } from '../db/engine/ids.ts'
+import {
+  type Attempt,
+  claimWebhooks,
+  type DueDelivery,
+  recordAttempts,
+  releaseWebhook,
+  selectNextDelivery,
+} from '../db/webhook-deliveries.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
+import { delayAfter, maxDeliveryAge } from '../domain/webhook-retries.ts'
+import type { Mailer } from '../mail/mailer.ts'
+import { signaturesOf } from './secrets.ts'
+import { type Connections, maxSendTime, openConnections, type Send, SendFailed } from './send.ts'
+
+/** Webhooks that a process serves at a time. */
+const slots = 16
+
+/** Deliveries to a webhook before others have their turn. */
+const turn = 100
+
+/** Attempts that are stored by one statement. */
+const maxAttempts = 20
+
+/** Milliseconds after which attempts are stored. What was sent meanwhile is sent again if the process is killed. */
+const maxUnstored = 500
+
+/** Milliseconds between two looks at what is due, while requests are under way. */
+const interval = 500
+
+export interface SenderDeps {
+  readonly db: Database
+  readonly log: FastifyBaseLogger
+  readonly keys: KeyRing
+  readonly mailer: Pick<Mailer, 'sendWebhookDisabled'>
+  readonly send: Send
+}
+
+/** Sends everything that is due. */
+export type SendDue = (stop: AbortSignal) => Promise<void>
+
+/** Serves several webhooks at a time, and each of them one delivery after the other. */
+export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): SendDue => {
+  const lease = { id: newId(), duration: maxSendTime * 3 }
+
+  const attempt = async (
+    delivery: DueDelivery,
+    connections: Connections,
+    stop: AbortSignal,
+  ): Promise<Outcome> => {
+    const { payload } = delivery
+    if (payload === null) return withheld
+    const timestamp = Math.floor(Date.now() / 1_000)
+    const content = { id: delivery.eventId, timestamp, body: payload }
+    const headers = {
+      'content-type': 'application/json',
+      'user-agent': 'Taskwright',
+      'webhook-id': content.id,
+      'webhook-timestamp': String(timestamp),
+      'webhook-signature': signaturesOf(keys, delivery.webhookId, delivery.secrets, content),
+      'webhook-sequence': String(delivery.sequence),
+    }
+    const startedAt = performance.now()
+    const duration = (): number => Math.round(performance.now() - startedAt)
+    try {
+      const { status, body, retryAfter } = await send(
+        { url: delivery.url, headers, body: payload },
+        stop,
+        connections,
+      )
+      const response = { ...nothing, duration: duration(), responseStatus: status, responseBody: body }
+      if (status >= 200 && status < 300) return { ...response, status: 'delivered' }
+      if (status === 410) return { ...response, status: 'failed', isGone: true }
+      return { ...response, ...retryOf(delivery, retryAfter) }
+    } catch (error) {
+      if (!(error instanceof SendFailed)) throw error
+      return { ...nothing, duration: duration(), error: error.fault, ...retryOf(delivery, null) }
+    }
+  }
+
+  /**
+   * Sends what is due, one after the other. Whether the owner may see it is asked before each. Ends with the first failure, which may
+   * disable the webhook.
+   */
+  const sendSome = async (
+    webhookId: string,
+    connections: Connections,
+    stop: AbortSignal,
+  ): Promise<readonly Attempt[]> => {
+    const end = performance.now() + maxUnstored
+    const attempts: Attempt[] = []
+    try {
+      while (attempts.length < maxAttempts && performance.now() < end && !stop.aborted) {
+        const delivery = await selectNextDelivery(db, webhookId, lease, attempts)
+        if (delivery === null) break
+        const outcome = await attempt(delivery, connections, stop)
+        attempts.push({ ...outcome, deliveryId: delivery.id, endedAt: performance.now() })
+        if (outcome.status === 'pending' || outcome.status === 'failed') break
+      }
+    } catch (error) {
+      // Those before it are stored first; the next call fails in the same way.
+      if (attempts.length === 0) throw error
+    }
+    return attempts
+  }
+
+  const serve = async (webhookId: string, stop: AbortSignal): Promise<void> => {
+    const connections = openConnections()
+    try {
+      for (let sent = 0; sent < turn && !stop.aborted;) {
+        const attempts = await sendSome(webhookId, connections, stop)
+        if (attempts.length === 0) break
+        sent += attempts.length
+        const disabled = await recordAttempts(db, webhookId, attempts, lease)
+        if (disabled !== null) {
+          log.info({ webhook: webhookId }, 'A webhook was disabled because its receiver fails')
+          mailer.sendWebhookDisabled({ to: disabled.email, url: disabled.url })
+        }
+      }
+    } finally {
+      connections.close()
+      await releaseWebhook(db, webhookId, lease)
+    }
+  }
+
+  return async (stop) => {
+    const running = new Set<Promise<void>>()
+    const failures: unknown[] = []
+    const start = (webhookId: string): void => {
+      const serving = serve(webhookId, stop)
+        .catch((error: unknown) => void failures.push(error))
+        .finally(() => running.delete(serving))
+      running.add(serving)
+    }
+    try {
+      for (;;) {
+        const claimed =
+          stop.aborted || failures.length > 0 ? [] : await claimWebhooks(db, lease, slots - running.size)
+        claimed.forEach(start)
+        if (running.size === 0) break
+        const isFull = running.size >= slots
+        await Promise.race([...running, ...(isFull ? [] : [pause(interval, undefined, { ref: false })])])
+      }
+    } finally {
+      await Promise.allSettled(running)
+    }
+    if (failures.length > 0 && !stop.aborted) throw failures[0]
+  }
+}
+
+type Outcome = Omit<Attempt, 'deliveryId' | 'endedAt'>
+
+const nothing = { retryIn: 0, responseStatus: null, responseBody: null, error: null, isGone: false }
+
+const withheld: Outcome = { ...nothing, status: 'withheld', duration: 0 }
+
+const retryOf = (
+  { attempts, age }: DueDelivery,
+  retryAfter: string | null,
+): Pick<Outcome, 'status' | 'retryIn'> => {
+  const retryIn = delayAfter(attempts + 1, retryAfter, { now: Date.now(), random: Math.random() })
+  return age + retryIn > maxDeliveryAge ? { status: 'failed', retryIn: 0 } : { status: 'pending', retryIn }
+}

@@ -1,0 +1,212 @@
+import t, { type Test } from 'tap'
+import { type Database, openDatabase, type StatementMode } from '../../src/db/engine/client.ts'
+import {
+  hasEventsAfter,
+  selectEventsForCaller,
+  selectEventsForViewers,
+  selectStreamStart,
+} from '../../src/db/event-stream.ts'
+import { type EventFilter, removeOldEvents, selectEvents, selectTaskEvents } from '../../src/db/events.ts'
+import { notifyOfEvents } from '../../src/db/notifications.ts'
+import { makeNewDeliveries } from '../../src/db/webhook-deliveries.ts'
+import { createTestDatabase } from '../fixture/database.ts'
+import { rowsRead } from '../fixture/plan.ts'
+
+/** How many rows of `events` the statements that read it look at, among 100,000. */
+
+const count = 100_000
+const tasks = 10_000
+const projects = 400
+/** The member sees these projects, with 125 events each, and half of the personal tasks. */
+const memberships = 20
+
+const [member, admin] = ['00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000000002']
+const idOf = (kind: string, n: string) => `md5('${kind}' || (${n}))::uuid`
+
+const { options } = await createTestDatabase(t)
+const db = openDatabase(options)
+t.teardown(() => db.close())
+
+t.before(async () => {
+  const run = (text: string, values: readonly unknown[] = []) => db.run(text, values, 'once')
+  // Inserting so many rows is fast without triggers and indexes.
+  for (const table of ['projects', 'memberships', 'tasks'])
+    await run(`alter table ${table} disable trigger all`)
+  const indexes = await run(
+    "select indexname, indexdef from pg_indexes where tablename = 'events' and indexdef not like '%(changed_in, ordinal)'",
+  )
+  for (const { indexname } of indexes) await run(`drop index ${String(indexname)}`)
+  await run(
+    `insert into users (id, username, email, display_name, role, password_hash)
+     values ($1, 'member', 'member@example.com', '', 'member', ''), ($2, 'admin', 'admin@example.com', '', 'admin', '')`,
+    [member, admin],
+  )
+  await run(
+    `insert into projects (id, name, description) select ${idOf('project', 'n')}, n, '' from generate_series(1, ${projects}) n`,
+  )
+  await run(
+    `insert into memberships (project_id, user_id, role)
+     select ${idOf('project', 'n')}, $1, 'viewer' from generate_series(1, ${memberships}) n`,
+    [member],
+  )
+  for (let n = 0; n < tasks; n += 2_000)
+    await run(
+      `insert into tasks (id, title, description, status, priority, owner_id, project_id)
+       select ${idOf('task', 'n')}, n, '', 'todo', 'none', case when n % 4 = 1 then $1::uuid else $2 end,
+         case when n % 2 = 0 then ${idOf('project', `n / 2 % ${projects} + 1`)} end
+       from generate_series($3::int + 1, $3::int + 2000) n`,
+      [member, admin, n],
+    )
+  for (let n = 0; n < count; n += 5_000)
+    await run(
+      `insert into events (ordinal, id, type, actor_id, task_id, project_id, owner_id, before, after, created_at)
+       select n, event_id(moment, n), 'task.updated', owner_id, task.id, project_id, owner_id, '{}', '{}', moment
+       from (
+         select n, now() - (${count} - n) * interval '1 minute' as moment
+         from generate_series($1::int + 1, $1::int + 5000) n
+       ) event join tasks task on task.id = ${idOf('task', `n % ${tasks} + 1`)}`,
+      [n],
+    )
+  for (const { indexdef } of indexes) await run(String(indexdef))
+  for (const table of ['projects', 'memberships', 'tasks']) await run(`analyze ${table}`)
+  await run('analyze events')
+})
+
+interface Sent {
+  readonly text: string
+  readonly values: readonly unknown[]
+  readonly mode: StatementMode | undefined
+}
+
+/** The statements that `read` sends. */
+const statementsOf = async (read: (db: Database) => Promise<unknown>): Promise<readonly Sent[]> => {
+  const sent: Sent[] = []
+  await read({
+    ...db,
+    run(text, values, mode) {
+      sent.push({ text, values, mode })
+      return db.run(text, values, mode)
+    },
+  })
+  return sent
+}
+
+/** The same statement in the plan for any values, which a connection comes to prefer. The embedded database has one session. */
+const generic = async ({ text, values }: Sent): Promise<Sent> => {
+  await db.run('deallocate all', [], 'once')
+  await db.run('set plan_cache_mode = force_generic_plan', [], 'once')
+  await db.run(`prepare tried as ${text}`, [], 'once')
+  const literals = values.map((value) => (value === null ? 'null' : `'${value as string}'`))
+  return {
+    text: `execute tried${literals.length > 0 ? `(${literals.join()})` : ''}`,
+    values: [],
+    mode: 'once',
+  }
+}
+
+/** Tries every statement of a read, in the plan for its values and in that for any. One that writes is run again, after `prepare`. */
+const tryRows = async (
+  t: Test,
+  max: number,
+  read: (db: Database) => Promise<unknown>,
+  prepare?: () => Promise<unknown>,
+): Promise<void> => {
+  await prepare?.()
+  for (const statement of await statementsOf(read)) {
+    const isGeneric = statement.mode !== 'once' && options.kind === 'embedded'
+    const forms = [statement, ...(isGeneric ? [await generic(statement)] : [])]
+    for (const form of forms) {
+      await prepare?.()
+      const rows = await rowsRead(db, form, (scan) => scan['Relation Name'] === 'events')
+      t.ok(rows <= max, `${rows} events`, { statement: statement.text, form: form.text.slice(0, 20) })
+    }
+  }
+}
+
+const principalOf = (role: 'member' | 'admin') => ({
+  userId: role === 'admin' ? admin : member,
+  role,
+  timeZone: 'UTC',
+  credential: { kind: 'session', sessionId: member } as const,
+})
+const page = { limit: 50, offset: 0, position: null, includeTotal: false }
+const contextOf = (db: Database, role: 'member' | 'admin') => ({ db, principal: principalOf(role) }) as never
+
+t.test('GET /tasks/{task_id}/events', async (t) => {
+  const [task] = await db.run(`select ${idOf('task', '1')}::text as id`, [])
+  for (const role of ['member', 'admin'] as const)
+    await tryRows(t, 100, (db) =>
+      selectTaskEvents(contextOf(db, role), { taskId: String(task?.['id']), request: page }),
+    )
+})
+
+const filters: readonly (EventFilter & { readonly all?: boolean })[] = [
+  {},
+  { type: ['task.updated'] },
+  { type: ['comment.*'] },
+  { project_id: ['none'] },
+  { actor_id: [member] },
+  { created_before: '2000-01-01T00:00:00Z' },
+  { created_after: '2000-01-01T00:00:00Z' },
+]
+
+// A request examines 2,500. The planner may find them among the newest of everybody, a quarter of which are the member's.
+const maxListed = 15_000
+
+t.test('GET /events', async (t) => {
+  for (const filter of filters) {
+    const what = JSON.stringify(filter)
+    await t.test(what, (t) =>
+      tryRows(t, maxListed, (db) => selectEvents(contextOf(db, 'member'), filter, page)),
+    )
+    await t.test(`${what}, of everything`, (t) =>
+      tryRows(t, maxListed, (db) => selectEvents(contextOf(db, 'admin'), { ...filter, all: true }, page)),
+    )
+  }
+})
+
+/** The position of the event with an ordinal. */
+const positionOf = async (ordinal: number) => {
+  const [row] = await db.run('select changed_in::text from events where ordinal = $1', [ordinal])
+  return { epoch: 1, changedIn: BigInt(String(row?.['changed_in'])), ordinal }
+}
+
+t.test('the stream, in the middle and up to date', async (t) => {
+  const limit = 100
+  for (const ordinal of [count / 2, count]) {
+    const after = await positionOf(ordinal)
+    await tryRows(t, 5, (db) => selectStreamStart(db, after))
+    await tryRows(t, 1, (db) => hasEventsAfter(db, after))
+    // Each is read to be numbered, and again to be shown.
+    const shared = { after, users: [member], forAdmins: true, limit }
+    await tryRows(t, 2 * limit, (db) => selectEventsForViewers(db, shared))
+    for (const role of ['member', 'admin'] as const) {
+      const own = { principal: principalOf(role), all: role === 'admin', after, limit }
+      await tryRows(t, 2 * limit, (db) => selectEventsForCaller(db, own))
+    }
+  }
+})
+
+t.test('the background readers, in the middle and up to date', async (t) => {
+  const never = new AbortController().signal
+  for (const read of [notifyOfEvents, makeNewDeliveries]) {
+    await read(db, never)
+    for (const unread of [150, 0])
+      await tryRows(
+        t,
+        250,
+        (db) => read(db, never),
+        () =>
+          db.run(
+            `update event_readers set (changed_in, ordinal) = (
+               select event.changed_in, event.ordinal from events event where event.ordinal = $1)`,
+            [count - unread],
+          ),
+      )
+  }
+})
+
+t.test('the retention', async (t) => {
+  const { signal } = new AbortController()
+  await tryRows(t, 1_000, (db) => removeOldEvents(db, 69, signal))
+})

@@ -1,0 +1,108 @@
+import t, { type Test } from 'tap'
+import { newId } from '../../src/db/engine/ids.ts'
+import { restampEvents } from '../../src/db/events.ts'
+import { notifyOfEvents } from '../../src/db/notifications.ts'
+import { changesToBeKnown } from '../fixture/changes.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+
+/** The background readers of events, by the one that makes notifications. */
+
+const never = new AbortController().signal
+
+/** A database with a task that its owner follows and the service completes. */
+const openWorld = async (t: Test) => {
+  const { db } = await openTestDatabase(t)
+  const [reader, task] = [newId(), newId()]
+  await db.run(
+    `insert into users (id, username, email, display_name, role, password_hash) values ($1, $2, $2, $2, 'member', '')`,
+    [reader, 'reader'],
+  )
+  await db.run(
+    `insert into tasks (id, title, description, status, priority, owner_id) values ($1, 'A task', '', 'todo', 'none', $2)`,
+    [task, reader],
+  )
+  return {
+    db,
+    read: async () => {
+      await changesToBeKnown(db)
+      return notifyOfEvents(db, never)
+    },
+    complete: async (times = 1) => {
+      for (let index = 0; index < times; index += 1) {
+        await db.run(`update tasks set status = 'todo', completed_at = null where id = $1`, [task])
+        await db.run(`update tasks set status = 'done', completed_at = now() where id = $1`, [task])
+      }
+    },
+    count: async () => (await db.run('select id from notifications where user_id = $1', [reader])).length,
+    place: async () =>
+      (await db.run('select changed_in::text, ordinal::text, xmax::text from event_readers', []))[0],
+  }
+}
+
+t.test('the first start begins at the present', async (t) => {
+  const { complete, read, count } = await openWorld(t)
+  await complete()
+  await read()
+  t.equal(await count(), 0)
+  await complete()
+  await read()
+  t.equal(await count(), 1)
+})
+
+t.test('a reader that is up to date writes nothing', async (t) => {
+  const { complete, read, place } = await openWorld(t)
+  await read()
+  await complete()
+  await read()
+  const before = await place()
+  await read()
+  t.strictSame(await place(), before, 'neither the row nor a lock of it')
+})
+
+t.test('each event once, whoever reads at the same time, and however many there are', async (t) => {
+  const { complete, read, count } = await openWorld(t)
+  await read()
+  const reading = Promise.all(
+    [1, 2, 3].map(async () => {
+      for (let round = 0; round < 40; round += 1) await read()
+    }),
+  )
+  await complete(130)
+  await reading
+  await read()
+  t.equal(await count(), 130)
+})
+
+t.test('events of another database, whose transactions are ahead', async (t) => {
+  const { db, complete, read, count } = await openWorld(t)
+  await read()
+  await complete(3)
+  await read()
+  t.equal(await count(), 3)
+  await complete(2)
+  // A dump of a database that was older by a million transactions was restored.
+  const later = `(changed_in::text::bigint + 1000000)::text::xid8`
+  await db.run(`update events set changed_in = ${later}`, [])
+  await db.run(`update event_readers set changed_in = ${later}`, [])
+  await read()
+  t.equal(await count(), 3, 'nothing is read until they are in order')
+  await restampEvents(db)
+  await complete()
+  await read()
+  t.equal(await count(), 6, 'then what had not been read, and what came later')
+})
+
+t.test('retention and deleted accounts', async (t) => {
+  const { db, complete, read, count } = await openWorld(t)
+  await read()
+  await complete(2)
+  await read()
+  await db.run('delete from events', [])
+  await complete()
+  await read()
+  t.equal(await count(), 3, 'whatever has been deleted of the events that were read')
+  await db.run(`update users set deleted_at = now() where username = 'reader'`, [])
+  await complete()
+  await read()
+  t.equal(await count(), 3)
+})

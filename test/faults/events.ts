@@ -1,0 +1,154 @@
+import t, { type Test } from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { withPostgres } from '../../scripts/postgres.ts'
+import { openDatabase } from '../../src/db/engine/client.ts'
+import { copyTemplate, openDatabaseOf, type ServiceEnvironment } from '../fixture/database.ts'
+import { startProcess, temporaryFolder } from '../fixture/process.ts'
+import { type Account, createClient } from '../fixture/service.ts'
+
+/**
+ * The service is killed while many change the same tasks. Each change has its event and each event its change, in the order in which
+ * the task was changed: what events tell leads from an empty task to the present one.
+ */
+
+type Task = components['schemas']['Task']
+type Values = Readonly<Record<string, unknown>>
+
+interface Change {
+  readonly type: string
+  readonly before: Values
+  readonly after: Values
+}
+
+const changes = 1_000
+const kills = 3
+const writers = 8
+/** Fewer than writers, so that they wait for each other. */
+const taskCount = 3
+
+const fields = ['title', 'description', 'status', 'priority', 'assignee_id'] as const
+
+/** What changes lead to, one after the other; a change that does not continue the one before it fails. */
+const replay = (t: Test, events: readonly Change[]): Values => {
+  const state: Record<string, unknown> = {}
+  for (const { type, before, after } of events) {
+    const present = Object.keys(before).map((name) => [name, state[name] ?? null])
+    t.strictSame(Object.fromEntries(present), before, `${type} continues what was before`)
+    Object.assign(state, after)
+  }
+  return Object.fromEntries(fields.map((name) => [name, state[name] ?? null]))
+}
+
+const changeTasks = async (t: Test, environment: ServiceEnvironment): Promise<void> => {
+  const acknowledged: string[] = []
+  let tasks: readonly string[] = []
+  let next = 0
+
+  const write = async (
+    { call }: ReturnType<typeof createClient>,
+    { id, token }: Account,
+    target: number,
+  ): Promise<void> => {
+    while (acknowledged.length < target) {
+      const number = (next += 1)
+      const title = `Change ${number}`
+      const body = {
+        title,
+        ...(number % 2 === 0 && { status: number % 4 === 0 ? 'done' : 'todo' }),
+        ...(number % 3 === 0 && { assignee_id: number % 6 === 0 ? id : null }),
+      }
+      const params = { task_id: tasks[number % taskCount] ?? '' }
+      const { status } = await call('updateTask', { token, params, body })
+      if (status === 200) acknowledged.push(title)
+      else if (status !== 503) throw new Error(`updateTask answered ${status}`)
+    }
+  }
+
+  const present = new Map<string, Values>()
+  const compareHistories = async (
+    t: Test,
+    { expect }: ReturnType<typeof createClient>,
+    { token }: Account,
+  ): Promise<void> => {
+    const titles: unknown[] = []
+    for (const task_id of tasks) {
+      const events: Change[] = []
+      for (let cursor: string | null | undefined; cursor !== null;) {
+        const query = { limit: 200, ...(cursor !== undefined && { cursor }) }
+        const { body } = await expect('listTaskEvents', 200, { token, params: { task_id }, query })
+        events.unshift(...body.items.toReversed())
+        cursor = body.next_cursor
+      }
+      const { body } = await expect('getTask', 200, { token, params: { task_id } })
+      const task: Task = body
+      present.set(task_id, Object.fromEntries(fields.map((name) => [name, task[name]])))
+      t.strictSame(replay(t, events), present.get(task_id), 'the history leads to the task')
+      titles.push(...events.map(({ after }) => after['title']))
+    }
+    const told = new Set(titles)
+    t.equal(titles.length - taskCount, told.size - 1, 'no change is told twice')
+    t.ok(
+      acknowledged.every((title) => told.has(title)),
+      'no acknowledged change is missing',
+    )
+    t.ok(acknowledged.length >= changes, `${acknowledged.length} changes, ${kills} kills`)
+  }
+
+  let account: Account | null = null
+  for (let round = 1; round <= kills + 1; round += 1) {
+    await t.test(round > kills ? 'the rest' : `kill ${round}`, async (t) => {
+      const service = await startProcess(t, { ...environment })
+      const client = createClient(service.url)
+      if (account === null) {
+        account = await client.register('ada')
+        const { token } = account
+        const created = Array.from({ length: taskCount }, () =>
+          client.expect('createTask', 201, { token, body: { title: 'A task' } }),
+        )
+        tasks = (await Promise.all(created)).map(({ body }) => body.id)
+      }
+      const writer = account
+      const target = Math.ceil((changes * round) / (kills + 1))
+      const writing = Array.from({ length: writers }, () => write(client, writer, target))
+      if (round > kills) {
+        await Promise.all(writing)
+        await t.test('histories', (t) => compareHistories(t, client, writer))
+        t.equal(await service.end('SIGTERM'), 0)
+        return
+      }
+      // Others are in the middle of a change.
+      await Promise.race(writing)
+      t.equal(await service.end('SIGKILL'), null)
+      await Promise.allSettled(writing)
+    })
+  }
+
+  await t.test('the outbox', async (t) => {
+    const database = await openDatabaseOf(environment)
+    const db = openDatabase(database.options)
+    for (const task_id of tasks) {
+      const events = await db.run(
+        'select type, before::text, after::text from events where task_id = $1 order by changed_in, ordinal',
+        [task_id],
+      )
+      const parsed = events.map(({ type, before, after }) => ({
+        type: String(type),
+        before: JSON.parse(String(before)) as Values,
+        after: JSON.parse(String(after)) as Values,
+      }))
+      t.strictSame(replay(t, parsed), present.get(task_id), 'its order, too, leads to the task')
+    }
+    await db.close()
+    await database.close()
+  })
+}
+
+t.test('on the embedded database', async (t) => {
+  const DATA_DIR = await temporaryFolder(t)
+  await copyTemplate(DATA_DIR)
+  await changeTasks(t, { DATA_DIR })
+})
+
+t.test('on a server', async (t) =>
+  withPostgres(async (DATABASE_URL) => changeTasks(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL })),
+)

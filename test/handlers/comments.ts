@@ -1,0 +1,545 @@
+import t, { type Test } from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { accountActions } from '../fixture/accounts.ts'
+import { changesToBeKnown } from '../fixture/changes.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, type Call, startService } from '../fixture/service.ts'
+import {
+  countStatuses,
+  pointersOf,
+  type Task,
+  taskActions,
+  unknownId,
+  withoutRequest,
+} from '../fixture/tasks.ts'
+
+type Comment = components['schemas']['Comment']
+
+const { db } = await openTestDatabase(t)
+const service = await startService(t, { db })
+const admin = await service.register('admin')
+const { createApiToken } = accountActions(service, admin)
+const { createTask, readTask } = taskActions(service)
+const { createProject, setMember } = projectActions(service)
+const ada = await service.register('ada')
+const viewer = await service.register('viewer')
+const commenter = await service.register('commenter')
+const editor = await service.register('editor')
+const stranger = await service.register('stranger')
+
+/** A task in a project that everybody is a member of but the stranger. */
+const newTask = async (): Promise<Task> => {
+  const project = await createProject(ada)
+  await setMember(ada, project, viewer, 'viewer')
+  await setMember(ada, project, commenter, 'commenter')
+  await setMember(ada, project, editor, 'editor')
+  return createTask(ada, { project_id: project.id })
+}
+
+const setArchived = (task: Task, isArchived: boolean) =>
+  db.run('update projects set archived_at = case when $2::bool then now() end where id = $1', [
+    task.project_id,
+    isArchived,
+  ])
+
+const add = async (task: Task, body = 'A comment', { token }: Account = commenter): Promise<Comment> =>
+  (await service.expect('createComment', 201, { token, params: { task_id: task.id }, body: { body } })).body
+
+const list = async (task: Task, query: Call['query'] = {}, { token }: Account = viewer) =>
+  (await service.expect('listTaskComments', 200, { token, params: { task_id: task.id }, query })).body
+
+const textsOf = ({ items }: { readonly items: readonly Comment[] }): string =>
+  items.map(({ body }) => body).join(' ')
+
+const pathOf = ({ id }: Pick<Comment, 'id'>) => ({ comment_id: id })
+
+const read = async (comment: Pick<Comment, 'id'>, { token }: Account = viewer): Promise<Comment> =>
+  (await service.expect('getComment', 200, { token, params: pathOf(comment) })).body
+
+/** The events of the comments of a task: type, actor and values. */
+const eventsOf = async (task: Task): Promise<(readonly unknown[])[]> => {
+  const rows = await db.run(
+    `select type, actor_id, before::text, after::text from events
+    where task_id = $1 and type like 'comment.%' order by changed_in, ordinal`,
+    [task.id],
+  )
+  return rows.map(({ type, actor_id, before, after }) => [
+    type,
+    actor_id,
+    JSON.parse(String(before)) as unknown,
+    JSON.parse(String(after)) as unknown,
+  ])
+}
+
+const statusesOf = async (
+  operation: 'createComment' | 'updateComment' | 'deleteComment',
+  request: Call,
+  people: readonly Account[],
+): Promise<number[]> => {
+  const statuses: number[] = []
+  for (const { token } of people) statuses.push((await service.call(operation, { ...request, token })).status)
+  return statuses
+}
+
+const deleteUser = ({ token, id }: Account) =>
+  service.expect('deleteUser', 204, { token, params: { user_id: id } })
+
+t.test('listTaskComments', async (t) => {
+  const task = await newTask()
+  for (const body of ['a', 'b', 'c', 'd', 'e']) await add(task, body)
+  const params = { task_id: task.id }
+
+  t.test('200: oldest first, or newest first, page by page in both directions', async (t) => {
+    for (const [sort, expected] of [
+      [{}, 'a b c d e'],
+      [{ sort: 'created_at' }, 'a b c d e'],
+      [{ sort: '-created_at' }, 'e d c b a'],
+    ] as const) {
+      const first = await list(task, { ...sort, limit: 2, include_total: true })
+      t.equal(first.total, 5)
+      const second = await list(task, { ...sort, limit: 2, cursor: first.next_cursor ?? '' })
+      const third = await list(task, { ...sort, limit: 2, cursor: second.next_cursor ?? '' })
+      t.equal([first, second, third].map(textsOf).join(' '), expected)
+      t.equal(third.next_cursor, null)
+      t.strictSame(
+        (await list(task, { ...sort, limit: 2, cursor: second.prev_cursor ?? '' })).items,
+        first.items,
+      )
+    }
+  })
+
+  t.test('200: what is written meanwhile comes last', async (t) => {
+    const other = await newTask()
+    for (const body of ['a', 'b']) await add(other, body)
+    const first = await list(other, { limit: 2 })
+    t.equal(first.next_cursor, null)
+    await add(other, 'c')
+    t.equal(textsOf(await list(other, { limit: 2, offset: 1 })), 'b c')
+  })
+
+  t.test('200: those with a text, ignoring case and accents', async (t) => {
+    const other = await newTask()
+    for (const body of [
+      'Crème brûlée',
+      'a 100% match',
+      'a 1000 match',
+      'CREME',
+      `far ${'x'.repeat(60_000)} away`,
+    ])
+      await add(other, body)
+    const found = async (q: string) => textsOf(await list(other, { q }))
+    t.equal(await found('creme'), 'Crème brûlée CREME')
+    t.equal(await found('BRÛLÉE'), 'Crème brûlée')
+    t.equal(await found('100%'), 'a 100% match')
+    t.equal((await found('away')).length, 60_009)
+    t.equal(await found('nothing'), '')
+  })
+
+  t.test('200: searches any amount of text page by page', async (t) => {
+    const other = await newTask()
+    for (let n = 1; n <= 12; n += 1)
+      await add(other, 'hay '.repeat(15_000) + (n % 4 === 0 ? `Needle ${n}` : ''))
+    const found: string[] = []
+    let requests = 0
+    for (let cursor: string | null = ''; cursor !== null; requests += 1) {
+      const page: components['schemas']['CommentList'] = await list(other, {
+        q: 'NEEDLE',
+        ...(cursor !== '' && { cursor }),
+      })
+      found.push(...page.items.map(({ body }) => body.replaceAll('hay ', '')))
+      cursor = page.next_cursor
+    }
+    t.strictSame(found, ['Needle 4', 'Needle 8', 'Needle 12'])
+    t.ok(requests > 1, 'a request examines a bounded number')
+  })
+
+  t.test('200: with their authors', async (t) => {
+    const { items } = await list(task, { expand: 'author', limit: 1 })
+    t.match(items, [
+      { author_id: commenter.id, author: { id: commenter.id, username: 'commenter', email: null } },
+    ])
+    const { token } = await createApiToken(viewer, { scopes: ['tasks:read', 'users:read'] })
+    await service.expect('listTaskComments', 200, { token, params, query: { expand: 'author' } })
+  })
+
+  t.test('200: of a task without comments', async (t) => {
+    t.strictSame(await list(await newTask()), {
+      items: [],
+      next_cursor: null,
+      prev_cursor: null,
+      total: null,
+    })
+  })
+
+  t.test('403: the authors need the scope to read users', async (t) => {
+    const { token } = await createApiToken(viewer, { scopes: ['tasks:read'] })
+    const request = { token, params, query: { expand: 'author' } }
+    const { body } = await service.expect('listTaskComments', 403, request)
+    t.equal(body.code, 'insufficient_scope')
+  })
+
+  t.test('400: an order that there is not', async (t) => {
+    const { token } = viewer
+    for (const sort of ['edited_at', 'created_at,created_at', '']) {
+      const { body } = await service.expect('listTaskComments', 400, { token, params, query: { sort } })
+      t.strictSame(pointersOf(body), ['/sort'])
+    }
+  })
+
+  t.test('404: for strangers, as if the task did not exist', async (t) => {
+    const { token } = stranger
+    const { body } = await service.expect('listTaskComments', 404, { token, params })
+    const unknown = await service.expect('listTaskComments', 404, { token, params: { task_id: unknownId } })
+    t.strictSame(withoutRequest(body), withoutRequest(unknown.body))
+  })
+})
+
+t.test('createComment', async (t) => {
+  const task = await newTask()
+  const params = { task_id: task.id }
+
+  t.test('201: as it was written; the task has one more', async (t) => {
+    const text = '  # Heading\r\n\n<b>not *sanitized*</b>\u0301 `code` \u{1f600}\t\n'
+    const request = { token: commenter.token, params, body: { body: text } }
+    const { body, headers } = await service.expect('createComment', 201, request)
+    const { id, created_at, ...rest } = body
+    const expected = {
+      task_id: task.id,
+      author_id: commenter.id,
+      body: text,
+      mentions: [],
+      version: 1,
+      edited_at: null,
+    }
+    t.strictSame(rest, expected)
+    t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
+    t.equal(headers.get('location'), `/comments/${id}`)
+    t.equal(headers.get('etag'), '"1"')
+    t.strictSame(await read(body), body)
+    const { task: changed, etag } = await readTask(viewer, task.id)
+    t.match(changed, { comment_count: 1, version: 2 })
+    t.equal(headers.get('task-etag'), etag)
+    t.strictSame(await eventsOf(task), [['comment.created', commenter.id, {}, { body: text }]])
+  })
+
+  t.test('201: the change feed has the task', async (t) => {
+    const { token } = viewer
+    const other = await newTask()
+    await changesToBeKnown(db)
+    const { body } = await service.expect('listTaskChanges', 200, { token, query: { limit: 200 } })
+    await add(other)
+    await changesToBeKnown(db)
+    const query = { since: body.next_cursor }
+    const { changed } = (await service.expect('listTaskChanges', 200, { token, query })).body
+    t.match(changed, [{ id: other.id, comment_count: 1, version: 2 }])
+  })
+
+  t.test('201: 30 at the same time', async (t) => {
+    const other = await newTask()
+    const request = { params: { task_id: other.id }, body: { body: 'One of many' } }
+    const replies = await Promise.all(
+      [ada, commenter, editor].flatMap(({ token }) =>
+        Array.from({ length: 10 }, () => service.call('createComment', { ...request, token })),
+      ),
+    )
+    t.strictSame(countStatuses(replies), { 201: 30 })
+    const { task: changed, etag } = await readTask(viewer, other.id)
+    t.match(changed, { comment_count: 30, version: 31 })
+    const etags = replies.map(({ headers }) => headers.get('task-etag'))
+    t.equal(new Set(etags).size, 30, 'each has an ETag of its own')
+    t.ok(etags.includes(etag))
+    t.equal((await list(other, { limit: 200 })).items.length, 30)
+  })
+
+  t.test('201: once, with an Idempotency-Key', async (t) => {
+    const other = await newTask()
+    const headers = { 'idempotency-key': 'comment-once' }
+    const request = { token: commenter.token, params: { task_id: other.id }, body: { body: 'Once' }, headers }
+    const first = await service.expect('createComment', 201, request)
+    await add(other)
+    const second = await service.expect('createComment', 201, request)
+    t.strictSame(second.body, first.body)
+    t.equal(second.headers.get('task-etag'), '"2"', 'the original value')
+    t.equal((await readTask(viewer, other.id)).task.comment_count, 2)
+    const { body } = await service.expect('createComment', 422, { ...request, body: { body: 'Another' } })
+    t.equal(body.code, 'idempotency_key_reused')
+  })
+
+  t.test('201: up to 65,536 characters', async () => {
+    await add(task, 'ä'.repeat(65_536))
+  })
+
+  t.test('400: more, nothing to read, or no text', async (t) => {
+    const { token } = commenter
+    for (const body of ['x'.repeat(65_537), '', ' \n\t', '\0', null, 7]) {
+      const reply = await service.expect('createComment', 400, { token, params, body: { body } })
+      t.strictSame(pointersOf(reply.body), ['/body'])
+    }
+    await service.expect('createComment', 400, { token, params, body: {} })
+    await service.expect('createComment', 400, { token, params, body: { body: 'x', mentions: [] } })
+  })
+
+  t.test('403, 404: for viewers and strangers', async (t) => {
+    const request = { params, body: { body: 'No' } }
+    t.strictSame(await statusesOf('createComment', request, [viewer, stranger]), [403, 404])
+  })
+
+  t.test('409: in an archived project, whose comments can be read', async (t) => {
+    const other = await newTask()
+    const comment = await add(other)
+    await setArchived(other, true)
+    const { token } = commenter
+    const refused = [
+      await service.expect('createComment', 409, {
+        token,
+        params: { task_id: other.id },
+        body: { body: 'No' },
+      }),
+      await service.expect('updateComment', 409, { token, params: pathOf(comment), body: { body: 'No' } }),
+      await service.expect('deleteComment', 409, { token, params: pathOf(comment) }),
+    ]
+    for (const { body } of refused) t.equal(body.code, 'project_archived')
+    t.strictSame((await list(other)).items, [comment])
+  })
+
+  t.test('413: more than 1 MiB', async () => {
+    const body = { body: 'x'.repeat(1_048_577) }
+    await service.expect('createComment', 413, { token: commenter.token, params, body })
+  })
+})
+
+t.test('mentions', async (t) => {
+  const task = await newTask()
+
+  t.test('of members, assignees and administrators, not of strangers', async (t) => {
+    const assignee = await service.register('assignee')
+    await service.expect('updateTask', 200, {
+      token: ada.token,
+      params: { task_id: task.id },
+      body: { assignee_id: assignee.id },
+    })
+    const { mentions } = await add(
+      task,
+      '@ada, @Viewer, @editor. @assignee @admin @stranger @nobody `@commenter` commenter@example.com',
+    )
+    t.strictSame(mentions.toSorted(), [ada, viewer, editor, assignee, admin].map(({ id }) => id).toSorted())
+  })
+
+  t.test('of the owner and the assignee of a personal task', async (t) => {
+    const personal = await createTask(ada, { assignee_id: editor.id })
+    const { mentions } = await add(personal, '@ada @editor @viewer', editor)
+    t.strictSame(mentions.toSorted(), [ada.id, editor.id].toSorted())
+  })
+
+  t.test('are found anew when the text changes, and only then', async (t) => {
+    const joining = await service.register('joining')
+    const comment = await add(task, '@ada and @joining')
+    t.strictSame(comment.mentions, [ada.id])
+    const { token } = commenter
+    const edit = async (body: object) =>
+      (await service.expect('updateComment', 200, { token, params: pathOf(comment), body })).body
+    await setMember(ada, { id: task.project_id ?? '' }, joining, 'viewer')
+    t.strictSame(await edit({ body: '@ada and @joining' }), comment)
+    t.strictSame((await edit({ body: '@joining' })).mentions, [joining.id])
+    t.strictSame((await edit({})).mentions, [joining.id])
+    t.strictSame((await edit({ body: 'nobody' })).mentions, [])
+  })
+
+  t.test('do not include those whose account was deleted before', async (t) => {
+    const gone = await service.register('gone')
+    await setMember(ada, { id: task.project_id ?? '' }, gone, 'viewer')
+    await deleteUser(gone)
+    t.strictSame((await add(task, '@gone')).mentions, [])
+  })
+})
+
+t.test('getComment', async (t) => {
+  const task = await newTask()
+  const comment = await add(task)
+  const { token } = viewer
+  const params = pathOf(comment)
+
+  t.test('304 and 412: by its ETag', async () => {
+    await service.expect('getComment', 304, { token, params, headers: { 'if-none-match': '"1"' } })
+    await service.expect('getComment', 412, { token, params, headers: { 'if-match': '"2"' } })
+  })
+
+  t.test('404: for strangers, and while the task is in the trash', async (t) => {
+    await service.expect('getComment', 404, { token: stranger.token, params })
+    await service.expect('getComment', 404, { token, params: pathOf({ id: unknownId }) })
+    const ofTask = { token: editor.token, params: { task_id: task.id } }
+    await service.expect('deleteTask', 204, ofTask)
+    for (const account of [viewer, commenter, editor, admin])
+      await service.expect('getComment', 404, { token: account.token, params })
+    t.strictSame(
+      await statusesOf('updateComment', { params, body: { body: 'No' } }, [commenter, admin]),
+      [404, 404],
+    )
+    t.strictSame(await statusesOf('deleteComment', { params }, [commenter, admin]), [404, 404])
+    t.equal((await service.expect('restoreTask', 200, ofTask)).body.comment_count, 1)
+    t.strictSame(await read(comment), comment)
+  })
+})
+
+t.test('updateComment', async (t) => {
+  const task = await newTask()
+  const { token } = commenter
+
+  t.test('200: says when; the task stays as it is', async (t) => {
+    const comment = await add(task, 'First')
+    const { task: before } = await readTask(viewer, task.id)
+    const request = {
+      token,
+      params: pathOf(comment),
+      body: { body: 'Second' },
+      headers: { 'if-match': '"1"' },
+    }
+    const { body, headers } = await service.expect('updateComment', 200, request)
+    t.strictSame(body, { ...comment, body: 'Second', version: 2, edited_at: body.edited_at })
+    t.ok((body.edited_at ?? '') >= comment.created_at)
+    t.equal(headers.get('etag'), '"2"')
+    t.strictSame(await read(comment), body)
+    t.strictSame((await readTask(viewer, task.id)).task, before)
+    const events = await eventsOf(task)
+    t.strictSame(events.at(-1), ['comment.updated', commenter.id, { body: 'First' }, { body: 'Second' }])
+    for (const same of [{ body: 'Second' }, {}]) {
+      const again = await service.expect('updateComment', 200, { token, params: pathOf(comment), body: same })
+      t.strictSame(again.body, body)
+    }
+    t.strictSame(await eventsOf(task), events)
+  })
+
+  t.test('200 and 412: of 10 edits of a version at the same time, one', async (t) => {
+    const comment = await add(task)
+    const replies = await Promise.all(
+      Array.from({ length: 10 }, (_, n) =>
+        service.call('updateComment', {
+          token,
+          params: pathOf(comment),
+          body: { body: `Edit ${n}` },
+          headers: { 'if-match': '"1"' },
+        }),
+      ),
+    )
+    t.strictSame(countStatuses(replies), { 200: 1, 412: 9 })
+    t.equal((await read(comment)).version, 2)
+  })
+
+  t.test('400: nothing to read', async (t) => {
+    const comment = await add(task)
+    const request = { token, params: pathOf(comment), body: { body: ' ' } }
+    t.strictSame(pointersOf((await service.expect('updateComment', 400, request)).body), ['/body'])
+  })
+
+  t.test('403, 404: only for the author', async (t) => {
+    const request = { params: pathOf(await add(task)), body: { body: 'No' } }
+    const others = [ada, admin, editor, viewer, stranger]
+    t.strictSame(await statusesOf('updateComment', request, others), [403, 403, 403, 403, 404])
+  })
+
+  t.test('200, 404: for an author who is a viewer now, but not for one who has left', async () => {
+    const project = { id: task.project_id ?? '' }
+    const author = await service.register('author')
+    await setMember(ada, project, author, 'commenter')
+    const comment = await add(task, 'Mine', author)
+    await setMember(ada, project, author, 'viewer')
+    const request = { token: author.token, params: pathOf(comment), body: { body: 'Still mine' } }
+    await service.expect('updateComment', 200, request)
+    const params = { project_id: project.id, user_id: author.id }
+    await service.expect('removeProjectMember', 204, { token: ada.token, params })
+    await service.expect('updateComment', 404, request)
+    await service.expect('deleteComment', 404, { token: author.token, params: pathOf(comment) })
+  })
+})
+
+/** A deletion by `account` of a comment by the commenter. */
+const deletes = async (t: Test, task: Task, { token }: Account): Promise<void> => {
+  const comment = await add(task, 'A secret')
+  const { task: before } = await readTask(viewer, task.id)
+  const { headers } = await service.expect('deleteComment', 204, { token, params: pathOf(comment) })
+  await service.expect('getComment', 404, { token, params: pathOf(comment) })
+  const { task: after, etag } = await readTask(viewer, task.id)
+  t.equal(headers.get('task-etag'), etag)
+  const { comment_count, version } = before
+  const { updated_at } = after
+  t.strictSame(after, { ...before, comment_count: comment_count - 1, version: version + 1, updated_at })
+}
+
+t.test('deleteComment', async (t) => {
+  const task = await newTask()
+  const { token } = commenter
+
+  t.test('204: by the author, managers and administrators', async (t) => {
+    for (const account of [commenter, ada, admin]) await deletes(t, task, account)
+  })
+
+  t.test('204: by the owner of a personal task', async (t) => {
+    const personal = await createTask(ada, { assignee_id: editor.id })
+    const comment = await add(personal, 'Of the assignee', editor)
+    const own = await add(personal, 'Of the owner', ada)
+    await service.expect('deleteComment', 403, { token: editor.token, params: pathOf(own) })
+    await service.expect('deleteComment', 204, { token: ada.token, params: pathOf(comment) })
+    t.strictSame((await list(personal, {}, editor)).items, [own])
+  })
+
+  t.test('204: the history keeps that there was a comment, not its text', async (t) => {
+    const other = await newTask()
+    const kept = await add(other, 'Kept')
+    const comment = await add(other, 'A secret')
+    const body = { body: 'Another secret' }
+    await service.expect('updateComment', 200, { token, params: pathOf(comment), body })
+    await service.expect('deleteComment', 204, { token: ada.token, params: pathOf(comment) })
+    t.strictSame(await eventsOf(other), [
+      ['comment.created', commenter.id, {}, { body: kept.body }],
+      ['comment.created', commenter.id, {}, {}],
+      ['comment.updated', commenter.id, {}, {}],
+      ['comment.deleted', ada.id, {}, {}],
+    ])
+  })
+
+  t.test('204 and 404: of 10 at the same time, one', async (t) => {
+    const other = await newTask()
+    const params = pathOf(await add(other))
+    const replies = await Promise.all(
+      Array.from({ length: 10 }, () => service.call('deleteComment', { token, params })),
+    )
+    t.strictSame(countStatuses(replies), { 204: 1, 404: 9 })
+    t.match((await readTask(viewer, other.id)).task, { comment_count: 0, version: 3 })
+  })
+
+  t.test('403, 404, 412', async (t) => {
+    const params = pathOf(await add(task))
+    t.strictSame(await statusesOf('deleteComment', { params }, [editor, viewer, stranger]), [403, 403, 404])
+    await service.expect('deleteComment', 412, { token, params, headers: { 'if-match': '"2"' } })
+  })
+})
+
+t.test('a task that is deleted for good takes its comments along', async (t) => {
+  const task = await newTask()
+  const params = { task_id: task.id }
+  const comment = await add(task)
+  await service.expect('deleteTask', 204, { token: ada.token, params })
+  await service.expect('deleteTrashedTask', 204, { token: ada.token, params })
+  const rows = await db.run('select from comments where id = $1', [comment.id])
+  t.equal(rows.length, 0)
+  t.strictSame(await eventsOf(task), [['comment.created', commenter.id, {}, {}]])
+})
+
+t.test('a deleted account leaves its comments without an author', async (t) => {
+  const task = await newTask()
+  const leaving = await service.register('leaving')
+  await setMember(ada, { id: task.project_id ?? '' }, leaving, 'commenter')
+  const comment = await add(task, 'Still here', leaving)
+  const reply = await add(task, '@leaving')
+  await deleteUser(leaving)
+  await eventually('the account is removed', async () => {
+    const rows = await db.run('select from users where id = $1', [leaving.id])
+    return rows.length === 0
+  })
+  t.strictSame(await read(comment), { ...comment, author_id: null, version: 2 })
+  const { items } = await list(task, { expand: 'author' })
+  t.notOk('author' in (items[0] ?? {}))
+  t.strictSame((await read(reply)).mentions, [leaving.id], 'an id of nobody')
+})

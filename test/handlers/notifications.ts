@@ -1,0 +1,437 @@
+import t from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { accountActions } from '../fixture/accounts.ts'
+import { notificationOf } from '../fixture/notifications.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, startService } from '../fixture/service.ts'
+import { taskActions, unknownId } from '../fixture/tasks.ts'
+
+const { db } = await openTestDatabase(t)
+const service = await startService(t, { db })
+const { createTask, peopleOf } = taskActions(service)
+const { createProject, setMember } = projectActions(service)
+const admin = await service.register('admin')
+const { createApiToken } = accountActions(service, admin)
+
+const nameOf = new Map<string, string>()
+
+/** Registers people, whose names tests show instead of ids. */
+const register = async (name: string): Promise<Account> => {
+  const account = await service.register(name)
+  nameOf.set(account.id, name)
+  return account
+}
+
+const ada = await register('ada')
+const bob = await register('bob')
+const eve = await register('eve')
+
+const inOrder = (names: readonly string[]): string => names.toSorted((a, b) => a.localeCompare(b)).join(' ')
+
+const followersOf = async (task_id: string, { token }: Account = ada): Promise<string> => {
+  const { body } = await service.expect('listTaskFollowers', 200, { token, params: { task_id } })
+  return inOrder(body.items.map(({ user_id }) => nameOf.get(user_id) ?? user_id))
+}
+
+const change = (task_id: string, body: object, { token }: Account = ada) =>
+  service.expect('updateTask', 200, { token, params: { task_id }, body })
+
+const follow = ({ token }: Account, task_id: string) =>
+  service.expect('followTask', 204, { token, params: { task_id } })
+
+const unfollow = ({ token }: Account, task_id: string) =>
+  service.expect('unfollowTask', 204, { token, params: { task_id } })
+
+t.test('listTaskFollowers', async (t) => {
+  t.test('200: the author and the assignee, newest first', async (t) => {
+    const { id: task_id } = await createTask(ada)
+    const { body: alone } = await service.expect('listTaskFollowers', 200, {
+      token: ada.token,
+      params: { task_id },
+      query: { include_total: true },
+    })
+    t.match(alone, { items: [{ user_id: ada.id, created_at: /Z$/ }], total: 1, next_cursor: null })
+    await change(task_id, { assignee_id: bob.id })
+    const request = { token: bob.token, params: { task_id }, query: { limit: 1, expand: 'user' } }
+    const { body: first } = await service.expect('listTaskFollowers', 200, request)
+    t.match(first.items, [{ user_id: bob.id, user: { id: bob.id, username: 'bob' } }])
+    const { body: second } = await service.expect('listTaskFollowers', 200, {
+      ...request,
+      query: { ...request.query, cursor: first.next_cursor ?? '' },
+    })
+    t.match(second.items, [{ user_id: ada.id, user: { email: null } }])
+  })
+
+  t.test('200: assignees of new tasks, of replaced tasks and of batches', async (t) => {
+    const { id } = await createTask(ada, { assignee_id: bob.id })
+    t.equal(await followersOf(id), 'ada bob')
+    const { body } = await service.expect('batchTasks', 200, {
+      token: ada.token,
+      body: {
+        atomic: true,
+        create: [{ title: 'One', assignee_id: bob.id }, { title: 'Two' }],
+        update: [{ task_id: id, patch: { assignee_id: eve.id } }],
+      },
+    })
+    t.equal(await followersOf(id), 'ada eve', 'who was assigned before cannot see it any more')
+    const [one = '', two = ''] = body.create.map(({ task_id }) => task_id ?? '')
+    t.equal(await followersOf(one), 'ada bob')
+    t.equal(await followersOf(two), 'ada')
+  })
+
+  t.test('200: whoever gets a task, and whoever creates it for somebody else', async (t) => {
+    const body = { title: 'For Ada', owner_id: ada.id }
+    const { body: task } = await service.expect('createTask', 201, { token: admin.token, body })
+    nameOf.set(admin.id, 'admin')
+    t.equal(await followersOf(task.id), 'ada admin')
+    await change(task.id, { owner_id: bob.id, assignee_id: ada.id })
+    t.equal(await followersOf(task.id), 'ada admin bob')
+  })
+
+  t.test('200: without those who cannot see the task any more', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, bob, 'viewer')
+    const { id } = await createTask(ada, { project_id: project.id })
+    await follow(bob, id)
+    t.equal(await followersOf(id), 'ada bob')
+    const membership = { project_id: project.id, user_id: bob.id }
+    await service.expect('removeProjectMember', 204, { token: ada.token, params: membership })
+    t.equal(await followersOf(id), 'ada')
+    await setMember(ada, project, bob, 'viewer')
+    t.equal(await followersOf(id), 'ada bob', 'who joins again still follows it')
+  })
+
+  t.test('200: without accounts that were deleted', async (t) => {
+    const { owner, assignee } = await peopleOf('gone')
+    const { id } = await createTask(owner, { assignee_id: assignee.id })
+    await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: 'me' } })
+    const { body } = await service.expect('listTaskFollowers', 200, {
+      token: owner.token,
+      params: { task_id: id },
+    })
+    t.match(body.items, [{ user_id: owner.id }])
+    t.equal(body.items.length, 1)
+  })
+
+  t.test('403: with expand=user, API tokens need the scope', async () => {
+    const { id: task_id } = await createTask(ada)
+    const { token } = await createApiToken(ada, { scopes: ['tasks:read'] })
+    await service.expect('listTaskFollowers', 200, { token, params: { task_id } })
+    await service.expect('listTaskFollowers', 403, { token, params: { task_id }, query: { expand: 'user' } })
+  })
+
+  t.test('404: the task is in the trash, does not exist or cannot be seen', async () => {
+    const { id } = await createTask(ada)
+    await service.expect('deleteTask', 204, { token: ada.token, params: { task_id: id } })
+    const { id: others } = await createTask(bob)
+    for (const task_id of [id, others, unknownId])
+      await service.expect('listTaskFollowers', 404, { token: ada.token, params: { task_id } })
+  })
+})
+
+t.test('followTask', async (t) => {
+  t.test('204: once, without a change of the task', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, bob, 'viewer')
+    const task = await createTask(ada, { project_id: project.id })
+    await follow(bob, task.id)
+    await follow(bob, task.id)
+    t.equal(await followersOf(task.id), 'ada bob')
+    const read = { token: ada.token, params: { task_id: task.id } }
+    t.equal((await service.expect('getTask', 200, read)).body.version, task.version)
+  })
+
+  t.test('204: again after stopping', async (t) => {
+    const { id } = await createTask(ada, { assignee_id: bob.id })
+    await unfollow(bob, id)
+    await follow(bob, id)
+    t.equal(await followersOf(id), 'ada bob')
+  })
+
+  t.test('204: in an archived project', async (t) => {
+    const project = await createProject(ada)
+    const { id } = await createTask(ada, { project_id: project.id })
+    await service.expect('archiveProject', 200, { token: ada.token, params: { project_id: project.id } })
+    await unfollow(ada, id)
+    t.equal(await followersOf(id), '')
+    await follow(ada, id)
+    t.equal(await followersOf(id), 'ada')
+  })
+
+  t.test('404: the task cannot be seen', async () => {
+    const { id: task_id } = await createTask(bob)
+    await service.expect('followTask', 404, { token: ada.token, params: { task_id } })
+  })
+})
+
+t.test('unfollowTask', async (t) => {
+  t.test('204: also twice, and for who does not follow it', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, bob, 'viewer')
+    const { id } = await createTask(ada, { project_id: project.id })
+    await unfollow(bob, id)
+    await unfollow(ada, id)
+    await unfollow(ada, id)
+    t.equal(await followersOf(id), '')
+  })
+
+  t.test('204: an assignment does not undo it', async (t) => {
+    const { id } = await createTask(ada, { assignee_id: bob.id })
+    await unfollow(bob, id)
+    await change(id, { assignee_id: null })
+    await change(id, { assignee_id: bob.id })
+    t.equal(await followersOf(id), 'ada')
+  })
+
+  t.test('404: the task cannot be seen', async () => {
+    const { id: task_id } = await createTask(bob)
+    await service.expect('unfollowTask', 404, { token: ada.token, params: { task_id } })
+  })
+})
+
+type Notification = components['schemas']['Notification']
+
+const inboxOf = async ({ token }: Account, query: object = {}): Promise<readonly Notification[]> =>
+  (await service.expect('listNotifications', 200, { token, query: { limit: 200, ...query } })).body.items
+
+/** What an account is told of a task, newest first, once it is told of everything until now: a task is assigned to it last. */
+const toldOf = async (account: Account, taskId: string): Promise<readonly Notification[]> => {
+  const { id } = await createTask(admin, { assignee_id: account.id })
+  await notificationOf(service, account, id)
+  return (await inboxOf(account)).filter(({ task_id }) => task_id === taskId)
+}
+
+const reasonsOf = async (account: Account, taskId: string): Promise<readonly string[]> =>
+  (await toldOf(account, taskId)).map(({ reason }) => reason)
+
+/** A task in a project of Ada, which Bob edits and Eve sees. */
+const newSharedTask = async (fields: object = {}) => {
+  const project = await createProject(ada)
+  await setMember(ada, project, bob, 'editor')
+  await setMember(ada, project, eve, 'viewer')
+  return { project, task: await createTask(ada, { project_id: project.id, ...fields }) }
+}
+
+const comment = async (task_id: string, body: string, { token }: Account = ada) =>
+  (await service.expect('createComment', 201, { token, params: { task_id }, body: { body } })).body
+
+/** As many unread notifications of a new account, each of a task that is assigned to it, newest first. */
+const newInbox = async (name: string, count: number) => {
+  const account = await register(name)
+  for (let index = 0; index < count; index += 1) await createTask(ada, { assignee_id: account.id })
+  const { id } = await createTask(ada, { assignee_id: account.id })
+  await notificationOf(service, account, id)
+  return { account, notifications: await inboxOf(account) }
+}
+
+t.test('listNotifications', async (t) => {
+  t.test('200: an assignment, with the task', async (t) => {
+    const task = await createTask(ada, { assignee_id: bob.id })
+    const { id, created_at, ...told } = await notificationOf(service, bob, task.id)
+    t.strictSame(told, {
+      reason: 'assignment',
+      actor_id: ada.id,
+      task_id: task.id,
+      comment_id: null,
+      read_at: null,
+    })
+    t.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7/)
+    t.ok(created_at >= task.created_at)
+    const [expanded] = await inboxOf(bob, { expand: 'task' })
+    t.match(expanded, { id, task: { id: task.id, title: 'A task', version: 1 } })
+  })
+
+  t.test('200: assignments of existing tasks and of batches', async (t) => {
+    const { task } = await newSharedTask()
+    await change(task.id, { assignee_id: eve.id })
+    await change(task.id, { title: 'Renamed' })
+    t.same(await reasonsOf(eve, task.id), ['assignment'])
+    const update = [{ task_id: task.id, patch: { assignee_id: bob.id } }]
+    await service.expect('batchTasks', 200, { token: ada.token, body: { atomic: true, update } })
+    t.same(await reasonsOf(bob, task.id), ['assignment'])
+  })
+
+  t.test('200: completions of followed tasks, not of others', async (t) => {
+    const { task } = await newSharedTask()
+    await follow(eve, task.id)
+    await change(task.id, { status: 'in_progress' }, bob)
+    await change(task.id, { status: 'done' }, bob)
+    t.match(await toldOf(eve, task.id), [{ reason: 'completion', actor_id: bob.id }])
+    t.same(await reasonsOf(ada, task.id), ['completion'])
+    t.same(await reasonsOf(bob, task.id), [], 'not of their own doing')
+  })
+
+  t.test('200: one for each change, with the first of its reasons', async (t) => {
+    const { task } = await newSharedTask()
+    await follow(eve, task.id)
+    await change(task.id, { status: 'done', assignee_id: eve.id })
+    t.same(await reasonsOf(eve, task.id), ['assignment'])
+  })
+
+  t.test('200: assignments reach those who have stopped following, completions do not', async (t) => {
+    const { task } = await newSharedTask()
+    await unfollow(eve, task.id)
+    await change(task.id, { assignee_id: eve.id })
+    await change(task.id, { status: 'done' })
+    t.same(await reasonsOf(eve, task.id), ['assignment'])
+  })
+
+  t.test('200: comments on followed tasks, and on tasks that one has commented on', async (t) => {
+    const { task } = await newSharedTask()
+    const first = await comment(task.id, 'Ready?', bob)
+    t.match(await toldOf(ada, task.id), [{ reason: 'comment', actor_id: bob.id, comment_id: first.id }])
+    t.same(await reasonsOf(eve, task.id), [])
+    await comment(task.id, 'Not yet')
+    t.same(await reasonsOf(bob, task.id), ['comment'])
+    t.equal(await followersOf(task.id), 'ada bob')
+  })
+
+  t.test('200: mentions, also of those who have stopped following, once for each comment', async (t) => {
+    const { task } = await newSharedTask()
+    await unfollow(eve, task.id)
+    const { id } = await comment(task.id, 'Ask @eve and @bob.')
+    t.match(await toldOf(eve, task.id), [{ reason: 'mention', actor_id: ada.id, comment_id: id }])
+    t.same(await reasonsOf(bob, task.id), ['mention'])
+    const edit = (body: string) =>
+      service.expect('updateComment', 200, { token: ada.token, params: { comment_id: id }, body: { body } })
+    await edit('Ask @eve, @bob, @ada or @rob.')
+    await edit('Ask @eve.')
+    await edit('Ask @eve or @bob.')
+    t.same(await reasonsOf(eve, task.id), ['mention'])
+    t.same(await reasonsOf(bob, task.id), ['mention'])
+    t.same(await reasonsOf(ada, task.id), [], 'not of their own doing')
+  })
+
+  t.test('200: mentions that were added to a comment', async (t) => {
+    const { task } = await newSharedTask()
+    await follow(bob, task.id)
+    const { id } = await comment(task.id, 'Ask somebody.')
+    const edit = { token: ada.token, params: { comment_id: id }, body: { body: 'Ask @eve or @bob.' } }
+    await service.expect('updateComment', 200, edit)
+    t.same(await reasonsOf(eve, task.id), ['mention'])
+    await service.expect('deleteComment', 204, { token: ada.token, params: { comment_id: id } })
+    t.same(await reasonsOf(eve, task.id), [], 'gone with the comment')
+  })
+
+  t.test('200: never of tasks that they cannot see', async (t) => {
+    const { project, task } = await newSharedTask()
+    await follow(eve, task.id)
+    const membership = { project_id: project.id, user_id: eve.id }
+    const remove = () => service.expect('removeProjectMember', 204, { token: ada.token, params: membership })
+    await remove()
+    await change(task.id, { status: 'done' })
+    await toldOf(eve, task.id)
+    await setMember(ada, project, eve, 'viewer')
+    t.same(await reasonsOf(eve, task.id), [], 'nor when they can see it again')
+    await change(task.id, { status: 'todo' })
+    await change(task.id, { status: 'done' })
+    t.same(await reasonsOf(eve, task.id), ['completion'])
+    await remove()
+    t.same(await reasonsOf(eve, task.id), [], 'what they were told is hidden with the task')
+    await setMember(ada, project, eve, 'viewer')
+    t.same(await reasonsOf(eve, task.id), ['completion'])
+  })
+
+  t.test('200: not of tasks in the trash, until they are restored', async (t) => {
+    const { task } = await newSharedTask({ assignee_id: eve.id })
+    t.same(await reasonsOf(eve, task.id), ['assignment'])
+    const deleted = { token: ada.token, params: { task_id: task.id } }
+    await service.expect('deleteTask', 204, deleted)
+    t.same(await reasonsOf(eve, task.id), [])
+    await service.expect('restoreTask', 200, deleted)
+    t.same(await reasonsOf(eve, task.id), ['assignment'])
+  })
+
+  t.test('200: pages, of unread ones too, with their number', async (t) => {
+    const { account, notifications } = await newInbox('reader', 4)
+    const { token } = account
+    const [newest, second] = notifications
+    const params = { notification_id: second?.id ?? '' }
+    await service.expect('updateNotification', 200, { token, params, body: { is_read: true } })
+    const query = { unread: true, include_total: true, limit: 2 }
+    const { body, headers } = await service.expect('listNotifications', 200, { token, query })
+    t.equal(body.total, 4)
+    t.match(body.items, [{ id: newest?.id }, { id: notifications[2]?.id }])
+    t.match(headers.get('link'), 'unread=true')
+    const next = { ...query, cursor: body.next_cursor ?? '' }
+    const { body: rest } = await service.expect('listNotifications', 200, { token, query: next })
+    t.same(
+      rest.items.map(({ id }) => id),
+      notifications.slice(3).map(({ id }) => id),
+    )
+    t.equal((await inboxOf(account, { unread: false })).length, 5)
+  })
+
+  t.test('403: with expand=task, API tokens need the scope', async () => {
+    const { token } = await createApiToken(ada, { scopes: ['notifications:read'] })
+    await service.expect('listNotifications', 200, { token })
+    await service.expect('listNotifications', 403, { token, query: { expand: 'task' } })
+  })
+})
+
+t.test('updateNotification', async (t) => {
+  const { account, notifications } = await newInbox('marker', 0)
+  const { token } = account
+  const params = { notification_id: notifications[0]?.id ?? '' }
+  const mark = async (body: object) =>
+    (await service.expect('updateNotification', 200, { token, params, body })).body
+
+  t.test('200: read, once, and unread', async (t) => {
+    const read = await mark({ is_read: true })
+    t.match(read, { id: params.notification_id, read_at: /Z$/ })
+    t.strictSame(await inboxOf(account), [read])
+    t.strictSame(await mark({ is_read: true }), read, 'the first time stays')
+    t.strictSame(await mark({}), read)
+    t.strictSame(await mark({ is_read: false }), { ...read, read_at: null })
+    t.strictSame(await mark({}), { ...read, read_at: null })
+  })
+
+  t.test('404: somebody else, or of a task that cannot be seen any more', async () => {
+    const { project, task } = await newSharedTask()
+    const body = { is_read: true }
+    await service.expect('updateNotification', 404, { token: ada.token, params, body })
+    await change(task.id, { assignee_id: eve.id })
+    const { id } = await notificationOf(service, eve, task.id)
+    await change(task.id, { assignee_id: null })
+    const membership = { project_id: project.id, user_id: eve.id }
+    await service.expect('removeProjectMember', 204, { token: ada.token, params: membership })
+    const lost = { token: eve.token, params: { notification_id: id }, body }
+    await service.expect('updateNotification', 404, lost)
+  })
+})
+
+t.test('markNotificationsRead', async (t) => {
+  t.test('200: up to what was shown', async (t) => {
+    const { account, notifications } = await newInbox('sweeper', 1)
+    const { token } = account
+    const until = notifications[0]?.created_at ?? ''
+    const { id } = await createTask(ada, { assignee_id: account.id })
+    await notificationOf(service, account, id)
+    const { body } = await service.expect('markNotificationsRead', 200, { token, body: { until } })
+    t.strictSame(body, { marked_count: 2, has_more: false })
+    const [newest, ...others] = await inboxOf(account)
+    t.equal(newest?.read_at, null)
+    for (const { read_at } of others) t.match(read_at, /Z$/)
+    const again = await service.expect('markNotificationsRead', 200, { token, body: { until } })
+    t.strictSame(again.body, { marked_count: 0, has_more: false })
+    t.same((await inboxOf(ada)).filter(({ read_at }) => read_at !== null).length, 0, 'nobody else')
+  })
+
+  t.test('200: 5,000 at once, the oldest first', async (t) => {
+    const { account, notifications } = await newInbox('hoarder', 0)
+    const { token } = account
+    const [first] = notifications
+    await db.run(
+      `insert into notifications (id, user_id, reason, event_id, task_id, created_at)
+       select gen_random_uuid(), user_id, reason, gen_random_uuid(), task_id, created_at - interval '1 hour'
+       from notifications, generate_series(1, 5000) where id = $1`,
+      [first?.id],
+    )
+    const body = { until: first?.created_at ?? '' }
+    const mark = async () => (await service.expect('markNotificationsRead', 200, { token, body })).body
+    t.strictSame(await mark(), { marked_count: 5_000, has_more: true })
+    t.same(await inboxOf(account, { unread: true }), [first])
+    t.strictSame(await mark(), { marked_count: 1, has_more: false })
+  })
+})

@@ -1,0 +1,314 @@
+import t from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { changesToBeKnown } from '../fixture/changes.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, startService } from '../fixture/service.ts'
+import { countStatuses, pointersOf, taskActions, unknownId, withoutRequest } from '../fixture/tasks.ts'
+
+type Kind = components['schemas']['RelationKind']
+
+const { db } = await openTestDatabase(t)
+const service = await startService(t, { db })
+const { createTask, readTask } = taskActions(service)
+const { createProject, setMember } = projectActions(service)
+const admin = await service.register('admin')
+const ada = await service.register('ada')
+const eve = await service.register('eve')
+
+const pathOf = (task_id: string, kind: Kind, other_task_id: string) => ({ task_id, kind, other_task_id })
+
+const relate = (task: string, kind: Kind, other: string, { token }: Account = ada) =>
+  service.expect('addTaskRelation', 204, { token, params: pathOf(task, kind, other) })
+
+const list = async (task_id: string, { token }: Account = ada, query: Record<string, string> = {}) =>
+  (await service.expect('listTaskRelations', 200, { token, params: { task_id }, query })).body.items
+
+const kindsOf = async (task_id: string, account: Account = ada): Promise<readonly string[]> =>
+  (await list(task_id, account)).map(({ kind, other_task_id }) => `${kind} ${other_task_id}`)
+
+const newTasks = async (
+  count: number,
+  fields: object = {},
+  account: Account = ada,
+): Promise<readonly string[]> => {
+  const tasks = []
+  for (let index = 0; index < count; index += 1) tasks.push((await createTask(account, fields)).id)
+  return tasks
+}
+
+/** Two tasks. */
+const newPair = async (fields: object = {}): Promise<readonly [string, string]> => {
+  const [task = '', other = ''] = await newTasks(2, fields)
+  return [task, other]
+}
+
+t.test('addTaskRelation', async (t) => {
+  t.test('204: each kind is seen from both sides, and once however often it is added', async (t) => {
+    const inverses = {
+      blocks: 'blocked_by',
+      blocked_by: 'blocks',
+      duplicates: 'duplicated_by',
+      duplicated_by: 'duplicates',
+      relates_to: 'relates_to',
+    } as const
+    for (const kind of Object.keys(inverses) as (keyof typeof inverses)[]) {
+      const [task, other] = await newPair()
+      await relate(task, kind, other)
+      await relate(task, kind, other)
+      await relate(other, inverses[kind], task)
+      await relate(task.toUpperCase(), kind, other.toUpperCase())
+      t.strictSame(await kindsOf(task), [`${kind} ${other}`])
+      t.strictSame(await kindsOf(other), [`${inverses[kind]} ${task}`])
+      t.equal((await readTask(ada, task)).task.version, 1, 'the version stays')
+    }
+  })
+
+  t.test('204: whoever may change the task and see the other one', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, eve, 'viewer')
+    const [seen = ''] = await newTasks(1, { project_id: project.id })
+    const [own = ''] = await newTasks(1, {}, eve)
+    await relate(own, 'blocked_by', seen, eve)
+    t.strictSame(await kindsOf(own, eve), [`blocked_by ${seen}`])
+    const params = pathOf(seen, 'blocks', own)
+    await service.expect('addTaskRelation', 403, { token: eve.token, params })
+    const [other = ''] = await newTasks(1, { project_id: project.id })
+    await relate(seen, 'relates_to', other, admin)
+  })
+
+  t.test('400: the task itself, an unknown kind, malformed ids', async (t) => {
+    const [task, other] = await newPair()
+    for (const [params, pointer] of [
+      [{ task_id: task, kind: 'blocks', other_task_id: task }, '/other_task_id'],
+      [{ task_id: task, kind: 'likes', other_task_id: other }, '/kind'],
+      [{ task_id: task, kind: 'blocks', other_task_id: 'x' }, '/other_task_id'],
+    ] as const) {
+      const { body } = await service.expect('addTaskRelation', 400, { token: ada.token, params })
+      t.strictSame(pointersOf(body), [pointer])
+    }
+  })
+
+  t.test('404: a task that is not there, not to be seen, or in the trash; all alike', async (t) => {
+    const [task, trashed] = await newPair()
+    const [hidden = ''] = await newTasks(1, {}, eve)
+    await service.expect('deleteTask', 204, { token: ada.token, params: { task_id: trashed } })
+    const problems = []
+    for (const [one, other] of [
+      [task, unknownId],
+      [task, hidden],
+      [task, trashed],
+      [unknownId, task],
+      [hidden, task],
+    ] as const) {
+      const request = { token: ada.token, params: pathOf(one, 'relates_to', other) }
+      problems.push(withoutRequest((await service.expect('addTaskRelation', 404, request)).body))
+    }
+    for (const problem of problems) t.strictSame(problem, problems[0])
+  })
+
+  t.test('409: a cycle, with its tasks in order', async (t) => {
+    const [a = '', b = '', c = ''] = await newTasks(3)
+    await relate(a, 'blocks', b)
+    await relate(c, 'blocked_by', b)
+    for (const params of [pathOf(c, 'blocks', a), pathOf(a, 'blocked_by', c)]) {
+      const { body } = await service.expect('addTaskRelation', 409, { token: ada.token, params })
+      t.match(body, { code: 'blocking_cycle' })
+      t.match(body.detail, `${a}, ${b}, ${c}`)
+    }
+    t.strictSame(await kindsOf(c), [`blocked_by ${b}`], 'nothing has changed')
+    await relate(c, 'relates_to', a)
+    await relate(c, 'duplicates', a)
+  })
+
+  t.test('409: a cycle through a task that the caller cannot see, without its id', async (t) => {
+    const [first = '', last = ''] = await newTasks(2, { assignee_id: eve.id })
+    const [hidden = ''] = await newTasks(1)
+    await relate(first, 'blocks', hidden)
+    await relate(hidden, 'blocks', last)
+    const request = { token: eve.token, params: pathOf(last, 'blocks', first) }
+    const { body } = await service.expect('addTaskRelation', 409, request)
+    t.match(body.detail, `${first}, ${last}`)
+    t.notMatch(JSON.stringify(body), hidden)
+  })
+
+  t.test('409: of relations that close a cycle at the same time, one is refused', async (t) => {
+    for (let round = 0; round < 5; round += 1) {
+      const [a = '', b = '', c = '', d = ''] = await newTasks(4)
+      await relate(a, 'blocks', b)
+      await relate(c, 'blocks', d)
+      const replies = await Promise.all(
+        [pathOf(b, 'blocks', c), pathOf(d, 'blocks', a)].map((params) =>
+          service.call('addTaskRelation', { token: ada.token, params }),
+        ),
+      )
+      t.strictSame(countStatuses(replies), { 204: 1, 409: 1 })
+    }
+  })
+
+  t.test('409: an archived project', async (t) => {
+    const project = await createProject(ada)
+    const [task, other] = await newPair({ project_id: project.id })
+    await relate(task, 'blocks', other)
+    await service.expect('archiveProject', 200, { token: ada.token, params: { project_id: project.id } })
+    const params = pathOf(task, 'relates_to', other)
+    const added = await service.expect('addTaskRelation', 409, { token: ada.token, params })
+    t.match(added.body, { code: 'project_archived' })
+    const removal = { token: ada.token, params: pathOf(task, 'blocks', other) }
+    t.match((await service.expect('removeTaskRelation', 409, removal)).body, { code: 'project_archived' })
+  })
+
+  t.test('409: more than 200 relations, from either side', async (t) => {
+    const [task, other] = await newPair()
+    await db.run(
+      `with related as (
+        insert into tasks (id, title, description, status, priority, owner_id)
+        select event_id(now(), number), 'Related', '', 'todo', 'none', $2 from generate_series(1, 200) number returning id
+      )
+      insert into task_relations (id, task_id, kind, other_task_id) select gen_random_uuid(), $1, 'duplicates', id from related`,
+      [task, ada.id],
+    )
+    for (const params of [pathOf(task, 'blocks', other), pathOf(other, 'blocks', task)]) {
+      const { body } = await service.expect('addTaskRelation', 409, { token: ada.token, params })
+      t.match(body, { code: 'too_many_relations' })
+    }
+  })
+})
+
+t.test('removeTaskRelation', async (t) => {
+  t.test('204: from either side, and 404 the second time', async (t) => {
+    const [task, other] = await newPair()
+    for (const params of [pathOf(task, 'blocks', other), pathOf(other, 'blocked_by', task)]) {
+      await relate(task, 'blocks', other)
+      await relate(task, 'relates_to', other)
+      await service.expect('removeTaskRelation', 204, { token: ada.token, params })
+      await service.expect('removeTaskRelation', 404, { token: ada.token, params })
+      t.strictSame(await kindsOf(task), [`relates_to ${other}`], 'the other relation stays')
+    }
+  })
+
+  t.test('404: to a task that the caller no longer sees', async () => {
+    const [task = ''] = await newTasks(1, { assignee_id: eve.id })
+    const [other = ''] = await newTasks(1)
+    await relate(task, 'blocks', other)
+    const params = pathOf(task, 'blocks', other)
+    await service.expect('removeTaskRelation', 404, { token: eve.token, params })
+  })
+})
+
+t.test('listTaskRelations', async (t) => {
+  t.test('200: newest first, by kind, in pages, with the tasks', async (t) => {
+    const [task = '', a = '', b = '', c = ''] = await newTasks(4)
+    await relate(task, 'blocks', a)
+    await relate(task, 'duplicated_by', b)
+    await relate(task, 'relates_to', c)
+    t.strictSame(await kindsOf(task), [`relates_to ${c}`, `duplicated_by ${b}`, `blocks ${a}`])
+    t.strictSame(
+      (await list(task, ada, { kind: 'duplicated_by' })).map(({ other_task_id }) => other_task_id),
+      [b],
+    )
+    const params = { task_id: task }
+    const first = await service.expect('listTaskRelations', 200, {
+      token: ada.token,
+      params,
+      query: { limit: 2 },
+    })
+    const cursor = first.body.next_cursor ?? ''
+    const second = await service.expect('listTaskRelations', 200, {
+      token: ada.token,
+      params,
+      query: { limit: 2, cursor },
+    })
+    t.strictSame(
+      second.body.items.map(({ other_task_id }) => other_task_id),
+      [a],
+    )
+    const [expanded] = await list(task, ada, { expand: 'task' })
+    t.strictSame(expanded?.task, (await readTask(ada, c)).task)
+  })
+
+  t.test('200: without tasks that the caller cannot see, not even in the total', async (t) => {
+    const [task = ''] = await newTasks(1, { assignee_id: eve.id })
+    const [hidden, trashed] = await newPair()
+    await relate(task, 'blocked_by', hidden)
+    await relate(task, 'relates_to', trashed)
+    await service.expect('deleteTask', 204, { token: ada.token, params: { task_id: trashed } })
+    t.strictSame(await kindsOf(task), [`blocked_by ${hidden}`])
+    const request = { token: eve.token, params: { task_id: task }, query: { include_total: true } }
+    t.match((await service.expect('listTaskRelations', 200, request)).body, { items: [], total: 0 })
+    t.equal((await readTask(eve, task)).task.is_blocked, false, 'nor by what blocks it')
+    t.equal((await readTask(ada, task)).task.is_blocked, true)
+    await service.expect('restoreTask', 200, { token: ada.token, params: { task_id: trashed } })
+    t.equal((await list(task)).length, 2, 'a restored task is back')
+  })
+})
+
+t.test('is_blocked', async (t) => {
+  const blockedIn = async (query: Record<string, string>, account = ada): Promise<readonly string[]> =>
+    (
+      await service.expect('listTasks', 200, { token: account.token, query: { ...query, limit: '200' } })
+    ).body.items.map(({ id }) => id)
+
+  t.test('while a task that blocks it is open: in the task, its ETag, lists and filters', async (t) => {
+    const [blocker, task] = await newPair()
+    const tag = (await readTask(ada, task)).etag
+    await relate(blocker, 'blocks', task)
+    const blocked = await readTask(ada, task)
+    t.equal(blocked.task.is_blocked, true)
+    t.not(blocked.etag, tag)
+    for (const query of [
+      { is_blocked: 'true' },
+      { filter: 'is_blocked = true' },
+      { filter: 'NOT is_blocked != true' },
+    ]) {
+      t.ok((await blockedIn(query)).includes(task))
+      t.notOk((await blockedIn(query)).includes(blocker))
+    }
+    t.ok((await blockedIn({ is_blocked: 'false' })).includes(blocker))
+    t.notOk((await blockedIn({ filter: 'is_blocked = false' })).includes(task))
+
+    const change = { token: ada.token, params: { task_id: blocker } }
+    await service.expect('updateTask', 200, { ...change, body: { status: 'done' } })
+    t.strictSame(await readTask(ada, task), { task: { ...blocked.task, is_blocked: false }, etag: tag })
+    await service.expect('updateTask', 200, { ...change, body: { status: 'todo' } })
+    t.strictSame(await readTask(ada, task), blocked)
+    await service.expect('deleteTask', 204, change)
+    t.equal((await readTask(ada, task)).task.is_blocked, false)
+    await service.expect('restoreTask', 200, change)
+    t.equal((await readTask(ada, task)).task.is_blocked, true)
+    await service.expect('updateTask', 200, {
+      token: ada.token,
+      params: { task_id: task },
+      headers: { 'if-match': blocked.etag },
+      body: { title: 'Changed on the condition of its ETag' },
+    })
+  })
+
+  t.test('the change feed delivers a task again when it is unblocked', async (t) => {
+    const [blocker, task] = await newPair()
+    await relate(blocker, 'blocks', task)
+    const read = async (cursor?: string) => {
+      await changesToBeKnown(db)
+      const query = cursor === undefined ? { limit: '200' } : { since: cursor, limit: '200' }
+      return (await service.expect('listTaskChanges', 200, { token: ada.token, query })).body
+    }
+    let page = await read()
+    while (page.has_more) page = await read(page.next_cursor)
+    const change = { token: ada.token, params: { task_id: blocker } }
+    await service.expect('updateTask', 200, { ...change, body: { status: 'cancelled' } })
+    const { changed } = await read(page.next_cursor)
+    t.match(
+      changed.find(({ id }) => id === task),
+      { is_blocked: false, version: 1 },
+    )
+  })
+
+  t.test('400: another value in a filter', async (t) => {
+    for (const filter of ['is_blocked = maybe', 'is_blocked > true', 'is_blocked:*'])
+      t.match(
+        (await service.expect('listTasks', 400, { token: ada.token, query: { filter } })).body.errors?.[0]
+          ?.pointer,
+        '/filter',
+      )
+  })
+})

@@ -1,0 +1,748 @@
+import t, { type Test } from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, startService } from '../fixture/service.ts'
+import { countStatuses, pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
+
+type Schemas = components['schemas']
+type Refused = Pick<Schemas['Problem'], 'code' | 'detail' | 'errors'>
+type Answer = Task & Refused
+
+/** Tasks with a parent: what may be one, what goes along with it, and how it counts its subtasks. */
+
+const { db } = await openTestDatabase(t)
+const service = await startService(t, { db })
+const admin = await service.register('admin')
+const { createTag, createTask, readTask } = taskActions(service)
+const { createProject, setMember } = projectActions(service)
+const owner = await service.register('owner')
+const other = await service.register('other')
+const { token } = owner
+
+const paramsOf = ({ id }: Pick<Task, 'id'>) => ({ params: { task_id: id } })
+
+/** A new subtask of the owner, in the place of the parent. */
+const createSubtask = ({ id }: Pick<Task, 'id'>, fields: object = {}): Promise<Task> =>
+  createTask(owner, { parent_id: id, ...fields })
+
+/** A task, its subtask, the subtask of that one, and so on. */
+const createChain = async (levels: number, fields: object = {}): Promise<Task[]> => {
+  const tasks = [await createTask(owner, fields)]
+  for (let level = 1; level < levels; level += 1)
+    tasks.push(await createSubtask(tasks[level - 1] ?? { id: '' }))
+  return tasks
+}
+
+const read = async ({ id }: Pick<Task, 'id'>, account = owner): Promise<Task> =>
+  (await readTask(account, id)).task
+
+const isThere = async ({ id }: Pick<Task, 'id'>): Promise<boolean> =>
+  (await service.call('getTask', { token, params: { task_id: id } })).status === 200
+
+const patch = async (task: Pick<Task, 'id'>, body: object, account: Account = owner) => {
+  const reply = await service.call('updateTask', { token: account.token, ...paramsOf(task), body })
+  return { status: reply.status, body: reply.body as Answer }
+}
+
+const trash = (task: Pick<Task, 'id'>) => service.expect('deleteTask', 204, { token, ...paramsOf(task) })
+
+const restore = async (task: Pick<Task, 'id'>): Promise<Task> =>
+  (await service.expect('restoreTask', 200, { token, ...paramsOf(task) })).body
+
+const readTrashed = async (task: Pick<Task, 'id'>) =>
+  (await service.expect('getTrashedTask', 200, { token, ...paramsOf(task) })).body
+
+/** All subtasks, and the open ones. */
+const countsOf = async (task: Pick<Task, 'id'>): Promise<readonly [number, number]> => {
+  const { subtask_count, open_subtask_count } = await read(task)
+  return [subtask_count, open_subtask_count]
+}
+
+const parentOf = async (task: Pick<Task, 'id'>): Promise<string | null> => (await read(task)).parent_id
+
+/** What must be true of all tasks, whatever was done. */
+const checkTrees = async (t: Test): Promise<void> => {
+  const wrong = await db.run(
+    `select task.id from tasks task
+     left join tasks parent on parent.id = task.parent_id
+     cross join lateral (
+       select count(*) as subtasks, count(*) filter (where status in ('todo', 'in_progress')) as open_subtasks
+       from tasks subtask
+       where subtask.parent_id = task.id and (subtask.deleted_at is null or subtask.deleted_at = task.deleted_at)
+     ) counted
+     where (task.subtask_count, task.open_subtask_count) <> (counted.subtasks, counted.open_subtasks)
+       or (task.deleted_at is null and task.parent_id is not null and (
+         parent.id is null or parent.deleted_at is not null
+         or coalesce(parent.project_id, parent.owner_id) <> coalesce(task.project_id, task.owner_id)))`,
+    [],
+  )
+  t.equal(wrong.length, 0, 'every subtask is where its parent is, and counted')
+}
+
+const invalid = async (
+  t: Test,
+  { status, body }: { readonly status: number; readonly body: Refused },
+  code: string,
+  detail: RegExp,
+): Promise<void> => {
+  t.match({ status, code: body.code }, { status: 422, code })
+  t.strictSame(pointersOf(body), ['/parent_id'])
+  t.match(body.detail, detail)
+}
+
+const create = async (fields: object, account: Account = owner) => {
+  const reply = await service.call('createTask', {
+    token: account.token,
+    body: { title: 'A task', ...fields },
+  })
+  return { status: reply.status, body: reply.body as Answer }
+}
+
+t.test('createTask with a parent', async (t) => {
+  t.test('201: a personal task, counted by its parent', async (t) => {
+    const parent = await createTask(owner)
+    const subtask = await createSubtask(parent)
+    t.match(subtask, { parent_id: parent.id, project_id: null, owner_id: owner.id, subtask_count: 0 })
+    t.strictSame(await read(subtask), subtask)
+    await createSubtask(parent, { status: 'done' })
+    const counted = await read(parent)
+    t.match(counted, { subtask_count: 2, open_subtask_count: 1, version: 3 })
+    t.ok(counted.updated_at > parent.updated_at)
+  })
+
+  t.test('201: in the project of the parent', async (t) => {
+    const project = await createProject(owner)
+    const parent = await createTask(owner, { project_id: project.id })
+    t.equal((await createSubtask(parent)).project_id, project.id)
+    t.equal((await createSubtask(parent, { project_id: project.id })).parent_id, parent.id)
+    t.strictSame(await countsOf(parent), [2, 2])
+  })
+
+  t.test('422: a parent in another place', async (t) => {
+    const project = await createProject(owner)
+    const parent = await createTask(owner, { project_id: project.id })
+    const elsewhere = /same project/
+    await invalid(t, await create({ parent_id: parent.id, project_id: null }), 'invalid_parent', elsewhere)
+    const personal = await createTask(owner)
+    const inProject = { parent_id: personal.id, project_id: project.id }
+    await invalid(t, await create(inProject), 'invalid_parent', elsewhere)
+    await invalid(t, await create({ parent_id: personal.id }, admin), 'invalid_parent', elsewhere)
+    const given = await createTask(other, { assignee_id: owner.id })
+    await invalid(t, await create({ parent_id: given.id }), 'invalid_parent', elsewhere)
+    t.equal((await create({ parent_id: personal.id, owner_id: owner.id }, admin)).status, 201)
+  })
+
+  t.test('422: a parent that is not there, or not to be seen', async (t) => {
+    const foreign = await createTask(other, { project_id: (await createProject(other)).id })
+    const deleted = await createTask(owner)
+    await trash(deleted)
+    for (const id of [unknownId, foreign.id, deleted.id])
+      await invalid(t, await create({ parent_id: id }), 'unknown_reference', /^The task does not exist/)
+  })
+
+  t.test('403: in a project that one may see and not change', async (t) => {
+    const project = await createProject(owner)
+    await setMember(owner, project, other, 'commenter')
+    const parent = await createTask(owner, { project_id: project.id })
+    t.equal((await create({ parent_id: parent.id }, other)).status, 403)
+  })
+
+  t.test('422: a ninth level', async (t) => {
+    const chain = await createChain(8)
+    const result = await create({ parent_id: chain[7]?.id })
+    await invalid(t, result, 'invalid_parent', /more than 8 levels/)
+    t.equal((await create({ parent_id: chain[6]?.id })).status, 201)
+  })
+})
+
+t.test('changing the parent', async (t) => {
+  t.test('200: to a task, to another one, and to none', async (t) => {
+    const [first, second, task] = [await createTask(owner), await createTask(owner), await createTask(owner)]
+    t.match(await patch(task, { parent_id: first.id }), {
+      status: 200,
+      body: { parent_id: first.id, version: 2 },
+    })
+    t.strictSame(await countsOf(first), [1, 1])
+    t.match(await patch(task, { parent_id: first.id }), { body: { version: 2 } }, 'nothing changes')
+    await patch(task, { parent_id: second.id, status: 'cancelled' })
+    t.strictSame(
+      [await countsOf(first), await countsOf(second)],
+      [
+        [0, 0],
+        [1, 0],
+      ],
+    )
+    t.match(await patch(task, { parent_id: null }), { body: { parent_id: null } })
+    t.strictSame(await countsOf(second), [0, 0])
+  })
+
+  t.test('200: PUT keeps it, and changes it', async (t) => {
+    const parent = await createTask(owner)
+    const task = await createSubtask(parent)
+    const put = async (body: object) =>
+      (await service.expect('replaceTask', 200, { token, ...paramsOf(task), body })).body
+    t.equal((await put({ title: 'Replaced' })).parent_id, parent.id)
+    t.equal((await put({ ...(await read(task)), title: 'Again' })).parent_id, parent.id)
+    t.equal((await put({ title: 'Replaced', parent_id: null })).parent_id, null)
+  })
+
+  t.test('422: the task itself, a subtask, and what is not there', async (t) => {
+    const [root, middle, leaf] = await createChain(3)
+    if (root === undefined || middle === undefined || leaf === undefined) throw new Error('Three levels')
+    const cycle = /itself or one of its subtasks/
+    for (const parent of [root, middle, leaf])
+      await invalid(t, await patch(root, { parent_id: parent.id }), 'invalid_parent', cycle)
+    await invalid(t, await patch(leaf, { parent_id: unknownId }), 'unknown_reference', /task does not exist/)
+    t.equal(await parentOf(root), null)
+  })
+
+  t.test('422: more than 8 levels, with the subtasks of the task', async (t) => {
+    const upper = await createChain(5)
+    const lower = await createChain(4)
+    const moved = lower[0] ?? { id: '' }
+    await invalid(t, await patch(moved, { parent_id: upper[4]?.id }), 'invalid_parent', /more than 8 levels/)
+    t.equal((await patch(moved, { parent_id: upper[3]?.id })).status, 200)
+  })
+
+  t.test('who may: those who may move the task', async (t) => {
+    const project = await createProject(owner)
+    const editor = await service.register('editor')
+    const viewer = await service.register('viewer')
+    await setMember(owner, project, editor, 'editor')
+    await setMember(owner, project, viewer, 'viewer')
+    const parent = await createTask(owner, { project_id: project.id })
+    const newTask = () => createTask(owner, { project_id: project.id, assignee_id: other.id })
+    const statusOf = async (account: Account) =>
+      (await patch(await newTask(), { parent_id: parent.id }, account)).status
+    const stranger = await service.register('stranger')
+    t.strictSame(
+      await Promise.all([owner, editor, admin, viewer, other, stranger].map(statusOf)),
+      [200, 200, 200, 403, 403, 404],
+    )
+    const subtask = await createSubtask(parent, { assignee_id: other.id })
+    t.equal((await patch(subtask, { parent_id: null }, other)).status, 403)
+    const { body } = await patch(subtask, { status: 'done' }, other)
+    t.match(body, { status: 'done', parent_id: parent.id }, 'a parent that the assignee does not see')
+    const sent = { token: other.token, ...paramsOf(subtask), body }
+    t.equal((await service.call('replaceTask', sent)).status, 200, 'as it was read')
+    t.strictSame(await countsOf(parent), [4, 3])
+  })
+})
+
+t.test('counts', async (t) => {
+  t.test('follow the status, the trash and deletion', async (t) => {
+    const parent = await createTask(owner)
+    const [first, second] = [await createSubtask(parent), await createSubtask(parent)]
+    const counts = [await countsOf(parent)]
+    const steps = [
+      () => patch(first, { status: 'done' }),
+      () => patch(first, { status: 'cancelled' }),
+      () => patch(first, { status: 'in_progress' }),
+      () => trash(second),
+      () => restore(second),
+      () => trash(second),
+      () => service.expect('deleteTrashedTask', 204, { token, ...paramsOf(second) }),
+    ]
+    for (const step of steps) {
+      await step()
+      counts.push(await countsOf(parent))
+    }
+    t.strictSame(counts, [
+      [2, 2],
+      [2, 1],
+      [2, 1],
+      [2, 2],
+      [1, 1],
+      [2, 2],
+      [1, 1],
+      [1, 1],
+    ])
+  })
+
+  t.test('give the parent a new ETag, and put it into the change feed', async (t) => {
+    const parent = await createTask(owner)
+    const subtask = await createSubtask(parent)
+    const feed = async (since?: string) =>
+      (await service.expect('listTaskChanges', 200, { token, query: since === undefined ? {} : { since } }))
+        .body
+    let { next_cursor: since, has_more: more } = await feed()
+    while (more) ({ next_cursor: since, has_more: more } = await feed(since))
+    const { etag } = await readTask(owner, parent.id)
+    await patch(subtask, { title: 'Changed' })
+    t.equal((await readTask(owner, parent.id)).etag, etag, 'a title does not count')
+    await patch(subtask, { status: 'done' })
+    t.not((await readTask(owner, parent.id)).etag, etag)
+    const { changed } = await feed(since)
+    t.strictSame(new Set(changed.map(({ id }) => id)), new Set([parent.id, subtask.id]))
+  })
+
+  t.test('a task with open subtasks can be completed', async (t) => {
+    const parent = await createTask(owner)
+    await createSubtask(parent)
+    t.match(await patch(parent, { status: 'done' }), { status: 200, body: { open_subtask_count: 1 } })
+  })
+
+  t.test('of a task that a subtask is added to at once, by many', async (t) => {
+    const parent = await createTask(owner)
+    await Promise.all(Array.from({ length: 20 }, () => createSubtask(parent)))
+    t.strictSame(await countsOf(parent), [20, 20])
+  })
+})
+
+t.test('the trash', async (t) => {
+  t.test('takes the tree along, and gives it back', async (t) => {
+    const tag = await createTag(owner, 'kept')
+    const [root, middle, leaf] = await createChain(3)
+    if (root === undefined || middle === undefined || leaf === undefined) throw new Error('Three levels')
+    await patch(leaf, { tag_ids: [tag.id], status: 'done' })
+    const before = await Promise.all([root, middle, leaf].map((task) => read(task)))
+    await trash(root)
+    const trashed = await Promise.all([root, middle, leaf].map(readTrashed))
+    t.equal(new Set(trashed.map(({ deleted_at }) => deleted_at)).size, 1)
+    t.strictSame(
+      trashed.map(({ subtask_count, open_subtask_count }) => [subtask_count, open_subtask_count]),
+      [
+        [1, 1],
+        [1, 0],
+        [0, 0],
+      ],
+    )
+    await checkTrees(t)
+    const restored = await restore(root)
+    const after = await Promise.all([root, middle, leaf].map((task) => read(task)))
+    t.strictSame(after[0], restored)
+    const asItWas = (task: Task | undefined) => ({ ...task, version: 0, updated_at: '' })
+    t.strictSame(after.map(asItWas), before.map(asItWas))
+  })
+
+  t.test('keeps a subtask that was deleted before', async (t) => {
+    const parent = await createTask(owner)
+    const [early, late] = [await createSubtask(parent), await createSubtask(parent)]
+    await trash(early)
+    await trash(parent)
+    t.equal((await readTrashed(parent)).subtask_count, 1)
+    await restore(parent)
+    t.strictSame([await isThere(early), await isThere(late)], [false, true])
+    t.strictSame(await countsOf(parent), [1, 1])
+    t.equal((await restore(early)).parent_id, parent.id)
+    t.strictSame(await countsOf(parent), [2, 2])
+  })
+
+  t.test('a subtask is restored alone: without its parent, and with its own subtasks', async (t) => {
+    const [root, middle, leaf] = await createChain(3)
+    if (root === undefined || middle === undefined || leaf === undefined) throw new Error('Three levels')
+    await trash(root)
+    t.match(await restore(middle), { parent_id: null, subtask_count: 1 })
+    t.equal(await parentOf(leaf), middle.id)
+    t.equal((await readTrashed(root)).subtask_count, 0)
+    t.match(await restore(root), { subtask_count: 0 })
+  })
+
+  t.test('a subtask is restored after its parent was deleted for good, or has moved', async (t) => {
+    const project = await createProject(owner)
+    const deleted = await createTask(owner)
+    const moved = await createTask(owner)
+    const [ofDeleted, ofMoved] = [await createSubtask(deleted), await createSubtask(moved)]
+    await trash(ofDeleted)
+    await trash(ofMoved)
+    await trash(deleted)
+    await service.expect('deleteTrashedTask', 204, { token, ...paramsOf(deleted) })
+    await patch(moved, { project_id: project.id })
+    t.equal((await readTrashed(ofDeleted)).parent_id, deleted.id)
+    t.match(await restore(ofDeleted), { parent_id: null })
+    t.match(await restore(ofMoved), { parent_id: null, project_id: null })
+  })
+
+  t.test('a subtask is restored where it would be too deep', async (t) => {
+    const [root, middle] = await createChain(3)
+    const upper = await createChain(6)
+    await trash(middle ?? { id: '' })
+    await patch(root ?? { id: '' }, { parent_id: upper[5]?.id })
+    t.equal((await restore(middle ?? { id: '' })).parent_id, null)
+  })
+
+  t.test('deletion for good takes along what was deleted with the task, and nothing else', async (t) => {
+    const parent = await createTask(owner)
+    const [early, late, saved] = [
+      await createSubtask(parent),
+      await createSubtask(parent),
+      await createSubtask(parent),
+    ]
+    await trash(early)
+    await trash(parent)
+    await restore(saved)
+    await service.expect('deleteTrashedTask', 204, { token, ...paramsOf(parent) })
+    await service.expect('getTrashedTask', 404, { token, ...paramsOf(late) })
+    t.equal((await readTrashed(early)).id, early.id)
+    t.equal((await read(saved)).parent_id, null)
+  })
+
+  t.test('what each change did is in the events of each task', async (t) => {
+    const [root, leaf] = await createChain(2)
+    await trash(root ?? { id: '' })
+    await restore(leaf ?? { id: '' })
+    const events = await db.run(
+      `select type, actor_id, before, after from events where task_id = $1 order by changed_in, ordinal`,
+      [leaf?.id],
+    )
+    t.match(events, [
+      { type: 'task.created', after: { parent_id: root?.id } },
+      { type: 'task.deleted', actor_id: owner.id },
+      {
+        type: 'task.restored',
+        actor_id: owner.id,
+        before: { parent_id: root?.id },
+        after: { parent_id: null },
+      },
+    ])
+  })
+})
+
+t.test('moving a tree', async (t) => {
+  const [from, to] = [await createProject(owner), await createProject(owner)]
+  const section = (
+    await service.expect('createSection', 201, {
+      token,
+      params: { project_id: from.id },
+      body: { name: 'A section' },
+    })
+  ).body
+
+  t.test('200: to another project, by PATCH and by a move', async (t) => {
+    const moves = {
+      patch: (task: Task) => patch(task, { project_id: to.id }),
+      move: (task: Task) =>
+        service.expect('moveTask', 200, { token, ...paramsOf(task), body: { project_id: to.id } }),
+    }
+    for (const move of Object.values(moves)) {
+      const [root, middle, leaf] = await createChain(3, { project_id: from.id })
+      if (root === undefined || middle === undefined || leaf === undefined) throw new Error('Three levels')
+      await patch(leaf, { section_id: section.id })
+      await move(root)
+      const [, , moved] = await Promise.all([root, middle, leaf].map((task) => read(task)))
+      t.match(moved, { project_id: to.id, section_id: null, parent_id: middle.id, position: leaf.position })
+      t.equal(await parentOf(middle), root.id)
+      await move(middle)
+      t.equal(await parentOf(middle), root.id, 'it is there already')
+    }
+  })
+
+  t.test('200: a subtask that moves alone leaves its parent, and takes its own subtasks along', async (t) => {
+    const [root, middle, leaf] = await createChain(3, { project_id: from.id })
+    if (root === undefined || middle === undefined || leaf === undefined) throw new Error('Three levels')
+    t.match(await patch(middle, { project_id: to.id }), { body: { parent_id: null, subtask_count: 1 } })
+    t.match(await read(leaf), { parent_id: middle.id, project_id: to.id })
+    t.strictSame(await countsOf(root), [0, 0])
+    const parent = await createTask(owner, { project_id: from.id })
+    const moved = await patch(middle, { project_id: from.id, parent_id: parent.id })
+    t.match(moved, { status: 200, body: { parent_id: parent.id } })
+    t.equal((await read(leaf)).project_id, from.id)
+    await service.expect('moveTask', 200, { token, ...paramsOf(middle), body: { project_id: null } })
+    t.match(await read(middle), { parent_id: null, project_id: null })
+  })
+
+  t.test('200: out of a project, all of it becomes personal of one owner', async (t) => {
+    await setMember(owner, from, other, 'editor')
+    const root = await createTask(owner, { project_id: from.id })
+    const foreign = await createTask(other, { parent_id: root.id })
+    t.equal(foreign.owner_id, other.id)
+    await patch(root, { project_id: null })
+    t.match(await read(foreign), { project_id: null, owner_id: owner.id, parent_id: root.id })
+  })
+
+  t.test('200: to another owner', async (t) => {
+    const [root, middle, leaf] = await createChain(3)
+    if (root === undefined || middle === undefined || leaf === undefined) throw new Error('Three levels')
+    t.equal((await patch(middle, { owner_id: other.id })).status, 200)
+    t.match(await read(middle, other), { parent_id: null, owner_id: other.id })
+    t.match(await read(leaf, other), { parent_id: middle.id, owner_id: other.id })
+    t.strictSame(await countsOf(root), [0, 0])
+    const inProject = await createTask(owner, { project_id: from.id })
+    const subtask = await createSubtask(inProject)
+    t.match(await patch(subtask, { owner_id: other.id }), { body: { parent_id: inProject.id } })
+    t.match(await patch(inProject, { owner_id: other.id }), { status: 200 })
+  })
+
+  t.test('422: a parent that is not where the task goes', async (t) => {
+    const task = await createTask(owner)
+    const inFrom = await createTask(owner, { project_id: from.id })
+    const result = await patch(task, { project_id: to.id, parent_id: inFrom.id })
+    await invalid(t, result, 'invalid_parent', /same project/)
+    const foreign = await createTask(other, { assignee_id: owner.id })
+    await invalid(t, await patch(task, { parent_id: foreign.id }), 'invalid_parent', /same owner/)
+  })
+
+  t.test('409: more than 500 subtasks', async (t) => {
+    const root = await createTask(owner, { project_id: from.id })
+    const middle = await createSubtask(root)
+    const items = Array.from({ length: 500 }, () => ({ title: 'One', parent_id: middle.id }))
+    await service.expect('batchTasks', 200, { token, body: { create: items } })
+    const attempts = [
+      service.call('updateTask', { token, ...paramsOf(root), body: { project_id: to.id } }),
+      service.call('moveTask', { token, ...paramsOf(root), body: { project_id: to.id } }),
+      service.call('deleteTask', { token, ...paramsOf(root) }),
+    ]
+    for (const { status, body } of await Promise.all(attempts))
+      t.match({ status, body }, { status: 409, body: { code: 'too_many_subtasks' } })
+    t.match(await read(root), { project_id: from.id, version: 2 })
+    const atOnce = { delete: [middle, root].map(({ id }) => ({ task_id: id })) }
+    const { body: results } = await service.expect('batchTasks', 200, { token, body: atOnce })
+    t.strictSame(
+      results.delete.map(({ status }) => status),
+      [409, 409],
+      'together they are 501',
+    )
+    t.equal((await patch(root, { title: 'Kept', project_id: from.id })).status, 200)
+    await trash(middle)
+    t.match(await restore(middle), { subtask_count: 500 })
+    t.equal((await patch(middle, { project_id: to.id })).status, 200)
+  })
+})
+
+t.test('batchTasks', async (t) => {
+  const run = async (body: object) => (await service.expect('batchTasks', 200, { token, body })).body
+
+  t.test('200: as one by one', async (t) => {
+    const [parent, goes, moves] = [await createTask(owner), await createChain(2), await createChain(2)]
+    const project = await createProject(owner)
+    const {
+      create,
+      update,
+      delete: deletions,
+    } = await run({
+      create: [
+        { title: 'New', parent_id: parent.id },
+        { title: 'New', parent_id: unknownId },
+        { title: 'New', parent_id: parent.id, project_id: project.id },
+      ],
+      update: [
+        { task_id: moves[0]?.id, patch: { project_id: project.id } },
+        { task_id: parent.id, patch: { parent_id: parent.id } },
+        { task_id: parent.id, patch: { title: 'Changed' } },
+      ],
+      delete: [{ task_id: goes[0]?.id }],
+    })
+    t.strictSame(
+      [...create, ...update, ...deletions].map(({ status, problem }) => [status, problem?.code]),
+      [
+        [201, undefined],
+        [422, 'unknown_reference'],
+        [422, 'invalid_parent'],
+        [200, undefined],
+        [422, 'invalid_parent'],
+        [200, undefined],
+        [204, undefined],
+      ],
+    )
+    t.strictSame(pointersOf(update[1]?.problem as Schemas['Problem']), ['/update/1/patch/parent_id'])
+    t.match(await read(parent), { title: 'Changed', subtask_count: 1, version: 3 })
+    t.equal(update[2]?.etag, '"2"', 'counts change after the last item')
+    t.equal((await read(moves[1] ?? { id: '' })).project_id, project.id)
+    t.equal(await isThere(goes[1] ?? { id: '' }), false)
+  })
+
+  t.test('200: items for a task and its subtasks', async (t) => {
+    const project = await createProject(owner)
+    const [root, middle, leaf] = await createChain(3)
+    const personal = await createTask(owner)
+    const { update } = await run({
+      update: [
+        { task_id: root?.id, patch: { project_id: project.id } },
+        { task_id: middle?.id, patch: { title: 'Taken along', status: 'done' } },
+        { task_id: leaf?.id, patch: { parent_id: personal.id } },
+      ],
+    })
+    t.strictSame(
+      update.map(({ status }) => status),
+      [200, 200, 200],
+    )
+    t.match(await read(middle ?? { id: '' }), {
+      title: 'Taken along',
+      project_id: project.id,
+      parent_id: root?.id,
+      subtask_count: 0,
+    })
+    t.match(await read(leaf ?? { id: '' }), { project_id: null, parent_id: personal.id })
+    t.strictSame(await countsOf(root ?? { id: '' }), [1, 0])
+  })
+
+  t.test('200: a task that leaves its project and returns has no parent', async (t) => {
+    const project = await createProject(owner)
+    const [, subtask] = await createChain(2, { project_id: project.id })
+    await run({
+      update: [null, project.id].map((id) => ({ task_id: subtask?.id, patch: { project_id: id } })),
+    })
+    t.match(await read(subtask ?? { id: '' }), { parent_id: null, project_id: project.id })
+  })
+
+  t.test('200: a new subtask of a task that is deleted goes along', async (t) => {
+    const parent = await createTask(owner)
+    const { create } = await run({
+      create: [{ title: 'New', parent_id: parent.id }],
+      delete: [{ task_id: parent.id }],
+    })
+    t.equal(await isThere({ id: create[0]?.task_id ?? '' }), false)
+    t.match(await restore(parent), { subtask_count: 1, open_subtask_count: 1 })
+  })
+
+  t.test('422: items that together would make a cycle, or a ninth level', async (t) => {
+    const [one, two] = [await createTask(owner), await createTask(owner)]
+    const cycle = [
+      { task_id: one.id, patch: { parent_id: two.id } },
+      { task_id: two.id, patch: { parent_id: one.id } },
+    ]
+    const [upper, lower, last] = [await createChain(4), await createChain(4), await createTask(owner)]
+    const deep = [
+      { task_id: lower[0]?.id, patch: { parent_id: upper[3]?.id } },
+      { task_id: last.id, patch: { parent_id: lower[3]?.id } },
+    ]
+    for (const update of [cycle, deep]) {
+      const { body } = await service.expect('batchTasks', 422, { token, body: { update } })
+      t.equal(body.code, 'invalid_parent')
+    }
+    t.strictSame([await parentOf(one), await parentOf(two), await parentOf(last)], [null, null, null])
+  })
+
+  t.test('200: 500 subtasks at once', async (t) => {
+    const parent = await createTask(owner)
+    const { create } = await run({
+      create: Array.from({ length: 500 }, () => ({ title: 'One', parent_id: parent.id })),
+    })
+    t.strictSame(await countsOf(parent), [500, 500])
+    const ids = create.map(({ task_id }) => task_id)
+    await run({ update: ids.map((task_id) => ({ task_id, patch: { status: 'done' } })) })
+    t.strictSame(await countsOf(parent), [500, 0])
+    await run({ update: ids.map((task_id) => ({ task_id, patch: { parent_id: null } })) })
+    t.strictSame(await countsOf(parent), [0, 0])
+  })
+})
+
+t.test('at the same time', async (t) => {
+  const rounds = Array.from({ length: 10 }, (_, round) => round)
+
+  t.test('two tasks never become subtasks of each other', async (t) => {
+    for (const _ of rounds) {
+      const [one, two] = [await createChain(3), await createChain(3)]
+      const [oneEnd, twoEnd] = [one[2], two[2]]
+      const replies = await Promise.all([
+        patch(one[0] ?? { id: '' }, { parent_id: twoEnd?.id }),
+        patch(two[0] ?? { id: '' }, { parent_id: oneEnd?.id }),
+      ])
+      t.strictSame(
+        replies.map(({ status }) => status).toSorted((a, b) => a - b),
+        [200, 422],
+      )
+    }
+  })
+
+  t.test('a tree never gets more than 8 levels', async (t) => {
+    for (const _ of rounds) {
+      const upper = await createChain(4)
+      const lower = await createChain(4)
+      const replies = await Promise.all([
+        patch(lower[0] ?? { id: '' }, { parent_id: upper[3]?.id }),
+        create({ parent_id: lower[3]?.id }),
+      ])
+      t.strictSame(
+        replies.map(({ status }) => Math.floor(status / 100)).toSorted((a, b) => a - b),
+        [2, 4],
+      )
+    }
+  })
+
+  t.test('a subtask is where its parent is: in the trash or another project', async (t) => {
+    const project = await createProject(owner)
+    for (const round of rounds) {
+      const [root, leaf] = await createChain(2)
+      const [moved, , ...created] = await Promise.all([
+        round % 2 === 0
+          ? service.call('deleteTask', { token, ...paramsOf(root ?? { id: '' }) })
+          : patch(root ?? { id: '' }, { project_id: project.id }),
+        patch(leaf ?? { id: '' }, { status: 'done' }),
+        ...Array.from({ length: 4 }, () => create({ parent_id: leaf?.id })),
+      ])
+      t.ok(moved.status < 300)
+      const statuses = countStatuses(created)
+      t.strictSame(
+        Object.keys(statuses).filter((status) => !['201', '422'].includes(status)),
+        [],
+      )
+      await checkTrees(t)
+    }
+  })
+
+  t.test('a parent and its subtasks are written in any order', async (t) => {
+    const parent = await createTask(owner)
+    const subtasks = await Promise.all(Array.from({ length: 8 }, () => createSubtask(parent)))
+    const all = [...subtasks, parent].map(({ id }) => ({ task_id: id, patch: { status: 'in_progress' } }))
+    const replies = await Promise.all([
+      ...subtasks.map((subtask) => patch(subtask, { status: 'done' })),
+      ...[all, all.toReversed()].map((update) => service.call('batchTasks', { token, body: { update } })),
+      ...subtasks.map((subtask) => patch(subtask, { status: 'todo', title: 'Again' })),
+    ])
+    t.strictSame(new Set(replies.map(({ status }) => status)), new Set([200]))
+  })
+})
+
+t.test('lists of subtasks', async (t) => {
+  const project = await createProject(owner)
+  const [one, two] = [await createTask(owner), await createTask(owner, { project_id: project.id })]
+  const ofOne = [await createSubtask(one), await createSubtask(one, { status: 'done' })]
+  const ofTwo = await createSubtask(two, { assignee_id: other.id })
+  const deeper = await createSubtask(ofTwo)
+  const ids = (tasks: readonly Pick<Task, 'id'>[]) => tasks.map(({ id }) => id).toSorted()
+  const list = async (query: object, account = owner) =>
+    ids((await service.expect('listTasks', 200, { token: account.token, query: { ...query } })).body.items)
+
+  t.test('200: of one task, of several, and of none', async (t) => {
+    t.strictSame(await list({ parent_id: one.id }), ids(ofOne))
+    t.strictSame(await list({ parent_id: [one.id, two.id] }), ids([...ofOne, ofTwo]))
+    t.strictSame(await list({ parent_id: one.id.toUpperCase(), status: 'done' }), ids(ofOne.slice(1)))
+    const roots = await list({ parent_id: 'none', limit: 200 })
+    t.ok(roots.includes(one.id) && roots.includes(two.id) && !roots.includes(ofTwo.id))
+    const both = await list({ parent_id: ['none', ofTwo.id], project_id: project.id })
+    t.strictSame(both, ids([two, deeper]))
+  })
+
+  t.test('200: in filters', async (t) => {
+    t.strictSame(await list({ filter: `parent_id = ${one.id}` }), ids(ofOne))
+    t.strictSame(await list({ filter: `parent_id:* AND project_id = ${project.id}` }), ids([ofTwo, deeper]))
+    t.strictSame(
+      await list({ filter: `parent_id = ${one.id} OR parent_id = ${two.id}` }),
+      ids([...ofOne, ofTwo]),
+    )
+    const counted = { filter: `subtask_count = 2 AND open_subtask_count < 2 AND id = ${one.id}` }
+    t.strictSame(await list(counted), [one.id])
+  })
+
+  t.test('200: what one can see, in every order and in other lists', async (t) => {
+    t.strictSame(await list({ parent_id: two.id }, other), [ofTwo.id])
+    t.strictSame(await list({ parent_id: ofTwo.id }, other), [])
+    t.strictSame(await list({ parent_id: one.id }, admin), [])
+    t.strictSame(await list({ parent_id: one.id, all: true }, admin), ids(ofOne))
+    for (const sort of ['created_at', '-updated_at', 'due', 'position', 'title'])
+      t.strictSame(await list({ parent_id: one.id, sort, limit: 50 }), ids(ofOne), sort)
+    const query = { parent_id: two.id }
+    const ofProject = { token, params: { project_id: project.id }, query }
+    t.strictSame(ids((await service.expect('listProjectTasks', 200, ofProject)).body.items), [ofTwo.id])
+    const ofUser = { token, params: { user_id: other.id }, query }
+    t.strictSame(ids((await service.expect('listUserTasks', 200, ofUser)).body.items), [ofTwo.id])
+  })
+
+  t.test('400: no ids', async () => {
+    for (const parent of ['', 'null', 'me']) {
+      await service.expect('listTasks', 400, { token, query: { parent_id: parent } })
+      await service.expect('listTasks', 400, { token, query: { filter: `parent_id = ${parent || '""'}` } })
+    }
+  })
+})
+
+t.test('after all of it', async (t) => {
+  await checkTrees(t)
+  const wrong = await db.run(
+    'select from tasks where deleted_at is null and parent_id is not null and parent_refusal(id, parent_id) is not null',
+    [],
+  )
+  t.equal(wrong.length, 0, 'trees have at most 8 levels and no cycle')
+})

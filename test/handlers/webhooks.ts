@@ -1,0 +1,487 @@
+import t, { type Test } from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { deriveKeys } from '../../src/auth/keys.ts'
+import { open } from '../../src/auth/seal.ts'
+import { newId } from '../../src/db/engine/ids.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, startService } from '../fixture/service.ts'
+import { pointersOf, unknownId, withoutRequest } from '../fixture/tasks.ts'
+
+type Webhook = components['schemas']['Webhook']
+type CreatedWebhook = components['schemas']['CreatedWebhook']
+
+const { db } = await openTestDatabase(t)
+const webhookAllow = ['builds.internal', '10.1.0.0/16', '127.0.0.2']
+const service = await startService(t, { db, config: { webhookAllow } })
+const { createProject, setMember } = projectActions(service)
+const admin = await service.register('admin')
+const ada = await service.register('ada')
+const manager = await service.register('manager')
+const editor = await service.register('editor')
+const stranger = await service.register('stranger')
+
+const url = 'https://hooks.example.com/taskwright'
+/** Of a webhook that sends. Nothing listens there. */
+const deadUrl = 'http://127.0.0.2:9/'
+
+const create = async ({ token }: Account, fields: object = {}): Promise<CreatedWebhook> =>
+  (
+    await service.expect('createWebhook', 201, {
+      token,
+      body: { url, event_types: ['comment.deleted'], ...fields },
+    })
+  ).body
+
+const list = async ({ token }: Account, query: Record<string, string | readonly string[]> = {}) =>
+  (await service.expect('listWebhooks', 200, { token, query })).body.items.map(({ id }) => id)
+
+const pathOf = ({ id }: Pick<Webhook, 'id'>) => ({ webhook_id: id })
+
+const newProject = async (): Promise<string> => {
+  const project = await createProject(ada)
+  await setMember(ada, project, manager, 'manager')
+  await setMember(ada, project, editor, 'editor')
+  return project.id
+}
+
+const withoutSecret = ({ secret: _secret, ...webhook }: CreatedWebhook): Webhook => webhook
+
+/** The secrets of a webhook as the database has them, opened. */
+const storedSecrets = async ({ id }: Pick<Webhook, 'id'>): Promise<readonly (string | null)[]> => {
+  const [row] = await db.run('select secret, previous_secret from webhooks where id = $1', [id])
+  const keys = deriveKeys(service.deps.secrets, 'webhook')
+  return [row?.secret, row?.previous_secret].map((sealed) =>
+    Buffer.isBuffer(sealed) ? `whsec_${open(keys, sealed, id)?.plaintext.toString('base64') ?? ''}` : null,
+  )
+}
+
+t.test('createWebhook', async (t) => {
+  t.test('201: of the caller, with a secret that is shown once', async (t) => {
+    const body = { url: 'HTTPS://Hooks.Example.com:443/a b', event_types: ['task.*', 'comment.created'] }
+    const refused = await service.expect('createWebhook', 400, { token: ada.token, body })
+    t.strictSame(pointersOf(refused.body), ['/url'], 'a space is to be percent-encoded')
+    const request = { token: ada.token, body: { ...body, url: 'HTTPS://Hooks.Example.com:443/a%20b?c=d' } }
+    const { body: upper } = await service.expect('createWebhook', 400, request)
+    t.strictSame(pointersOf(upper), ['/url'], 'the scheme is in lower case')
+    const { body: created, headers } = await service.expect('createWebhook', 201, {
+      ...request,
+      body: { ...body, url: 'https://Hooks.Example.com:443/a%20b?c=d', description: 'Builds a release' },
+    })
+    const { id, secret, created_at, updated_at, ...rest } = created
+    t.strictSame(rest, {
+      owner_id: ada.id,
+      project_id: null,
+      url: 'https://hooks.example.com/a%20b?c=d',
+      description: 'Builds a release',
+      event_types: ['task.*', 'comment.created'],
+      is_enabled: true,
+      disabled_reason: null,
+      failing_since: null,
+      previous_secret_until: null,
+      version: 1,
+    })
+    t.equal(created_at, updated_at)
+    t.match(secret, /^whsec_[A-Za-z0-9+/]{43}=$/)
+    t.strictSame(await storedSecrets(created), [secret, null])
+    t.equal(headers.get('location'), `/webhooks/${id}`)
+    t.equal(headers.get('etag'), '"1"')
+    t.equal(headers.get('cache-control'), 'no-store')
+    const read = await service.expect('getWebhook', 200, { token: ada.token, params: pathOf(created) })
+    t.strictSame(read.body, withoutSecret(created))
+  })
+
+  t.test('201: a repeat with the same key shows the same secret', async (t) => {
+    const request = {
+      token: ada.token,
+      headers: { 'idempotency-key': 'a-webhook' },
+      body: { url, event_types: ['*'] },
+    }
+    const first = await service.expect('createWebhook', 201, request)
+    const second = await service.expect('createWebhook', 201, request)
+    t.strictSame(second.body, first.body)
+    t.equal(second.headers.get('idempotency-replayed'), 'true')
+    t.equal(second.headers.get('etag'), first.headers.get('etag'))
+    const [row] = await db.run('select string_agg(k::text, chr(10)) as text from idempotency_keys k', [])
+    t.notOk(String(row?.text).includes(first.body.secret), 'the stored answer does not hold it in the clear')
+  })
+
+  t.test('201: of a project, by its managers and administrators', async (t) => {
+    const project_id = await newProject()
+    for (const account of [ada, manager, admin])
+      t.match(await create(account, { project_id }), { project_id, owner_id: account.id })
+    t.match(await create(ada, { is_enabled: false, project_id: null }), {
+      is_enabled: false,
+      project_id: null,
+    })
+  })
+
+  t.test('201: to what the operator allows', async () => {
+    for (const allowed of [
+      'http://builds.internal:8080/',
+      'http://10.1.2.3/',
+      'http://10.0.0.1.example.com/',
+    ])
+      await create(ada, { url: allowed })
+  })
+
+  t.test('400, 422: URLs that no request can be sent to, and unknown event types', async (t) => {
+    for (const [bad, status] of [
+      ['ftp://example.com/', 400],
+      ['file:///etc/passwd', 400],
+      ['https://', 400],
+      ['https://user@example.com/', 422],
+      ['https://user:pass@example.com/', 422],
+      ['https://example.com/#part', 422],
+      ['https://example.com/#', 422],
+      ['https://exa mple.com/', 400],
+      ['https://example.com:99999/', 422],
+      ['https://[::1/', 422],
+      [`https://example.com/${'x'.repeat(2_048)}`, 400],
+      ['example.com', 400],
+      ['', 400],
+    ] as const) {
+      const body = { url: bad, event_types: ['*'] }
+      const reply = await service.expect('createWebhook', status, { token: ada.token, body })
+      t.strictSame(pointersOf(reply.body), ['/url'], bad)
+    }
+    for (const event_types of [[], ['task.unknown'], ['*', '*'], ['task'], '*']) {
+      const body = { url, event_types }
+      await service.expect('createWebhook', 400, { token: ada.token, body })
+    }
+  })
+
+  t.test('403: of a project that the caller does not manage', async () => {
+    const body = { url, event_types: ['*'], project_id: await newProject() }
+    await service.expect('createWebhook', 403, { token: editor.token, body })
+  })
+
+  t.test('413: at most 100 of one user', async (t) => {
+    const owner = await service.register('owner-of-many')
+    const first = await create(owner)
+    await db.run(
+      `insert into webhooks (id, owner_id, url, event_types, secret)
+      select unnest(string_to_array($2, ',')::uuid[]), $1, 'https://example.com/', '{*}', ''`,
+      [owner.id, Array.from({ length: 99 }, newId).join()],
+    )
+    const request = { token: owner.token, body: { url, event_types: ['*'] } }
+    const { body } = await service.expect('createWebhook', 413, request)
+    t.match(body, { code: 'quota_exceeded', resource: 'webhooks', quota: 100, used: 100, size: 1 })
+    await service.expect('deleteWebhook', 204, { token: owner.token, params: pathOf(first) })
+    await service.expect('createWebhook', 201, request)
+  })
+
+  t.test('422: a project that the caller cannot see', async (t) => {
+    for (const project_id of [await newProject(), unknownId]) {
+      const body = { url, event_types: ['*'], project_id }
+      const reply = await service.expect('createWebhook', 422, { token: stranger.token, body })
+      t.match(reply.body, { code: 'unknown_reference' })
+      t.strictSame(pointersOf(reply.body), ['/project_id'])
+    }
+  })
+
+  t.test('422: private addresses, however they are written', async (t) => {
+    for (const host of ['127.0.0.1', 'localhost', '0x7f.1', '[::1]', '169.254.169.254', '10.2.0.1']) {
+      const body = { url: `http://${host}/`, event_types: ['*'] }
+      const reply = await service.expect('createWebhook', 422, { token: ada.token, body })
+      t.match(reply.body, { code: 'url_not_allowed' }, host)
+      t.strictSame(pointersOf(reply.body), ['/url'])
+    }
+  })
+})
+
+t.test('listWebhooks', async (t) => {
+  const [owner, other] = [await service.register('lister'), await service.register('lists-too')]
+  const project = await createProject(owner)
+  const own = await create(owner)
+  const shared = await create(owner, { project_id: project.id })
+  await setMember(owner, project, other, 'manager')
+  const ofOther = await create(other)
+
+  t.test('200: the own ones, and those of projects that the caller manages', async (t) => {
+    t.strictSame(await list(owner), [shared.id, own.id])
+    t.strictSame(await list(other), [ofOther.id, shared.id])
+    await setMember(owner, project, other, 'editor')
+    t.strictSame(await list(other), [ofOther.id])
+    t.strictSame(await list(stranger), [])
+  })
+
+  t.test('200: of projects, of none, and all of them', async (t) => {
+    t.strictSame(await list(owner, { project_id: project.id }), [shared.id])
+    t.strictSame(await list(owner, { project_id: 'none' }), [own.id])
+    t.strictSame(await list(owner, { project_id: [project.id, 'none'] }), [shared.id, own.id])
+    t.strictSame(await list(admin, { project_id: project.id }), [])
+    t.strictSame(await list(admin, { project_id: project.id, all: 'true' }), [shared.id])
+  })
+
+  t.test('200: page by page, without secrets', async (t) => {
+    const query = { limit: 1, include_total: true }
+    const { body } = await service.expect('listWebhooks', 200, { token: owner.token, query })
+    t.strictSame(body.items, [withoutSecret(shared)])
+    t.equal(body.total, 2)
+    const next = { limit: 1, cursor: body.next_cursor ?? '' }
+    const { body: last } = await service.expect('listWebhooks', 200, { token: owner.token, query: next })
+    t.strictSame(last.items, [withoutSecret(own)])
+  })
+})
+
+const refusedEverything = async (
+  t: Test,
+  { token }: Account,
+  webhook: Pick<Webhook, 'id'>,
+): Promise<void> => {
+  const params = pathOf(webhook)
+  for (const [operation, request] of [
+    ['getWebhook', {}],
+    ['updateWebhook', { body: { is_enabled: false } }],
+    ['deleteWebhook', {}],
+    ['rotateWebhookSecret', {}],
+  ] as const) {
+    const { body } = await service.expect(operation, 404, { token, params, ...request })
+    const unknown = { webhook_id: unknownId }
+    const nothing = await service.expect(operation, 404, { token, params: unknown, ...request })
+    t.strictSame(withoutRequest(body), withoutRequest(nothing.body), operation)
+  }
+}
+
+t.test('getWebhook', async (t) => {
+  t.test('404: of a project, for its owner who does not manage it any more', async (t) => {
+    const project_id = await newProject()
+    const webhook = await create(manager, { project_id })
+    await refusedEverything(t, editor, webhook)
+    await setMember(ada, { id: project_id }, manager, 'editor')
+    await refusedEverything(t, manager, webhook)
+    for (const { token } of [ada, admin])
+      await service.expect('getWebhook', 200, { token, params: pathOf(webhook) })
+  })
+
+  t.test('404: of a project in the trash, until it is restored', async () => {
+    const project_id = await newProject()
+    const webhook = await create(ada, { project_id })
+    const read = { token: ada.token, params: pathOf(webhook) }
+    await service.expect('deleteProject', 204, { token: ada.token, params: { project_id } })
+    await service.expect('getWebhook', 404, read)
+    await service.expect('getWebhook', 404, { ...read, token: admin.token })
+    await service.expect('restoreProject', 200, { token: ada.token, params: { project_id } })
+    await service.expect('getWebhook', 200, read)
+  })
+})
+
+t.test('updateWebhook', async (t) => {
+  const { token } = ada
+  const webhook = await create(ada)
+  const params = pathOf(webhook)
+  const update = async (body: object) =>
+    (await service.expect('updateWebhook', 200, { token, params, body })).body
+
+  t.test('200: the fields that are sent', async (t) => {
+    const before = await storedSecrets(webhook)
+    t.match(await update({ event_types: ['member.*'] }), { event_types: ['member.*'], url, version: 2 })
+    t.match(await update({ url: 'https://example.com', description: 'New' }), {
+      url: 'https://example.com/',
+      description: 'New',
+      event_types: ['member.*'],
+      version: 3,
+    })
+    t.match(await update({}), { version: 3 })
+    t.match(await update({ is_enabled: false }), { is_enabled: false, version: 4 })
+    t.match(await update({ is_enabled: false }), { version: 4 })
+    t.strictSame(await storedSecrets(webhook), before)
+  })
+
+  t.test('200: enabling forgets why the service disabled it', async (t) => {
+    await db.run(
+      `update webhooks set is_enabled = false, disabled_reason = 'failing', failing_since = now() where id = $1`,
+      [webhook.id],
+    )
+    const described = await update({ description: 'Still disabled' })
+    t.match(described, { is_enabled: false, disabled_reason: 'failing', failing_since: /Z$/ })
+    t.match(await update({ is_enabled: true }), { disabled_reason: null, failing_since: null })
+    await db.run('update webhooks set failing_since = now() where id = $1', [webhook.id])
+    t.match(
+      await update({ is_enabled: true }),
+      { failing_since: /Z$/ },
+      'one that is enabled goes on failing',
+    )
+  })
+
+  t.test('422: URLs that no request may be sent to', async (t) => {
+    const bad = await service.expect('updateWebhook', 422, { token, params, body: { url: 'http://u@h/' } })
+    t.strictSame(pointersOf(bad.body), ['/url'])
+    const { body } = await service.expect('updateWebhook', 422, {
+      token,
+      params,
+      body: { url: 'http://[::1]/' },
+    })
+    t.match(body, { code: 'url_not_allowed' })
+  })
+
+  t.test('412: only the current version', async () => {
+    const headers = { 'if-match': '"1"' }
+    await service.expect('updateWebhook', 412, { token, params, headers, body: { description: 'No' } })
+  })
+})
+
+t.test('deleteWebhook', async (t) => {
+  t.test('204: it is gone, and its rows soon after', async (t) => {
+    const webhook = await create(ada)
+    await db.run(
+      `insert into webhook_deliveries (id, webhook_id, sequence, event_id, event_type, status)
+      select gen_random_uuid(), $1, n, gen_random_uuid(), 'task.created', 'delivered' from generate_series(1, 250) n`,
+      [webhook.id],
+    )
+    const request = { token: ada.token, params: pathOf(webhook) }
+    await service.expect('deleteWebhook', 412, { ...request, headers: { 'if-match': '"2"' } })
+    await service.expect('deleteWebhook', 204, request)
+    await refusedEverything(t, ada, webhook)
+    t.notOk((await list(ada)).includes(webhook.id))
+    t.notOk((await list(admin, { all: 'true' })).includes(webhook.id))
+    await runJobs(jobDepsOf(service))
+    const [left] = await db.run(
+      `select (select count(*)::int from webhooks where id = $1) as webhooks,
+        (select count(*)::int from webhook_deliveries where webhook_id = $1) as deliveries`,
+      [webhook.id],
+    )
+    t.same(left, { webhooks: 0, deliveries: 0 })
+  })
+
+  t.test('204: an account takes its webhooks along, a project those of it', async (t) => {
+    const leaver = await service.register('leaver')
+    const [own, project] = [await create(leaver), await createProject(leaver)]
+    const shared = await create(leaver, { project_id: project.id })
+    const params = { project_id: project.id }
+    await service.expect('deleteProject', 204, { token: leaver.token, params })
+    await service.expect('deleteTrashedProject', 204, { token: leaver.token, params })
+    await service.expect('deleteUser', 204, { token: admin.token, params: { user_id: leaver.id } })
+    await service.expect('getWebhook', 404, { token: admin.token, params: pathOf(own) })
+    await runJobs(jobDepsOf(service))
+    const [row] = await db.run('select count(*)::int as n from webhooks where id in ($1, $2)', [
+      own.id,
+      shared.id,
+    ])
+    t.equal(row?.n, 0)
+  })
+})
+
+t.test('rotateWebhookSecret', async (t) => {
+  const { token } = ada
+
+  t.test('200: a new secret, beside the one before for a day', async (t) => {
+    const webhook = await create(ada)
+    const { body, headers } = await service.expect('rotateWebhookSecret', 200, {
+      token,
+      params: pathOf(webhook),
+    })
+    t.not(body.secret, webhook.secret)
+    t.equal(body.version, 2)
+    t.equal(headers.get('etag'), '"2"')
+    t.equal(headers.get('cache-control'), 'no-store')
+    const left = Date.parse(body.previous_secret_until ?? '') - Date.now()
+    t.ok(Math.abs(left - 86_400_000) < 60_000)
+    t.strictSame(await storedSecrets(webhook), [body.secret, webhook.secret])
+    await runJobs(jobDepsOf(service))
+    t.strictSame(await storedSecrets(webhook), [body.secret, webhook.secret])
+    await db.run(`update webhooks set previous_secret_until = now() - interval '1 s' where id = $1`, [
+      webhook.id,
+    ])
+    await runJobs(jobDepsOf(service))
+    t.strictSame(await storedSecrets(webhook), [body.secret, null])
+    const read = await service.expect('getWebhook', 200, { token, params: pathOf(webhook) })
+    t.equal(read.body.previous_secret_until, null)
+  })
+
+  t.test('200: a repeat with the same key shows the same secret, and rotates nothing', async (t) => {
+    const webhook = await create(ada)
+    const request = {
+      token,
+      params: pathOf(webhook),
+      headers: { 'idempotency-key': 'rotation', 'if-match': '"1"' },
+    }
+    const first = await service.expect('rotateWebhookSecret', 200, request)
+    const second = await service.expect('rotateWebhookSecret', 200, request)
+    t.strictSame(second.body, first.body)
+    t.equal(second.headers.get('etag'), '"2"')
+    t.equal(second.headers.get('idempotency-replayed'), 'true')
+    t.strictSame(await storedSecrets(webhook), [first.body.secret, webhook.secret])
+  })
+
+  t.test('412: only the current version', async () => {
+    const webhook = await create(ada)
+    const headers = { 'if-match': '"2"' }
+    await service.expect('rotateWebhookSecret', 412, { token, params: pathOf(webhook), headers })
+  })
+
+  t.test('422: the Idempotency-Key was used for another webhook', async (t) => {
+    const [webhook, other] = [await create(ada), await create(ada)]
+    const request = { token, headers: { 'idempotency-key': 'one-rotation' } }
+    await service.expect('rotateWebhookSecret', 200, { ...request, params: pathOf(webhook) })
+    const refused = await service.expect('rotateWebhookSecret', 422, { ...request, params: pathOf(other) })
+    t.equal(refused.body.code, 'idempotency_key_reused')
+    t.strictSame(await storedSecrets(other), [other.secret, null])
+  })
+})
+
+const sendTest = async ({ id }: Pick<Webhook, 'id'>) =>
+  (await service.expect('testWebhook', 201, { token: ada.token, params: { webhook_id: id } })).body
+
+const countDeliveries = async (webhook: Pick<Webhook, 'id'>): Promise<number> => {
+  const request = { token: ada.token, params: pathOf(webhook) }
+  return (await service.expect('listWebhookDeliveries', 200, request)).body.items.length
+}
+
+t.test('testWebhook', async (t) => {
+  t.test('422: the Idempotency-Key was used for another webhook', async (t) => {
+    const [webhook, other] = [await create(ada, { url: deadUrl }), await create(ada, { url: deadUrl })]
+    const request = { token: ada.token, headers: { 'idempotency-key': 'one-test' } }
+    await service.expect('testWebhook', 201, { ...request, params: pathOf(webhook) })
+    const refused = await service.expect('testWebhook', 422, { ...request, params: pathOf(other) })
+    t.equal(refused.body.code, 'idempotency_key_reused')
+    t.equal(await countDeliveries(other), 0)
+  })
+})
+
+t.test('redeliverWebhook', async (t) => {
+  const { token } = ada
+
+  t.test('409: the webhook is disabled', async (t) => {
+    const webhook = await create(ada, { url: deadUrl })
+    const params = { ...pathOf(webhook), delivery_id: (await sendTest(webhook)).id }
+    const disable = { token, params: pathOf(webhook), body: { is_enabled: false } }
+    await service.expect('updateWebhook', 200, disable)
+    const { body } = await service.expect('redeliverWebhook', 409, { token, params })
+    t.equal(body.code, 'webhook_disabled')
+    t.equal(await countDeliveries(webhook), 1)
+  })
+
+  t.test('422: the Idempotency-Key was used for another delivery', async (t) => {
+    const webhook = await create(ada, { url: deadUrl })
+    const [first, second] = [await sendTest(webhook), await sendTest(webhook)]
+    const pathTo = ({ id }: { readonly id: string }) => ({ ...pathOf(webhook), delivery_id: id })
+    const request = { token, headers: { 'idempotency-key': 'one-repeat' } }
+    await service.expect('redeliverWebhook', 201, { ...request, params: pathTo(first) })
+    const refused = await service.expect('redeliverWebhook', 422, { ...request, params: pathTo(second) })
+    t.equal(refused.body.code, 'idempotency_key_reused')
+    t.equal(await countDeliveries(webhook), 3)
+  })
+})
+
+t.test('secrets are sealed again when the key of the service changes', async (t) => {
+  const webhook = await create(ada)
+  const { body } = await service.expect('rotateWebhookSecret', 200, {
+    token: ada.token,
+    params: pathOf(webhook),
+  })
+  const [active] = service.deps.secrets
+  const newKeys = deriveKeys([Buffer.from('a newer secret of the tests, as long'), active], 'webhook')
+  await runJobs({ ...jobDepsOf(service), webhookKeys: newKeys })
+  const [row] = await db.run('select secret, previous_secret from webhooks where id = $1', [webhook.id])
+  for (const [sealed, secret] of [
+    [row?.secret, body.secret],
+    [row?.previous_secret, webhook.secret],
+  ]) {
+    const opened = Buffer.isBuffer(sealed) ? open(newKeys, sealed, webhook.id) : null
+    t.equal(opened?.isActive, true)
+    t.equal(`whsec_${opened?.plaintext.toString('base64')}`, secret)
+  }
+})

@@ -1,0 +1,158 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { findCommand, isExecutable, runCommand } from '../../scripts/commands.ts'
+import type { Teardown } from '../../scripts/run-to-end.ts'
+import { jobTimes } from '../../src/jobs/registry.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { temporaryFolder } from '../fixture/process.ts'
+import { startService } from '../fixture/service.ts'
+import { fencedBlocks } from '../fixture/transcript.ts'
+import { expectedSignature } from '../fixture/webhooks.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const sourceOf = (path: string): string => join(root, 'scripts/receivers', path)
+
+/** The installer of Go does not put it into PATH. */
+const installedGo = '/usr/local/go/bin/go'
+
+interface Language {
+  readonly name: string
+  /** As in the guide's fenced block. */
+  readonly fence: string
+  readonly source: string
+  readonly tool: string
+  readonly path: string | null
+  /** Resolves to the command that starts the receiver. */
+  readonly prepare: (t: Teardown, tool: string, source: string) => Promise<readonly string[]>
+}
+
+const interpret: Language['prepare'] = async (_, tool, source) => [tool, source]
+
+const languages: readonly Language[] = [
+  {
+    name: 'TypeScript',
+    fence: 'ts',
+    source: sourceOf('typescript/main.ts'),
+    tool: 'node',
+    path: process.execPath,
+    prepare: interpret,
+  },
+  {
+    name: 'Python',
+    fence: 'python',
+    source: sourceOf('python/main.py'),
+    tool: 'python3',
+    path: findCommand('python3'),
+    prepare: interpret,
+  },
+  {
+    name: 'Go',
+    fence: 'go',
+    source: sourceOf('go/main.go'),
+    tool: 'go',
+    path: findCommand('go') ?? (isExecutable(installedGo) ? installedGo : null),
+    prepare: async (t, tool, source) => {
+      const folder = await temporaryFolder(t)
+      const program = join(folder, 'receiver')
+      const env = { ...process.env, GOTOOLCHAIN: 'local', GOFLAGS: '' }
+      await runCommand(t, { command: tool, args: ['build', '-o', program, source], cwd: folder, env })
+      return [program]
+    },
+  },
+]
+
+/** Starts a receiver on a free port; resolves to its URL and the lines that it prints. */
+const startProgram = async (t: Teardown, [file = '', ...parameters]: readonly string[], secret: string) => {
+  const child = spawn(file, parameters, {
+    env: { ...process.env, WEBHOOK_SECRET: secret, PORT: '0' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const closed = once(child, 'close')
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    await closed
+  })
+  const lines: string[] = []
+  createInterface({ input: child.stdout }).on('line', (line) => lines.push(line))
+  await eventually(`${file} listens`, async () => lines.length > 0)
+  const url = lines.shift()?.replace('listening at ', '') ?? ''
+  return { url, lines }
+}
+
+const service = await startService(t, {
+  jobTimes: { ...jobTimes, events: 20 },
+  config: { webhookAllow: ['127.0.0.1'] },
+})
+
+for (const { name, fence, source, tool, path, prepare } of languages) {
+  t.test(`the guide shows the receiver in ${name}`, async (t) => {
+    const guide = await readFile(join(root, 'docs/guides/webhooks.md'), 'utf8')
+    t.strictSame(fencedBlocks(guide, fence), [await readFile(source, 'utf8')])
+  })
+
+  // On a machine of one's own a tool may be missing; where every change is checked it may not.
+  const skip = path === null && !process.env.CI && `skipped: no ${tool}`
+  t.test(`the receiver in ${name}`, { skip }, async (t) => {
+    if (path === null) throw new Error(`${tool} is not installed`)
+    const command = await prepare(t, path, source)
+    const { token } = await service.register(`receiver-${tool}`)
+    const body = { url: 'http://127.0.0.1:9/', event_types: ['project.*'] }
+    const { body: webhook } = await service.expect('createWebhook', 201, { token, body })
+    const params = { webhook_id: webhook.id }
+    const { url, lines } = await startProgram(t, command, webhook.secret)
+    await service.expect('updateWebhook', 200, { token, params, body: { url } })
+
+    /** Resolves to the status that the receiver answered. */
+    const answerTo = async (delivery: string): Promise<number | null> => {
+      const request = { token, params: { ...params, delivery_id: delivery } }
+      let status: number | null = null
+      await eventually('it is attempted', async () => {
+        const { body } = await service.expect('getWebhookDelivery', 200, request)
+        status = body.response_status
+        return body.attempts > 0
+      })
+      return status
+    }
+    const sendTest = async () => (await service.expect('testWebhook', 201, { token, params })).body.id
+
+    const first = await sendTest()
+    t.equal(await answerTo(first), 204, 'a signed message is accepted')
+    const again = await service.expect('redeliverWebhook', 201, {
+      token,
+      params: { ...params, delivery_id: first },
+    })
+    t.equal(await answerTo(again.body.id), 204, 'and its repeat')
+    await service.expect('rotateWebhookSecret', 200, { token, params })
+    t.equal(await answerTo(await sendTest()), 204, 'the previous secret verifies after a rotation')
+
+    const now = Math.floor(Date.now() / 1_000)
+    const send = async (
+      id: string,
+      { timestamp = String(now), secret = webhook.secret, sent = '', signature = '' } = {},
+    ): Promise<number> => {
+      const body = '{"type":"ümlaut","data":{}}'
+      const headers = { 'webhook-id': id, 'webhook-timestamp': timestamp }
+      const signed = signature || expectedSignature(secret, { headers, body })
+      const response = await fetch(url, {
+        method: 'POST',
+        headers: { ...headers, 'webhook-sequence': '9', 'webhook-signature': signed },
+        body: sent || body,
+      })
+      return response.status
+    }
+    t.equal(await send('changed', { sent: '{"type":"ümlaut","data":[]}' }), 401, 'changed bytes')
+    t.equal(await send('old', { timestamp: String(now - 330) }), 401, 'an old timestamp')
+    t.equal(await send('ahead', { timestamp: String(now + 330) }), 401, 'a timestamp ahead')
+    t.equal(await send('none', { timestamp: 'NaN' }), 401, 'no timestamp')
+    t.equal(await send('other', { secret: 'whsec_AAAA' }), 401, 'a signature with another secret')
+    t.equal(await send('short', { signature: 'v1, v1,é' }), 401, 'what is no signature')
+    t.equal(await send('last'), 204)
+    await eventually('the last is printed', async () => lines.includes('ümlaut 9'))
+    t.strictSame(lines, ['webhook.test 1', 'webhook.test 3', 'ümlaut 9'], 'each message once')
+  })
+}

@@ -1,0 +1,174 @@
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import { createAddressRules } from '../../src/webhooks/addresses.ts'
+import { createSend, openConnections, type Resolve, SendFailed } from '../../src/webhooks/send.ts'
+import { startReceiver } from '../fixture/webhooks.ts'
+
+const never = new AbortController().signal
+const body = '{"type":"webhook.test"}'
+
+const sender = (allowed: readonly string[], options: { resolve?: Resolve; time?: number } = {}) => {
+  const send = createSend({ rules: createAddressRules(allowed), ...options })
+  return (url: string) => send({ url, headers: { 'content-type': 'application/json' }, body }, never)
+}
+const sendHere = sender(['127.0.0.1'], { time: 500 })
+
+const faultOf = async (sending: Promise<unknown>): Promise<string> =>
+  sending.then(
+    () => 'none',
+    (error: unknown) => (error instanceof SendFailed ? error.fault : String(error)),
+  )
+
+/** A server that answers a request with these bytes, and then closes the connection or leaves it open. */
+const startRaw = async (t: Test, bytes: string, closes = true): Promise<string> => {
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined)
+    socket.once('data', () => (closes ? socket.end(bytes) : socket.write(bytes)))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+}
+
+t.test('sends the body, and reads the beginning of the response', async (t) => {
+  const receiver = await startReceiver(t, (response) => {
+    response.writeHead(500, { 'retry-after': '7' }).end(`a\0${'b'.repeat(100_000)}`)
+  })
+  const response = await sendHere(`${receiver.url}?a=b`)
+  t.equal(response.status, 500)
+  t.equal(response.retryAfter, '7')
+  t.equal(response.body, `a\u{fffd}${'b'.repeat(8_190)}`)
+  t.equal(receiver.received[0]?.body, body)
+  t.match(receiver.received[0]?.headers, { 'content-length': String(body.length), connection: 'close' })
+})
+
+t.test('does not follow redirects', async (t) => {
+  const target = await startReceiver(t)
+  const receiver = await startReceiver(t, (response) => {
+    response.writeHead(302, { location: target.url }).end()
+  })
+  t.equal((await sendHere(receiver.url)).status, 302)
+  t.equal(target.received.length, 0)
+})
+
+t.test('gives up on a receiver that stalls', async (t) => {
+  const silent = await startReceiver(t, () => undefined)
+  t.equal(await faultOf(sendHere(silent.url)), 'timeout')
+  const slow = await startReceiver(t, (response) => {
+    response.writeHead(200)
+    response.write('begun')
+  })
+  t.match(await sendHere(slow.url), { status: 200, body: 'begun' }, 'the status counts')
+})
+
+t.test('survives receivers that break the protocol', async (t) => {
+  const short = 'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort'
+  t.match(await sendHere(await startRaw(t, short)), { status: 200, body: 'short' })
+  const long = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nlong'
+  t.match(await sendHere(await startRaw(t, long)), { status: 200 })
+  t.equal(await faultOf(sendHere(await startRaw(t, 'nonsense\r\n\r\n'))), 'response_invalid')
+  t.equal(await faultOf(sendHere(await startRaw(t, ''))), 'connection_failed')
+  const head = `HTTP/1.1 200 OK\r\n${`X: ${'x'.repeat(1_000)}\r\n`.repeat(100)}\r\n`
+  t.equal(await faultOf(sendHere(await startRaw(t, head, false))), 'response_invalid', 'an endless header')
+  const https = (await startRaw(t, 'HTTP/1.1 200 OK\r\n\r\n')).replace('http:', 'https:')
+  t.equal(await faultOf(sendHere(https)), 'tls_failed')
+})
+
+t.test('reports that nobody listens', async (t) => {
+  t.equal(await faultOf(sendHere('http://127.0.0.1:9/')), 'connection_failed')
+})
+
+t.test('connects to no address that is not allowed', async (t) => {
+  const receiver = await startReceiver(t)
+  const { port } = new URL(receiver.url)
+  const send = sender([], { resolve: async () => [{ address: '127.0.0.1', family: 4 }] })
+  for (const host of ['127.0.0.1', 'localhost', 'hooks.example.com', '[::ffff:127.0.0.1]', '0.0.0.0'])
+    t.equal(await faultOf(send(`http://${host}:${port}/`)), 'address_refused', host)
+  t.equal(receiver.received.length, 0)
+})
+
+t.test('looks a name up for each connection, and checks the address that it connects to', async (t) => {
+  const allowed = await startReceiver(t, undefined, '127.0.0.2')
+  const { port } = new URL(allowed.url)
+  const answers = ['127.0.0.2', '127.0.0.1', '127.0.0.2']
+  let lookups = 0
+  const resolve: Resolve = async () => [{ address: answers[(lookups += 1) - 1] ?? '', family: 4 }]
+  const send = sender(['127.0.0.2'], { resolve })
+  const url = `http://rebinding.example.com:${port}/`
+  t.equal((await send(url)).status, 204)
+  t.equal(await faultOf(send(url)), 'address_refused')
+  t.equal((await send(url)).status, 204)
+  t.equal(lookups, 3, 'once for each connection')
+  t.equal(allowed.received[0]?.headers.host, `rebinding.example.com:${port}`)
+})
+
+t.test('uses a connection again, which leads to the address that was checked', async (t) => {
+  const ports: unknown[] = []
+  const receiver = await startReceiver(t, (response) => {
+    ports.push(response.socket?.remotePort)
+    response.writeHead(200).end('thanks')
+  })
+  const answers = ['127.0.0.1', '127.0.0.2', '127.0.0.2']
+  let lookups = 0
+  const resolve: Resolve = async () => [{ address: answers[(lookups += 1) - 1] ?? '', family: 4 }]
+  const send = createSend({ rules: createAddressRules(['127.0.0.1']), resolve })
+  const url = `http://rebinding.example.com:${new URL(receiver.url).port}/`
+  const connections = openConnections()
+  t.teardown(() => connections.close())
+  const message = { url, headers: {}, body }
+  for (let count = 0; count < 3; count += 1) t.equal((await send(message, never, connections)).status, 200)
+  t.equal(lookups, 1)
+  t.equal(new Set(ports).size, 1)
+  connections.close()
+  t.equal(await faultOf(send(message, never, connections)), 'address_refused', 'a new one is checked')
+})
+
+t.test('opens another connection when the receiver has closed the one to use again', async (t) => {
+  let requests = 0
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined)
+    socket.once('data', () => {
+      socket.write('HTTP/1.1 204 No Content\r\n\r\n')
+      // As if the close and the next request had crossed.
+      socket.once('data', () => socket.resetAndDestroy())
+      requests += 1
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  const send = createSend({ rules: createAddressRules(['127.0.0.1']) })
+  const connections = openConnections()
+  t.teardown(() => connections.close())
+  for (let count = 0; count < 2; count += 1)
+    t.equal((await send({ url, headers: {}, body }, never, connections)).status, 204)
+  t.equal(requests, 2)
+})
+
+t.test('uses the allowed ones of several addresses', async (t) => {
+  const receiver = await startReceiver(t, undefined, '127.0.0.2')
+  const { port } = new URL(receiver.url)
+  const resolve: Resolve = async () => [
+    { address: '127.0.0.1', family: 4 },
+    { address: '::1', family: 6 },
+    { address: '127.0.0.2', family: 4 },
+  ]
+  const send = sender(['127.0.0.2'], { resolve })
+  t.equal((await send(`http://several.example.com:${port}/`)).status, 204)
+})
+
+t.test('refuses a name that does not resolve', async (t) => {
+  const resolve: Resolve = () => Promise.reject(new Error('ENOTFOUND'))
+  t.equal(await faultOf(sender([], { resolve })('http://nowhere.example.com/')), 'address_refused')
+})
+
+t.test('stops when it is told to', async (t) => {
+  const silent = await startReceiver(t, () => undefined)
+  const stop = new AbortController()
+  const send = createSend({ rules: createAddressRules(['127.0.0.1']) })
+  const sending = send({ url: silent.url, headers: {}, body }, stop.signal)
+  await silent.expect(1)
+  stop.abort()
+  await t.rejects(sending, { name: 'AbortError' })
+})

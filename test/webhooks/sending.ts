@@ -1,0 +1,460 @@
+import t from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { jobTimes } from '../../src/jobs/registry.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
+import { type Behaviour, expectedSignature, type Received, startReceiver } from '../fixture/webhooks.ts'
+
+type CreatedWebhook = components['schemas']['CreatedWebhook']
+type Delivery = components['schemas']['WebhookDelivery']
+
+const { db } = await openTestDatabase(t)
+const options = { db, jobTimes: { ...jobTimes, events: 20 }, config: { webhookAllow: ['127.0.0.1'] } }
+// Two processes share the work in all of these tests.
+const service = await startService(t, options)
+const second = await startService(t, options)
+const mailsTo = ({ email }: Account) =>
+  [...service.disabledWebhooks, ...second.disabledWebhooks].filter(({ to }) => to === email)
+const { createTask } = taskActions(service)
+const { createProject, setMember } = projectActions(service)
+const admin = await service.register('admin')
+let accounts = 0
+const newAccount = (): Promise<Account> => service.register(`webhooks-${(accounts += 1)}`)
+
+await eventually('the reader has begun', async () => {
+  const [row] = await db.run(`select count(*)::int as n from event_readers where name = 'webhooks'`, [])
+  return row?.n === 1
+})
+
+const create = async ({ token }: Account, url: string, fields: object = {}): Promise<CreatedWebhook> =>
+  (await service.expect('createWebhook', 201, { token, body: { url, event_types: ['*'], ...fields } })).body
+
+const change = ({ token }: Account, task: { readonly id: string }, body: object) =>
+  service.expect('updateTask', 200, { token, params: { task_id: task.id }, body })
+
+const deliveriesOf = async (
+  { token }: Account,
+  { id }: { readonly id: string },
+): Promise<readonly Delivery[]> =>
+  (await service.expect('listWebhookDeliveries', 200, { token, params: { webhook_id: id } })).body.items
+
+/** The deliveries of a webhook, oldest first, once all have this status or an attempt has failed. */
+const settled = async (
+  account: Account,
+  webhook: { readonly id: string },
+  count: number,
+  isSettled: (delivery: Delivery) => boolean = ({ status }) => status !== 'pending',
+): Promise<readonly Delivery[]> => {
+  let found: readonly Delivery[] = []
+  await eventually(`${count} deliveries are settled`, async () => {
+    found = (await deliveriesOf(account, webhook)).toReversed()
+    return found.length === count && found.every(isSettled)
+  })
+  return found
+}
+
+const isTried = ({ attempts }: Delivery): boolean => attempts > 0
+
+const read = async ({ token }: Account, { id }: { readonly id: string }) =>
+  (await service.expect('getWebhook', 200, { token, params: { webhook_id: id } })).body
+
+const makeDue = (webhook: { readonly id: string }) =>
+  db.run('update webhook_deliveries set due_at = now() where webhook_id = $1', [webhook.id])
+
+const idsOf = (received: readonly Received[]): readonly unknown[] =>
+  received.map(({ headers }) => headers['webhook-id'])
+
+t.test('an event is delivered once, signed, in the order of the changes', async (t) => {
+  const owner = await newAccount()
+  const receiver = await startReceiver(t, (response) => void response.writeHead(202).end('thanks'))
+  const webhook = await create(owner, receiver.url)
+  const task = await createTask(owner, { title: 'First' })
+  for (const title of ['Second', 'Third']) await change(owner, task, { title })
+  await receiver.expect(3)
+  const events = await service.expect('listTaskEvents', 200, {
+    token: owner.token,
+    params: { task_id: task.id },
+  })
+  const expected = events.body.items.toReversed()
+  t.strictSame(
+    receiver.received.map(({ message }) => message),
+    expected.map((data) => ({ type: data.type, timestamp: data.created_at, data })),
+  )
+  for (const [index, request] of receiver.received.entries()) {
+    const { headers } = request
+    t.equal(headers['content-type'], 'application/json')
+    t.equal(headers['webhook-id'], expected[index]?.id)
+    t.equal(headers['webhook-sequence'], String(index + 1))
+    t.ok(Math.abs(Number(headers['webhook-timestamp']) - Date.now() / 1_000) < 60)
+    t.equal(headers['webhook-signature'], expectedSignature(webhook.secret, request))
+  }
+  const deliveries = await settled(owner, webhook, 3)
+  t.match(deliveries[0], {
+    webhook_id: webhook.id,
+    sequence: 1,
+    event_id: expected[0]?.id,
+    event_type: 'task.created',
+    status: 'delivered',
+    attempts: 1,
+    next_attempt_at: null,
+    response_status: 202,
+    response_body: 'thanks',
+    error: null,
+  })
+  const [first] = deliveries
+  const params = { webhook_id: webhook.id, delivery_id: first?.id ?? '' }
+  const one = await service.expect('getWebhookDelivery', 200, { token: owner.token, params })
+  t.strictSame(one.body, first)
+})
+
+t.test('a webhook tells what its owner sees, of the types that it is for', async (t) => {
+  const [owner, other, boss] = [await newAccount(), await newAccount(), admin]
+  const project = await createProject(other)
+  await setMember(other, project, owner, 'viewer')
+  const receiver = await startReceiver(t)
+  const ofAdmin = await startReceiver(t)
+  await create(boss, ofAdmin.url)
+  await create(owner, receiver.url, { event_types: ['task.created', 'task.updated', 'project.*'] })
+  const shared = await createTask(other, { title: 'Shared', project_id: project.id })
+  const assigned = await createTask(other, { title: 'Assigned', assignee_id: owner.id })
+  await createTask(other, { title: 'Private' })
+  const token = other.token
+  await service.expect('updateProject', 200, {
+    token,
+    params: { project_id: project.id },
+    body: { name: 'New' },
+  })
+  const last = await createTask(owner, { title: 'Last' })
+  await receiver.expect(4)
+  t.strictSame(
+    receiver.received.map(({ message }) => [message.type, message.data.task_id]),
+    [
+      ['task.created', shared.id],
+      ['task.created', assigned.id],
+      ['project.updated', null],
+      ['task.created', last.id],
+    ],
+  )
+  await createTask(boss, { title: 'Own' })
+  await ofAdmin.expect(1)
+  t.strictSame(ofAdmin.types(), ['task.created'], 'that of an administrator tells their own')
+})
+
+t.test('the webhook of a project tells its events, while its owner manages it', async (t) => {
+  const [owner, other] = [await newAccount(), await newAccount()]
+  const project = await createProject(other)
+  await setMember(other, project, owner, 'manager')
+  const receiver = await startReceiver(t)
+  const webhook = await create(owner, receiver.url, { project_id: project.id })
+  await createTask(owner, { title: 'Elsewhere' })
+  const task = await createTask(other, { title: 'Here', project_id: project.id })
+  await receiver.expect(1)
+  t.strictSame(
+    receiver.received.map(({ message }) => message.data.task_id),
+    [task.id],
+  )
+  await setMember(other, project, owner, 'editor')
+  await change(other, task, { title: 'Unseen' })
+  const marker = await startReceiver(t)
+  await create(other, marker.url, { project_id: project.id })
+  await change(other, task, { title: 'Unseen as well' })
+  await marker.expect(1)
+  t.notOk(receiver.types().slice(1).includes('task.updated'))
+  const all = await deliveriesOf(other, webhook)
+  t.notOk(
+    all.some(({ event_type }) => event_type === 'task.updated'),
+    'nor are there deliveries',
+  )
+})
+
+t.test('what the owner may not see any more is withheld', async (t) => {
+  const [owner, other] = [await newAccount(), await newAccount()]
+  const { promise: released, resolve: release } = Promise.withResolvers<void>()
+  const receiver = await startReceiver(t, async (response) => {
+    await released
+    response.writeHead(204).end()
+  })
+  const webhook = await create(owner, receiver.url)
+  const task = await createTask(other, { title: 'Assigned', assignee_id: owner.id })
+  await change(other, task, { title: 'Waits' })
+  await receiver.expect(1)
+  await settled(owner, webhook, 2, () => true)
+  await change(other, task, { assignee_id: null })
+  release()
+  const deliveries = await settled(owner, webhook, 2)
+  t.strictSame(
+    deliveries.map(({ status, attempts }) => [status, attempts]),
+    [
+      ['delivered', 1],
+      ['withheld', 0],
+    ],
+  )
+  t.equal(receiver.received.length, 1)
+  const params = { webhook_id: webhook.id, delivery_id: deliveries[0]?.id ?? '' }
+  await service.expect('redeliverWebhook', 201, { token: owner.token, params })
+  const [, , again] = await settled(owner, webhook, 3)
+  t.match(again, { status: 'withheld', event_id: deliveries[0]?.event_id, sequence: 3 })
+})
+
+t.test('a delivery that failed is attempted again, with the same id', async (t) => {
+  const owner = await newAccount()
+  const replies: Behaviour[] = [
+    (response) => void response.writeHead(503, { 'retry-after': '3600' }).end('busy'),
+    (response) => void response.writeHead(302, { location: 'http://127.0.0.1:9/' }).end(),
+    (response) => void response.destroy(),
+  ]
+  const receiver = await startReceiver(t, (response, index) =>
+    (replies[index] ?? ((one) => void one.end()))(response, index),
+  )
+  const webhook = await create(owner, receiver.url)
+  await createTask(owner, { title: 'A task' })
+  const [busy] = await settled(owner, webhook, 1, isTried)
+  t.match(busy, {
+    status: 'pending',
+    attempts: 1,
+    response_status: 503,
+    response_body: 'busy',
+    ended_at: null,
+  })
+  const wait = Date.parse(busy?.next_attempt_at ?? '') - Date.parse(busy?.attempted_at ?? '')
+  t.ok(Math.abs(wait - 3_600_000) < 5_000, 'Retry-After is honoured')
+  t.type((await read(owner, webhook)).failing_since, 'string')
+  await makeDue(webhook)
+  const [redirected] = await settled(owner, webhook, 1, ({ attempts }) => attempts === 2)
+  t.match(redirected, { status: 'pending', response_status: 302 })
+  await makeDue(webhook)
+  const [lost] = await settled(owner, webhook, 1, ({ attempts }) => attempts === 3)
+  t.match(lost, { status: 'pending', response_status: null, error: 'connection_failed' })
+  await makeDue(webhook)
+  const [delivered] = await settled(owner, webhook, 1)
+  t.match(delivered, {
+    status: 'delivered',
+    attempts: 4,
+    response_status: 200,
+    error: null,
+    next_attempt_at: null,
+  })
+  t.equal((await read(owner, webhook)).failing_since, null)
+  t.equal(new Set(idsOf(receiver.received)).size, 1)
+  t.equal(new Set(receiver.received.map(({ body }) => body)).size, 1, 'and the same bytes')
+})
+
+t.test('a delivery is given up after three days', async (t) => {
+  const owner = await newAccount()
+  const receiver = await startReceiver(t, (response) => void response.writeHead(500).end())
+  const webhook = await create(owner, receiver.url)
+  await createTask(owner, { title: 'A task' })
+  await settled(owner, webhook, 1, isTried)
+  await db.run(
+    `update webhook_deliveries set created_at = created_at - interval '72 hours', due_at = now() where webhook_id = $1`,
+    [webhook.id],
+  )
+  const [failed] = await settled(owner, webhook, 1)
+  t.match(failed, { status: 'failed', attempts: 2, next_attempt_at: null })
+  t.match(await read(owner, webhook), { is_enabled: true })
+})
+
+t.test('a webhook that fails for three days is disabled, with a mail', async (t) => {
+  const owner = await newAccount()
+  const receiver = await startReceiver(t, (response) => void response.writeHead(500).end())
+  const webhook = await create(owner, receiver.url)
+  await createTask(owner, { title: 'A task' })
+  await settled(owner, webhook, 1, isTried)
+  await db.run(`update webhooks set failing_since = now() - interval '73 hours' where id = $1`, [webhook.id])
+  await makeDue(webhook)
+  await eventually('it is disabled', async () => !(await read(owner, webhook)).is_enabled)
+  t.match(await read(owner, webhook), { disabled_reason: 'failing' })
+  await eventually('a mail is sent', async () => mailsTo(owner).length > 0)
+  const params = { webhook_id: webhook.id }
+  const refused = await service.expect('testWebhook', 409, { token: owner.token, params })
+  t.match(refused.body, { code: 'webhook_disabled' })
+  const sent = receiver.received.length
+  await createTask(owner, { title: 'Not told' })
+  await makeDue(webhook)
+  const other = await startReceiver(t)
+  const marker = await create(owner, other.url)
+  await createTask(owner, { title: 'Told elsewhere' })
+  await settled(owner, marker, 1)
+  t.equal(receiver.received.length, sent)
+  t.equal((await deliveriesOf(owner, webhook)).length, 1)
+  await service.expect('updateWebhook', 200, { token: owner.token, params, body: { is_enabled: true } })
+  await receiver.expect(sent + 1)
+  t.pass('what was pending is sent when it is enabled again')
+  t.strictSame(mailsTo(owner), [{ to: owner.email, url: receiver.url }], 'one mail')
+})
+
+t.test('a webhook that recovers is not disabled', async (t) => {
+  const owner = await newAccount()
+  const replies = [500, 200, 500]
+  const receiver = await startReceiver(
+    t,
+    (response, index) => void response.writeHead(replies[index] ?? 200).end(),
+  )
+  const webhook = await create(owner, receiver.url)
+  await createTask(owner, { title: 'Fails' })
+  await settled(owner, webhook, 1, isTried)
+  await db.run(`update webhooks set failing_since = now() - interval '73 hours' where id = $1`, [webhook.id])
+  await makeDue(webhook)
+  await settled(owner, webhook, 1)
+  await createTask(owner, { title: 'Fails again' })
+  await settled(owner, webhook, 2, isTried)
+  const { is_enabled: isEnabled, failing_since: since } = await read(owner, webhook)
+  t.ok(isEnabled)
+  t.ok(Date.now() - Date.parse(since ?? '') < 3_600_000, 'it fails since its last success')
+  t.strictSame(mailsTo(owner), [])
+})
+
+t.test('attempts are stored together up to the first failure', async (t) => {
+  const owner = await newAccount()
+  const { promise: released, resolve: release } = Promise.withResolvers<void>()
+  const receiver = await startReceiver(t, async (response, index) => {
+    if (index === 0) await released
+    response.writeHead(index === 2 ? 500 : index === 3 ? 410 : 204).end()
+  })
+  const webhook = await create(owner, receiver.url, { event_types: ['task.created'] })
+  await createTask(owner, { title: 'First' })
+  await receiver.expect(1)
+  for (const title of ['Second', 'Third', 'Fourth', 'Fifth']) await createTask(owner, { title })
+  await settled(owner, webhook, 5, () => true)
+  release()
+  await eventually('it is disabled', async () => !(await read(owner, webhook)).is_enabled)
+  const deliveries = (await deliveriesOf(owner, webhook)).toReversed()
+  t.strictSame(
+    deliveries.map(({ status, attempts, response_status: answer }) => [status, attempts, answer]),
+    [
+      ['delivered', 1, 204],
+      ['delivered', 1, 204],
+      ['pending', 1, 500],
+      ['failed', 1, 410],
+      ['pending', 0, null],
+    ],
+  )
+  t.equal(receiver.received.length, 4)
+})
+
+t.test('a receiver that is gone is asked no more', async (t) => {
+  const owner = await newAccount()
+  const receiver = await startReceiver(t, (response) => void response.writeHead(410).end())
+  const webhook = await create(owner, receiver.url)
+  await createTask(owner, { title: 'A task' })
+  const [delivery] = await settled(owner, webhook, 1)
+  t.match(delivery, { status: 'failed', attempts: 1, response_status: 410 })
+  t.match(await read(owner, webhook), { is_enabled: false, disabled_reason: 'gone' })
+})
+
+t.test('tests and repeats', async (t) => {
+  const owner = await newAccount()
+  const receiver = await startReceiver(t)
+  const webhook = await create(owner, receiver.url, { event_types: ['project.*'] })
+  const params = { webhook_id: webhook.id }
+  const headers = { 'idempotency-key': 'a-test' }
+  const { body: tested, headers: answered } = await service.expect('testWebhook', 201, {
+    token: owner.token,
+    params,
+    headers,
+  })
+  t.equal(answered.get('location'), `/webhooks/${webhook.id}/deliveries/${tested.id}`)
+  const again = await service.expect('testWebhook', 201, { token: owner.token, params, headers })
+  t.equal(again.body.id, tested.id)
+  const [delivered] = await settled(owner, webhook, 1)
+  t.match(delivered, { id: tested.id, event_type: 'webhook.test', status: 'delivered', event_id: tested.id })
+  t.match(receiver.received[0]?.message, { type: 'webhook.test', data: { webhook_id: webhook.id } })
+  const path = { ...params, delivery_id: tested.id }
+  const { body: repeated } = await service.expect('redeliverWebhook', 201, {
+    token: owner.token,
+    params: path,
+  })
+  t.match(repeated, { event_id: tested.id, sequence: 2, attempts: 0 })
+  await settled(owner, webhook, 2)
+  t.strictSame(idsOf(receiver.received), [tested.id, tested.id])
+  const unknown = { ...params, delivery_id: webhook.id }
+  await service.expect('redeliverWebhook', 404, { token: owner.token, params: unknown })
+  await service.expect('getWebhookDelivery', 404, { token: owner.token, params: unknown })
+  await service.expect('getWebhookDelivery', 404, { token: (await newAccount()).token, params: path })
+  const query = { status: ['failed', 'withheld'] }
+  const none = await service.expect('listWebhookDeliveries', 200, { token: owner.token, params, query })
+  t.strictSame(none.body.items, [])
+})
+
+t.test('both secrets sign while a secret is rotated', async (t) => {
+  const owner = await newAccount()
+  const receiver = await startReceiver(t)
+  const webhook = await create(owner, receiver.url)
+  const params = { webhook_id: webhook.id }
+  const { body: rotated } = await service.expect('rotateWebhookSecret', 200, { token: owner.token, params })
+  await createTask(owner, { title: 'Signed twice' })
+  await receiver.expect(1)
+  const [both] = receiver.received
+  if (both === undefined) throw new Error('Nothing was received')
+  t.equal(
+    both.headers['webhook-signature'],
+    `${expectedSignature(rotated.secret, both)} ${expectedSignature(webhook.secret, both)}`,
+  )
+  await db.run(`update webhooks set previous_secret_until = now() where id = $1`, [webhook.id])
+  await createTask(owner, { title: 'Signed once' })
+  await receiver.expect(2)
+  const [, once] = receiver.received
+  if (once === undefined) throw new Error('Nothing was received')
+  t.equal(once.headers['webhook-signature'], expectedSignature(rotated.secret, once))
+})
+
+t.test('a slow receiver delays nobody else, and has one request at a time', async (t) => {
+  const [slow, fast] = [await newAccount(), await newAccount()]
+  const held: (() => void)[] = []
+  let open = 0
+  let most = 0
+  const stalling = await startReceiver(t, (response) => {
+    most = Math.max(most, (open += 1))
+    held.push(() => {
+      open -= 1
+      response.writeHead(204).end()
+    })
+  })
+  const quick = await startReceiver(t)
+  for (let index = 0; index < 6; index += 1)
+    await create(slow, stalling.url, { event_types: ['task.created'] })
+  await create(fast, quick.url, { event_types: ['task.created'] })
+  await createTask(slow, { title: 'One' })
+  await createTask(slow, { title: 'Two' })
+  await stalling.expect(4)
+  await createTask(fast, { title: 'Quick' })
+  await quick.expect(1)
+  t.equal(stalling.received.length, 4, 'a user has four requests at a time')
+  t.equal(new Set(idsOf(stalling.received)).size, 1, 'the first event of four webhooks')
+  await eventually('all have arrived', async () => {
+    for (const release of held.splice(0)) release()
+    return stalling.received.length === 12
+  })
+  t.equal(most, 4)
+})
+
+t.test('many events of many writers arrive once each', async (t) => {
+  const owner = await newAccount()
+  const receiver = await startReceiver(t)
+  const webhook = await create(owner, receiver.url, { event_types: ['task.created'] })
+  await Promise.all(
+    Array.from({ length: 8 }, async (_, writer) => {
+      for (let index = 0; index < 5; index += 1) await createTask(owner, { title: `${writer} ${index}` })
+    }),
+  )
+  await receiver.expect(40)
+  await eventually('nothing is pending', async () => {
+    const query = { status: 'pending', include_total: true }
+    const { body } = await service.expect('listWebhookDeliveries', 200, {
+      token: owner.token,
+      params: { webhook_id: webhook.id },
+      query,
+    })
+    return body.total === 0
+  })
+  t.equal(receiver.received.length, 40)
+  t.equal(new Set(receiver.received.map(({ message }) => message.data.task_id)).size, 40)
+  t.strictSame(
+    // One that is repeated may arrive after later ones.
+    receiver.received.map(({ headers }) => Number(headers['webhook-sequence'])).toSorted((a, b) => a - b),
+    Array.from({ length: 40 }, (_, index) => index + 1),
+  )
+})
