@@ -1,0 +1,260 @@
+import { createInterface } from 'node:readline/promises'
+import { Writable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { parseArgs } from 'node:util'
+import type { components } from '../generated/openapi.ts'
+import { cacheCredentials } from '../src/auth/credentials.ts'
+import { newUndoToken } from '../src/auth/opaque-tokens.ts'
+import { passwordHasher } from '../src/auth/passwords.ts'
+import { readConfig } from '../src/config/config.ts'
+import { loadContract } from '../src/contract/contract.ts'
+import { openDatabase } from '../src/db/engine/client.ts'
+import type { OpContext } from '../src/db/engine/context.ts'
+import { FolderInUse } from '../src/db/engine/embedded.ts'
+import { readMigrationState } from '../src/db/engine/migrate.ts'
+import type { PageRequest } from '../src/db/lists/list.ts'
+import { setPassword } from '../src/db/passwords.ts'
+import { resetSecondFactor } from '../src/db/second-factors.ts'
+import { insertUser, selectUserIdByName, selectUsers, updateUser } from '../src/db/users.ts'
+import { type Principal, shellPrincipal } from '../src/domain/permissions.ts'
+import { canonicalEmail } from '../src/domain/text.ts'
+import { compileValidation, type ObjectSchema } from '../src/http/validation.ts'
+import { expectDone, type Problem, problemOf } from '../src/problems/problems.ts'
+import { openConfigured } from './configured-database.ts'
+import { runToEnd, type Teardown } from './run-to-end.ts'
+
+/** Administers users from the shell of the server, with the rules and the audit events of the API. */
+
+const usage = `Usage: npm run --silent admin -- user <command>
+
+  create <username> <email> [--admin] [--display-name <name>]
+  list [--json]
+  set-password <user>
+  reset-second-factor <user>
+  make-admin <user>
+
+<user> is a username or an email address. Passwords are read from the terminal, or from standard input.`
+
+const deadline = 120_000
+
+type Schemas = components['schemas']
+
+/** What a command works with. */
+interface Shell {
+  readonly ctx: OpContext<Principal>
+  /** Tells the running service that a user has changed. */
+  forgetUser(userId: string): Promise<void>
+}
+
+interface Options {
+  readonly admin?: boolean
+  readonly json?: boolean
+  readonly 'display-name'?: string
+}
+
+interface Command {
+  /** How many arguments it takes. */
+  readonly takes: number
+  readonly options?: readonly (keyof Options)[]
+  /** Resolves to what is printed. */
+  run(shell: Shell, names: readonly string[], options: Options): Promise<string>
+}
+
+/** A user is not there, or has nothing to change. */
+class Refused extends Error {}
+
+const hasher = passwordHasher()
+
+/** Validates and normalizes a body by a schema of the contract. */
+const validBody = <Name extends 'UserCreate' | 'UserPassword'>(name: Name, body: unknown): Schemas[Name] => {
+  const { components } = loadContract().document as {
+    readonly components: { readonly schemas: Readonly<Record<string, ObjectSchema>> }
+  }
+  const request = {
+    body,
+    params: undefined,
+    query: undefined,
+    headers: undefined,
+    principal: shellPrincipal,
+  }
+  compileValidation({ body: { ...components.schemas[name], components } })(request)
+  return request.body as Schemas[Name]
+}
+
+const expectUser = async ({ ctx }: Shell, name: string): Promise<string> => {
+  const id = await selectUserIdByName(ctx.db, { name, email: canonicalEmail(name) })
+  if (id === null) throw new Refused(`There is no user ${name}`)
+  return id
+}
+
+const commands: Readonly<Record<string, Command>> = {
+  create: {
+    takes: 2,
+    options: ['admin', 'display-name'],
+    async run({ ctx }, [username, email], { admin = false, 'display-name': displayName }) {
+      const user = validBody('UserCreate', {
+        username,
+        email,
+        password: await readPassword(),
+        display_name: displayName ?? username,
+        role: admin ? 'admin' : 'member',
+        time_zone: 'UTC',
+      })
+      const { display_name = user.username, role = 'member', time_zone: timeZone = 'UTC' } = user
+      const newUser = async () => ({
+        username: user.username,
+        email: user.email,
+        displayName: display_name,
+        role,
+        timeZone,
+        passwordHash: await hasher.hash(user.password),
+      })
+      const { id } = expectDone(await insertUser(ctx, newUser))
+      return `Created ${role} ${user.username} (${id})`
+    },
+  },
+
+  list: {
+    takes: 0,
+    options: ['json'],
+    async run({ ctx }, _names, { json = false }) {
+      const users: Schemas['User'][] = []
+      let position: PageRequest['position'] = null
+      do {
+        const page = await selectUsers(ctx, {}, { limit: 200, offset: 0, position, includeTotal: false })
+        users.push(...(JSON.parse(page.items) as Schemas['User'][]))
+        position = page.next
+      } while (position !== null)
+      if (json) return JSON.stringify(users, null, 2)
+      return users.map(({ username, email, role }) => [username, email, role].join('\t')).join('\n')
+    },
+  },
+
+  'set-password': {
+    takes: 1,
+    async run(shell, [name = '']) {
+      const userId = await expectUser(shell, name)
+      const { password } = validBody('UserPassword', {
+        password: await readPassword(),
+      })
+      const newHash = await hasher.hash(password)
+      expectDone(await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false }))
+      await shell.forgetUser(userId)
+      return `Set the password of ${name}, and ended all sessions`
+    },
+  },
+
+  'reset-second-factor': {
+    takes: 1,
+    async run(shell, [name = '']) {
+      const isReset = await resetSecondFactor(shell.ctx, await expectUser(shell, name))
+      if (!isReset) throw new Refused(`${name} has no second factor`)
+      return `Disabled the second factor of ${name}`
+    },
+  },
+
+  'make-admin': {
+    takes: 1,
+    async run(shell, [name = '']) {
+      const id = await expectUser(shell, name)
+      const { hash: undoHash } = newUndoToken()
+      expectDone(await updateUser(shell.ctx, { id, change: { role: 'admin' }, undoHash }))
+      await shell.forgetUser(id)
+      return `${name} is an administrator`
+    },
+  },
+}
+
+/** A password from the terminal, without echo, or the first line of standard input. Never an argument, which others can see. */
+const readPassword = async (): Promise<string> => {
+  if (!process.stdin.isTTY) {
+    const [line = ''] = (await text(process.stdin)).split('\n')
+    return line.replace(/\r$/, '')
+  }
+  const password = await ask('Password: ')
+  if ((await ask('Again: ')) !== password) throw new Refused('The passwords differ')
+  return password
+}
+
+const ask = async (question: string): Promise<string> => {
+  const output = new Writable({ write: (_chunk, _encoding, done) => done() })
+  const lines = createInterface({ input: process.stdin, output, terminal: true })
+  // In raw mode the terminal sends no signal.
+  lines.on('SIGINT', () => process.kill(process.pid, 'SIGINT'))
+  process.stderr.write(question)
+  try {
+    return await lines.question('')
+  } finally {
+    lines.close()
+    process.stderr.write('\n')
+  }
+}
+
+const openShell = async (t: Teardown): Promise<Shell> => {
+  const connection = await openConfigured(t, readConfig()).catch((error: unknown) => {
+    if (!(error instanceof FolderInUse)) throw error
+    throw new Refused(
+      `${error.message}. The embedded database has no room for a second one: stop the service first.`,
+    )
+  })
+  const { pending } = await readMigrationState(connection)
+  if (pending > 0)
+    throw new Refused(
+      'The schema of the database is not up to date. Start the service once, which migrates it.',
+    )
+  const db = openDatabase(connection)
+  t.teardown(() => db.close())
+  const ctx = {
+    db,
+    principal: shellPrincipal,
+    client: { address: '', userAgent: null, requestId: 'shell' },
+    ifMatch: null,
+    idempotency: null,
+    signal: new AbortController().signal,
+  }
+  const credentials = cacheCredentials(db)
+  return { ctx, forgetUser: (userId) => credentials.forgetUser(userId) }
+}
+
+/** Why a command was refused, in the words of the API. */
+const describe = ({ message, errors }: Problem): string =>
+  errors === null ? message : errors.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}`).join('\n')
+
+/** The command that the arguments name, ready to run; null if they are not those of one. */
+const readCommand = (args: readonly string[]): ((shell: Shell) => Promise<string>) | null => {
+  try {
+    const { values, positionals } = parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        admin: { type: 'boolean' },
+        json: { type: 'boolean' },
+        'display-name': { type: 'string' },
+      },
+    })
+    const [topic, name = '', ...names] = positionals
+    const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+    if (topic !== 'user' || command?.takes !== names.length) return null
+    const known: readonly string[] = command.options ?? []
+    if (!Object.keys(values).every((option) => known.includes(option))) return null
+    return (shell) => command.run(shell, names, values)
+  } catch {
+    return null
+  }
+}
+
+const command = readCommand(process.argv.slice(2))
+if (command === null) {
+  console.error(usage)
+  process.exit(2)
+}
+
+await runToEnd('admin', deadline, async (t) => {
+  const shell = await openShell(t)
+  try {
+    console.log(await command(shell))
+  } catch (error) {
+    if (error instanceof Refused) throw error
+    throw new Error(describe(problemOf(error)), { cause: error })
+  }
+})

@@ -1,0 +1,115 @@
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { environmentFor } from './fixture/database.ts'
+import { runProcess, type ServiceProcess, startProcess } from './fixture/process.ts'
+import { createClient } from './fixture/service.ts'
+
+/** Administration from the shell: with the service running on a database server, and with it stopped on the embedded one. */
+
+const program = fileURLToPath(new URL('../scripts/admin.ts', import.meta.url))
+const serverUrl = process.env.DATABASE_URL
+const environment = await environmentFor(t)
+const password = 'correct horse battery'
+
+/** Runs `npm run admin -- user …`; a password is its standard input. */
+const admin = (parameters: string, input?: string) =>
+  runProcess(environment, program, ['user', ...parameters.split(' ')], input)
+
+const running: ServiceProcess | null = serverUrl === undefined ? null : await startProcess(t, environment)
+
+/** The service, which on the embedded database runs only between commands. */
+const withService = async <T>(use: (client: ReturnType<typeof createClient>) => Promise<T>): Promise<T> => {
+  if (running !== null) return use(createClient(running.url))
+  const service = await startProcess(t, environment)
+  const result = await use(createClient(service.url))
+  t.equal(await service.end('SIGTERM'), 0)
+  return result
+}
+
+const signIn = (email: string, secret: string, status: 200 | 401 = 200) =>
+  withService(({ call }) => call('login', { body: { email, password: secret } })).then((answer) => {
+    t.equal(answer.status, status, `${email} signs in with ${secret}`)
+    return answer.body as { access_token: string; user: { id: string; role: string } }
+  })
+
+t.test('create, of the first account too', async (t) => {
+  const created = await admin('create ada Ada@Example.com --admin --display-name Ada', `${password}\n`)
+  t.match(created.output, /^Created admin ada \([-0-9a-f]{36}\)$/m)
+  t.equal(created.code, 0)
+  t.equal((await signIn('ada@example.com', password)).user.role, 'admin')
+  const eve = await withService(({ register }) => register('eve'))
+  t.equal((await signIn(eve.email, eve.password)).user.role, 'member', 'who registers first is not the first')
+
+  const again = await admin('create ada other@example.com', password)
+  t.match(again.output, /^admin: .*username/m)
+  t.equal(again.code, 1)
+  const bad = await admin('create Bob bob', 'short')
+  t.match(bad.output, /username must/)
+  t.match(bad.output, /email must/)
+  t.match(bad.output, /password must have at least/)
+  t.equal(bad.code, 1)
+})
+
+t.test('list', async (t) => {
+  const { output, code } = await admin('list --json')
+  t.equal(code, 0)
+  const users = JSON.parse(output.slice(output.indexOf('['))) as { username: string; email: string }[]
+  t.match(users, [
+    { username: 'eve', role: 'member' },
+    { username: 'ada', role: 'admin', email: 'ada@example.com', display_name: 'Ada' },
+  ])
+  t.match((await admin('list')).output, /^ada\tada@example\.com\tadmin$/m)
+})
+
+t.test('set-password ends the sessions', async (t) => {
+  const { access_token: token } = await signIn('ada@example.com', password)
+  const set = await admin('set-password ADA@example.com', 'another horse battery\r\n')
+  t.match(set.output, /^Set the password/m)
+  t.equal(set.code, 0)
+  await withService(async ({ expect }) => expect('getCurrentUser', 401, { token }))
+  await signIn('ada@example.com', password, 401)
+  await signIn('ada@example.com', 'another horse battery')
+  const short = await admin('set-password ada', 'short')
+  t.match(short.output, /password must have at least/)
+  t.equal(short.code, 1)
+})
+
+t.test('make-admin, and what is audited', async (t) => {
+  t.equal((await admin('make-admin eve')).code, 0)
+  const { access_token: token, user } = await signIn('ada@example.com', 'another horse battery')
+  const { body } = await withService(({ expect }) =>
+    expect('listAuditEvents', 200, { token, query: { limit: 200 } }),
+  )
+  const shell = body.items.filter(({ request_id }) => request_id === 'shell')
+  t.match(
+    shell.map(({ action, actor_id, address, session_id }) => [action, actor_id, address, session_id]),
+    [
+      ['user.role_changed', null, null, null],
+      ['password.set', null, null, null],
+      ['user.created', null, null, null],
+    ],
+  )
+  t.equal(shell.at(-1)?.user_id, user.id)
+})
+
+t.test('what is refused', async (t) => {
+  const nobody = await admin('make-admin nobody')
+  t.match(nobody.output, /^admin: There is no user nobody$/m)
+  t.equal(nobody.code, 1)
+  const factor = await admin('reset-second-factor ada')
+  t.match(factor.output, /^admin: ada has no second factor$/m)
+  t.equal(factor.code, 1)
+  for (const wrong of ['create ada', 'list --admin', 'set-password ada secret', 'nothing']) {
+    const { code, output } = await admin(wrong)
+    t.equal(code, 2, wrong)
+    t.match(output, /^Usage: /)
+  }
+})
+
+t.test('the embedded database serves one process', { skip: serverUrl !== undefined }, async (t) => {
+  const service = await startProcess(t, environment)
+  const { code, output } = await admin('list')
+  t.match(output, /^admin: DATA_DIR .* is in use .*stop the service first/m)
+  t.equal(code, 1)
+  t.equal(await service.end('SIGTERM'), 0)
+})
