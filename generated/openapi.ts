@@ -35,7 +35,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in
-         * @description Starts a session. A wrong password and an unknown email address return the same response after the same time.
+         * @description Starts a session. A wrong password and an unknown email address return the same response after the same time. Only who has the password learns that an account is disabled (403 `account_disabled`).
          */
         post: operations["login"];
         delete?: never;
@@ -2446,6 +2446,8 @@ export interface components {
             email: string | null;
             role: components["schemas"]["UserRole"];
             time_zone: components["schemas"]["TimeZone"];
+            /** @description Whether an administrator has disabled the account. A disabled user cannot sign in. */
+            is_disabled: boolean;
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -2468,6 +2470,8 @@ export interface components {
             /** @description Defaults to `UTC`. */
             time_zone?: components["schemas"]["TimeZone"];
         };
+        /** @description Whether the user is kept out: `true` ends all sessions of the user, and no sign-in and no API token works until it is `false` again. Nothing is deleted. Only administrators change it, and not of themselves. */
+        IsDisabled: boolean;
         /** @description All writable fields of a user. Read-only fields are accepted as `getUser` returns them, and ignored. */
         UserReplace: {
             username: components["schemas"]["Username"];
@@ -2476,6 +2480,8 @@ export interface components {
             role: components["schemas"]["UserRole"];
             /** @description Keeps its value if omitted. */
             time_zone?: components["schemas"]["TimeZone"];
+            /** @description Keeps its value if omitted. Only administrators change it, and not of themselves. */
+            is_disabled?: components["schemas"]["IsDisabled"];
             /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
             current_password?: components["schemas"]["Password"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
@@ -2494,6 +2500,7 @@ export interface components {
             display_name?: components["schemas"]["DisplayName"];
             role?: components["schemas"]["UserRole"];
             time_zone?: components["schemas"]["TimeZone"];
+            is_disabled?: components["schemas"]["IsDisabled"];
             /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
             current_password?: components["schemas"]["Password"];
         };
@@ -3939,7 +3946,7 @@ export interface components {
          * @description What happened.
          * @enum {string}
          */
-        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin";
+        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin";
         /** @description An event that concerns access to an account, or a read of another user's task, file or comments by an administrator. */
         AuditEvent: {
             /**
@@ -4068,7 +4075,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -4416,6 +4423,17 @@ export interface components {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "WWW-Authenticate": components["headers"]["ScopeChallenge"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The password is right, but an administrator has disabled the account. */
+        AccountDisabled: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
@@ -5387,6 +5405,7 @@ export interface operations {
             200: components["responses"]["SignedIn"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["InvalidCredentials"];
+            403: components["responses"]["AccountDisabled"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];

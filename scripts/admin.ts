@@ -15,7 +15,7 @@ import { readMigrationState } from '../src/db/engine/migrate.ts'
 import type { PageRequest } from '../src/db/lists/list.ts'
 import { setPassword } from '../src/db/passwords.ts'
 import { resetSecondFactor } from '../src/db/second-factors.ts'
-import { insertUser, selectUserIdByName, selectUsers, updateUser } from '../src/db/users.ts'
+import { insertUser, selectUserIdByName, selectUsers, updateUser, type UserChange } from '../src/db/users.ts'
 import { type Principal, shellPrincipal } from '../src/domain/permissions.ts'
 import { canonicalEmail } from '../src/domain/text.ts'
 import { compileValidation, type ObjectSchema } from '../src/http/validation.ts'
@@ -32,6 +32,8 @@ const usage = `Usage: npm run --silent admin -- user <command>
   set-password <user>
   reset-second-factor <user>
   make-admin <user>
+  disable <user>
+  enable <user>
 
 <user> is a username or an email address. Passwords are read from the terminal, or from standard input.`
 
@@ -87,6 +89,13 @@ const expectUser = async ({ ctx }: Shell, name: string): Promise<string> => {
   return id
 }
 
+const changeUser = async (shell: Shell, name: string, change: UserChange): Promise<void> => {
+  const id = await expectUser(shell, name)
+  const { hash: undoHash } = newUndoToken()
+  expectDone(await updateUser(shell.ctx, { id, change, undoHash }))
+  await shell.forgetUser(id)
+}
+
 const commands: Readonly<Record<string, Command>> = {
   create: {
     takes: 2,
@@ -126,7 +135,11 @@ const commands: Readonly<Record<string, Command>> = {
         position = page.next
       } while (position !== null)
       if (json) return JSON.stringify(users, null, 2)
-      return users.map(({ username, email, role }) => [username, email, role].join('\t')).join('\n')
+      return users
+        .map(({ username, email, role, is_disabled }) =>
+          [username, email, role, ...(is_disabled ? ['disabled'] : [])].join('\t'),
+        )
+        .join('\n')
     },
   },
 
@@ -156,11 +169,24 @@ const commands: Readonly<Record<string, Command>> = {
   'make-admin': {
     takes: 1,
     async run(shell, [name = '']) {
-      const id = await expectUser(shell, name)
-      const { hash: undoHash } = newUndoToken()
-      expectDone(await updateUser(shell.ctx, { id, change: { role: 'admin' }, undoHash }))
-      await shell.forgetUser(id)
+      await changeUser(shell, name, { role: 'admin' })
       return `${name} is an administrator`
+    },
+  },
+
+  disable: {
+    takes: 1,
+    async run(shell, [name = '']) {
+      await changeUser(shell, name, { is_disabled: true })
+      return `Disabled ${name}, and ended all sessions`
+    },
+  },
+
+  enable: {
+    takes: 1,
+    async run(shell, [name = '']) {
+      await changeUser(shell, name, { is_disabled: false })
+      return `Enabled ${name}`
     },
   },
 }

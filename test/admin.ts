@@ -92,6 +92,18 @@ t.test('make-admin, and what is audited', async (t) => {
   t.equal(shell.at(-1)?.user_id, user.id)
 })
 
+t.test('disable and enable', async (t) => {
+  const disabled = await admin('disable eve')
+  t.match(disabled.output, /^Disabled eve/m)
+  t.match((await admin('list')).output, /^eve\teve@example\.com\tadmin\tdisabled$/m)
+  t.equal((await admin('enable eve')).code, 0)
+  await admin('disable eve')
+  const last = await admin('disable ada')
+  t.match(last.output, /last administrator/)
+  t.equal(last.code, 1)
+  await admin('enable eve')
+})
+
 t.test('what is refused', async (t) => {
   const nobody = await admin('make-admin nobody')
   t.match(nobody.output, /^admin: There is no user nobody$/m)

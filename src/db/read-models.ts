@@ -37,7 +37,7 @@ const array = (item: SQL, from: SQL, order: SQL): SQL =>
 
 /** A user as the caller sees it: without the address unless they may see it. */
 export const userJson = (user: SQL, caller: CallerPlaceholders): SQL => {
-  const { id, username, display_name, email, role, time_zone, created_at, updated_at, version } =
+  const { id, username, display_name, email, role, time_zone, is_disabled, created_at, updated_at, version } =
     columnsOf<'users'>(user)
   return object({
     id,
@@ -46,6 +46,7 @@ export const userJson = (user: SQL, caller: CallerPlaceholders): SQL => {
     email: sql`case when ${allowsUser('user.see_email', caller, user)} then ${email} end`,
     role,
     time_zone,
+    is_disabled,
     created_at: instantText(created_at),
     updated_at: instantText(updated_at),
     version,

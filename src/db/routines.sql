@@ -106,8 +106,8 @@ END $$;
 
 -- The password hash and the attachment total are not part of any representation.
 CREATE OR REPLACE TRIGGER users_touch BEFORE UPDATE ON users FOR EACH ROW
-  WHEN ((OLD.username, OLD.email, OLD.display_name, OLD.role, OLD.time_zone)
-    IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role, NEW.time_zone)) EXECUTE FUNCTION touch();
+  WHEN ((OLD.username, OLD.email, OLD.display_name, OLD.role, OLD.time_zone, OLD.is_disabled)
+    IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role, NEW.time_zone, NEW.is_disabled)) EXECUTE FUNCTION touch();
 
 CREATE OR REPLACE TRIGGER projects_touch BEFORE UPDATE ON projects FOR EACH ROW
   WHEN ((OLD.name, OLD.description, OLD.color, OLD.archived_at, OLD.deleted_at)

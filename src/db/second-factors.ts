@@ -286,7 +286,7 @@ const insertSession = query(
       where ${isOneTimeToken(sql`one_time_tokens`, 'sign_in', p.challenge_hash)} and user_id = proven.id
       returning user_id
     ), person as (
-      select users.* from users join challenge on users.id = challenge.user_id
+      select users.* from users join challenge on users.id = challenge.user_id where not users.is_disabled
     ), cleared as (
       ${clearAttempts(p, person)}
     ), ${startSession(p)}`,

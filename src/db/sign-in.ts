@@ -112,12 +112,18 @@ export const selectHasAccounts = async (ctx: OpContext): Promise<boolean> => {
 const beginSignIn = query(
   'users.select_credentials',
   { email: 'text', ...attemptParameter },
-  { wait: 'int', user_id: 'text?', password_hash: 'text?', has_second_factor: 'bool' },
+  {
+    wait: 'int',
+    user_id: 'text?',
+    password_hash: 'text?',
+    is_disabled: 'bool',
+    has_second_factor: 'bool',
+  },
   (p) => {
-    const { id, password_hash } = columnsOf<'users'>(person)
+    const { id, password_hash, is_disabled } = columnsOf<'users'>(person)
     return sql`
       with counted as (${countAttempt(p)})
-      select ${waitColumn(p)}, ${id}::text as user_id, ${password_hash}, ${hasSecondFactor(person)} as has_second_factor
+      select ${waitColumn(p)}, ${id}::text as user_id, ${password_hash}, coalesce(${is_disabled}, false) as is_disabled, ${hasSecondFactor(person)} as has_second_factor
       from (select) one left join users person on person.email = ${p.email}`
   },
 )
@@ -126,6 +132,7 @@ const beginSignIn = query(
 export interface SignInCredentials {
   readonly userId: string
   readonly passwordHash: string
+  readonly isDisabled: boolean
   readonly hasSecondFactor: boolean
 }
 
@@ -139,9 +146,10 @@ export const selectCredentials = async (
 ): Promise<{ readonly wait: number; readonly credentials: SignInCredentials | null }> => {
   const [row] = await beginSignIn(ctx, { email, attempt_key: attemptKey })
   if (row === undefined) throw new Error('Counting an attempt returned no row')
-  const { wait, user_id: userId, password_hash: passwordHash, has_second_factor: hasSecondFactor } = row
+  const { wait, user_id: userId, password_hash: passwordHash } = row
   if (userId === null || passwordHash === null) return { wait, credentials: null }
-  return { wait, credentials: { userId, passwordHash, hasSecondFactor } }
+  const { is_disabled: isDisabled, has_second_factor: hasSecondFactor } = row
+  return { wait, credentials: { userId, passwordHash, isDisabled, hasSecondFactor } }
 }
 
 /** A sign-in whose password was right. */
@@ -169,11 +177,11 @@ const verifiedValues = ({ userId, oldHash, newHash, attemptKey }: VerifiedPasswo
   attempt_key: attemptKey,
 })
 
-/** Parts of a statement: `person` is the user, if the password is still the one that was verified. */
+/** Parts of a statement: `person` is the user, unless disabled meanwhile, if the password is still the one that was verified. */
 const verifiedPerson = (p: Placeholders<typeof verifiedParameters>, condition: SQL): SQL => sql`
   person as (
     update users set ${assignments<'users'>({ password_hash: p.new_hash })}
-    where id = ${p.user_id} and password_hash = ${p.old_hash} and ${condition} returning *
+    where id = ${p.user_id} and password_hash = ${p.old_hash} and not is_disabled and ${condition} returning *
   ), cleared as (
     ${clearAttempts(p, person)}
   )`

@@ -13,6 +13,7 @@ import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { newOneTimeToken } from './one-time-tokens.ts'
+import { endAccess } from './passwords.ts'
 import { userJson } from './read-models.ts'
 import { isRecentlyAuthenticated } from './reauthentication.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
@@ -48,6 +49,7 @@ export interface UserChange {
   readonly display_name?: string
   readonly role?: Role
   readonly time_zone?: string
+  readonly is_disabled?: boolean
 }
 
 const user = sql.raw('person')
@@ -147,21 +149,28 @@ export const insertUser = async (
 }
 
 /**
- * Locks every administrator, always in the same order, when one of them may be removed. Two who remove each other then run
- * one after the other, and the second sees that it would remove the last.
+ * Locks every administrator who is not disabled, always in the same order, when one of them may be removed. Two who remove each
+ * other then run one after the other, and the second sees that it would remove the last.
  */
 const lockedAdmins = (isNeeded: SQL): SQL =>
-  sql`select id from users where role = 'admin' and ${isNeeded} order by id for update`
+  sql`select id from users where role = 'admin' and not is_disabled and ${isNeeded} order by id for update`
 
 /** How long a change of address can be undone, and how often a user may change it: each change sends a mail. */
 const undoLifetime = sql.raw(`interval '7 days'`)
 const maxEmailChangesPerDay = sql.raw('5')
 
-const whenLastAdmin = sql`when target.role = 'admin' and not exists (select from admins where admins.id <> target.id)`
+const whenLastAdmin = sql`when target.role = 'admin' and not target.is_disabled and not exists (select from admins where admins.id <> target.id)`
 
 const update = query(
   'users.update',
-  { id: 'uuid', patch: 'json', demotes: 'bool', role_audit_id: 'uuid', undo_hash: 'bytes' },
+  {
+    id: 'uuid',
+    patch: 'json',
+    removes_admin: 'bool',
+    role_audit_id: 'uuid',
+    disabling_audit_id: 'uuid',
+    undo_hash: 'bytes',
+  },
   {
     outcome: 'text',
     json: 'text?',
@@ -175,7 +184,11 @@ const update = query(
     const after = columnsOf<'users'>(sql`changed`)
     const patched = (field: keyof UserChange): SQL => sql`coalesce(${newValue(field)}, ${current[field]})`
     const newValue = (field: keyof UserChange): SQL => sql`${p.patch} ->> ${sql.raw(`'${field}'`)}`
-    const keeps = (field: keyof UserChange): SQL => sql`coalesce(${newValue(field)} = ${before[field]}, true)`
+    const keeps = (field: 'role' | 'email'): SQL => sql`coalesce(${newValue(field)} = ${before[field]}, true)`
+    const isDisabled = (row: typeof current): SQL =>
+      sql`coalesce((${newValue('is_disabled')})::bool, ${row.is_disabled})`
+    const keepsAccess = sql`${isDisabled(before)} = ${before.is_disabled}`
+    const changedAccess = sql`from changed join target using (id) where changed.is_disabled <> target.is_disabled`
     const undo = newOneTimeToken({
       purpose: 'undo_email',
       hash: p.undo_hash,
@@ -185,7 +198,7 @@ const update = query(
     })
     return sql`
       with admins as materialized (
-        ${lockedAdmins(p.demotes)}
+        ${lockedAdmins(p.removes_admin)}
       ), target as (
         select * from users person
         where id = ${p.id} and ${allowsUser('user.see', p, user)} and (select count(*) from admins) is not null
@@ -194,10 +207,11 @@ const update = query(
         select id, ${checkedOutcome(p, {
           allowed: sql`${allowsUser('user.change', p, target)}
             and (${keeps('role')} or ${allowsUser('user.change_role', p, target)})
-            and (${keeps('email')} or ${allowsUser('user.change_email', p, target)})`,
+            and (${keeps('email')} or ${allowsUser('user.change_email', p, target)})
+            and (${keepsAccess} or ${allowsUser('user.disable', p, target)})`,
           authenticated: sql`${keeps('email')} or ${isRecentlyAuthenticated(p)}`,
           etag: sql`${before.version}::text`,
-          refusals: sql`${whenLastAdmin} and ${p.demotes} then 'last_admin'
+          refusals: sql`${whenLastAdmin} and ${p.removes_admin} then 'last_admin'
             when ${newValue('email')} <> ${before.email} and ${before.id} = ${p.caller}
               and count_tokens(${before.id}, 'undo_email', interval '1 day') >= ${maxEmailChangesPerDay}
               then 'email_changed_often'`,
@@ -210,6 +224,7 @@ const update = query(
           display_name: patched('display_name'),
           role: patched('role'),
           time_zone: patched('time_zone'),
+          is_disabled: isDisabled(current),
         })}
         from checked where person.id = checked.id and checked.outcome = 'done'
         returning person.*
@@ -226,11 +241,16 @@ const update = query(
           where changed.email <> target.email
           union all
           ${auditEvent(p, 'user.role_changed', { user: sql`id`, id: p.role_audit_id })} from changed join target using (id)
-          where changed.role <> target.role`,
+          where changed.role <> target.role
+          union all
+          ${auditEvent(p, 'user.disabled', { user: sql`id`, id: p.disabling_audit_id })} ${changedAccess} and changed.is_disabled
+          union all
+          ${auditEvent(p, 'user.enabled', { user: sql`id`, id: p.disabling_audit_id })} ${changedAccess} and not changed.is_disabled`,
       )})
       select outcome, ${userJson(sql`changed`, p)} as json, ${after.version},
         coalesce(${allowsUser('user.see_email', p, sql`changed`)}, false) as shows_email,
-        (select ${before.email} from target where ${before.email} <> ${after.email}) as previous_email, ${auditColumn}
+        (select ${before.email} from target where ${before.email} <> ${after.email}) as previous_email,
+        case when changed.is_disabled then ${endAccess(sql`changed.id`)} end, ${auditColumn}
       from checked left join changed on true`
   },
 )
@@ -251,8 +271,9 @@ export const updateUser = async (
   const [row] = await update(ctx, {
     id,
     patch: change,
-    demotes: change.role === 'member',
+    removes_admin: change.role === 'member' || change.is_disabled === true,
     role_audit_id: newId(),
+    disabling_audit_id: newId(),
     undo_hash: undoHash,
   })
   const result = readOutcome(row)

@@ -50,7 +50,8 @@ const mayTell = (): SQL => {
   const asUser = caller(sql`false`)
   const asManager = caller(sql`(${columnsOf<'users'>(owner).role} = 'admin')`)
   const project = columnsOf<'projects'>(sql`projects`)
-  return sql`(${columnsOf<'users'>(owner).deleted_at} is null and case when ${ofWebhook.project_id} is null
+  const { deleted_at, is_disabled } = columnsOf<'users'>(owner)
+  return sql`(${deleted_at} is null and not ${is_disabled} and case when ${ofWebhook.project_id} is null
     then ${allowsEvent('event.see', asUser, event)}
     else ${ofWebhook.project_id} = ${ofEvent.project_id} and ${allowsEvent('event.see', asManager, event)} and exists (
       select from projects where ${project.id} = ${ofWebhook.project_id}

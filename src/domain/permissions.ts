@@ -29,6 +29,7 @@ export const permissions = {
   // A password reset is sent to the address, so an API token must not change it.
   'user.change_email': ['self_in_session', 'admin_in_session'],
   'user.change_role': ['admin_in_session'],
+  'user.disable': ['another_admin'],
   'user.set_password': ['another_admin'],
   // An API token must not delete the account that it acts for.
   'user.delete': ['self_in_session', 'another_admin'],

@@ -69,6 +69,12 @@ export const problemTypes = {
     cause: 'This installation does not accept registrations.',
     remedy: 'Ask an administrator for an account.',
   },
+  account_disabled: {
+    status: 403,
+    title: 'Account disabled',
+    cause: 'An administrator has disabled the account. Nothing was deleted.',
+    remedy: 'Ask an administrator to enable it.',
+  },
   invitations_disabled: {
     status: 403,
     title: 'Invitations disabled',
@@ -116,8 +122,9 @@ export const problemTypes = {
   last_admin: {
     status: 409,
     title: 'Last administrator',
-    cause: 'An installation always has at least one administrator, and this user is the last one.',
-    remedy: 'Promote another user before you demote or delete this one.',
+    cause:
+      'An installation always has at least one administrator who is not disabled, and this user is the last one.',
+    remedy: 'Promote another user before you demote, disable or delete this one.',
   },
   project_archived: {
     status: 409,

@@ -258,6 +258,8 @@ export const problems = {
       at('/url', 'is not a public address'),
     ),
   registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
+  accountDisabled: () =>
+    new Problem('account_disabled', 'This account is disabled. Ask an administrator to enable it.'),
   notFound: () => new Problem('not_found', 'The resource does not exist, or you are not allowed to see it.'),
   methodNotAllowed: (method: string, allow: string) =>
     new Problem('method_not_allowed', `${method} is not allowed. Allowed: ${allow}.`, { headers: { allow } }),

@@ -41,7 +41,7 @@ interface Registration {
 export interface SignIn {
   /** @throws Problem 403 when registration is closed and this is not the first account, 422 for an invalid invitation */
   register(ctx: OpContext, registration: Registration): Promise<IssuedTokens>
-  /** @throws Problem 401 for a wrong password and when a second factor is required, 429 after too many attempts */
+  /** @throws Problem 401 for a wrong password and when a second factor is required, 403 when disabled, 429 after too many attempts */
   signIn(ctx: OpContext, input: { readonly email: string; readonly password: string }): Promise<IssuedTokens>
   /** @throws Problem 401 for a wrong challenge or code, 429 after too many attempts */
   completeSignIn(
@@ -92,6 +92,7 @@ export const createSignIn = ({
       if (takesFailure(ctx.client)) await insertFailure(ctx, 'sign_in.failed', credentials?.userId ?? null)
       throw problems.wrongPassword()
     }
+    if (credentials.isDisabled) throw problems.accountDisabled()
     const { userId, passwordHash: oldHash } = credentials
     const newHash = rehash ? await passwords.hash(password) : oldHash
     const verified = { userId, oldHash, newHash, attemptKey }

@@ -83,6 +83,19 @@ const deeds: Readonly<Record<AuditAction, () => Promise<Told>>> = {
     await service.expect('updateUser', 200, request)
     return byAdmin(user_id)
   },
+  async 'user.disabled'() {
+    const { id: user_id } = await service.register('disabled')
+    const request = { token: admin.token, params: { user_id }, body: { is_disabled: true }, headers: client }
+    await service.expect('updateUser', 200, request)
+    return byAdmin(user_id)
+  },
+  async 'user.enabled'() {
+    const { id: user_id } = await service.register('enabled')
+    const request = { token: admin.token, params: { user_id }, headers: client }
+    await service.expect('updateUser', 200, { ...request, body: { is_disabled: true } })
+    await service.expect('updateUser', 200, { ...request, body: { is_disabled: false } })
+    return byAdmin(user_id)
+  },
   async 'sign_in.succeeded'() {
     const { id, email, password } = member
     const { body } = await service.expect('login', 200, { body: { email, password }, headers: client })

@@ -918,10 +918,12 @@ t.test('the last administrator', async (t) => {
       body: replacement(account.user.username),
     })
   const demote = (by: Account, account: Account) => setRole(by, account, 'member')
+  const disable = (by: Account, account: Account) =>
+    guarded.call('updateUser', { token: by.token, params: of(account), body: { is_disabled: true } })
 
   const countAdmins = async (token: string): Promise<number> => {
     const { body } = await guarded.expect('listUsers', 200, { token, query: { limit: 200 } })
-    return body.items.filter(({ role }) => role === 'admin').length
+    return body.items.filter(({ role, is_disabled }) => role === 'admin' && !is_disabled).length
   }
 
   t.test('409 for deleting, patching and replacing away, with nothing changed', async (t) => {
@@ -960,6 +962,8 @@ t.test('the last administrator', async (t) => {
     ['delete', remove, remove],
     ['demote', demote, demote],
     ['replace', demoteByPut, demoteByPut],
+    ['disable', disable, disable],
+    ['demote and disable', demote, disable],
     ['delete and demote', remove, demote],
   ]
   for (const [name, one, another] of races) {

@@ -410,6 +410,7 @@ CREATE TABLE "users" (
 	"role" text NOT NULL,
 	"time_zone" text DEFAULT 'UTC' NOT NULL,
 	"password_hash" text NOT NULL,
+	"is_disabled" boolean DEFAULT false NOT NULL,
 	"attachment_bytes" bigint DEFAULT 0 NOT NULL,
 	"version" integer DEFAULT 1 NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,

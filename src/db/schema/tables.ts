@@ -42,6 +42,8 @@ export const users = pgTable(
     /** A name of the IANA database, in its spelling. A trigger refuses one that this server does not know. */
     time_zone: text('time_zone').notNull().default('UTC'),
     password_hash: text('password_hash').notNull(),
+    /** Whether an administrator keeps the user from signing in and from using API tokens. */
+    is_disabled: boolean('is_disabled').notNull().default(false),
     /** Total size of the files that the user attached. Maintained by triggers on attachments. */
     attachment_bytes: bigint('attachment_bytes', { mode: 'number' }).notNull().default(0),
     version: integer('version').notNull().default(1),
