@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { freePort } from '../test/fixture/ports.ts'
 import { isExecutable, pathFolders } from './commands.ts'
+import { temporaryRoot } from './temporary-root.ts'
 
 /** The user to run the server as; empty unless this process is root, whom PostgreSQL refuses. */
 type Identity = Pick<SpawnOptions, 'uid' | 'gid'>
@@ -22,6 +23,8 @@ interface Cluster {
 interface Options {
   /** Nothing is synced to the disk: faster, but not what a real server does. */
   readonly fast?: boolean
+  /** Where the folder of its data is created. */
+  readonly parent?: string
 }
 
 /**
@@ -33,7 +36,7 @@ export async function withPostgres<T>(
   use: (url: string) => T | Promise<T>,
   options: Options = {},
 ): Promise<T> {
-  const cluster = await prepareFolder()
+  const cluster = await prepareFolder(options.parent)
   try {
     await initialize(cluster)
     return await withServer(cluster, options, use)
@@ -247,7 +250,7 @@ async function main(parameters: readonly string[]): Promise<number> {
   }
   const signals = noteSignals()
   const use = (url: string) => (signals.interrupted ? 128 : runCommand(command, commandParameters, url))
-  return withPostgres(use, { fast })
+  return withPostgres(use, fast ? { fast, parent: temporaryRoot() } : {})
 }
 
 if (import.meta.main) {

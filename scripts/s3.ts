@@ -3,14 +3,14 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { mkdir } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { eventually } from '../test/fixture/eventually.ts'
 import { freePort } from '../test/fixture/ports.ts'
-import { temporaryFolder } from '../test/fixture/process.ts'
 import { isInstalled } from './commands.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
+import { temporaryRoot } from './temporary-root.ts'
 
 /**
  * Runs a command beside an S3 server of its own, the Versity gateway, whose bucket TEST_STORAGE_URL names:
@@ -50,7 +50,8 @@ const endWith = (t: Teardown, child: ChildProcess): void => {
 
 /** Starts the server with an empty bucket; resolves with what its clients need in their environment. */
 const startServer = async (t: Teardown, server: string): Promise<Readonly<Record<string, string>>> => {
-  const folder = await temporaryFolder(t)
+  const folder = await mkdtemp(join(temporaryRoot(), 'taskwright-s3-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
   const [data, metadata] = [join(folder, 'data'), join(folder, 'metadata')]
   await Promise.all([data, metadata].map((path) => mkdir(path)))
   const address = `127.0.0.1:${await freePort()}`

@@ -1,6 +1,5 @@
 import { spawn } from 'node:child_process'
-import { existsSync, globSync, mkdtempSync, rmSync, statfsSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { globSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
@@ -8,6 +7,7 @@ import t from 'tap'
 import { coverageFolder } from '../test/fixture/contract-check.ts'
 import { excerpt } from '../test/fixture/excerpt.ts'
 import { reportCoverage } from './contract-coverage.ts'
+import { temporaryRoot } from './temporary-root.ts'
 import type { Ready } from './test-worker.ts'
 
 /**
@@ -25,7 +25,8 @@ const worker = fileURLToPath(new URL('test-worker.ts', import.meta.url))
 const parallel = 3
 
 // In seconds. tap ends a file that takes longer and reports what it waits for; a worker that does not react is killed.
-const fileTimeout = 300
+// It is for files that hang: the longest takes 70 seconds of processor time, which are many minutes on a busy machine.
+const fileTimeout = 900
 const killAfter = fileTimeout + 30
 /** How long the handles that a file left open may keep a worker from ending. */
 const exitTimeout = 10
@@ -98,18 +99,6 @@ function allFiles(): string[] {
     .map((file) => ({ file, size: statSync(new URL(`../${file}`, import.meta.url)).size }))
     .toSorted((a, b) => b.size - a.size)
     .map(({ file }) => file)
-}
-
-/**
- * The files of a database are created and removed for every test file: in memory where there is enough, because a disk takes
- * as long for that as for the rest of the start.
- */
-function temporaryRoot(): string {
-  const inMemory = '/dev/shm'
-  const minFree = 2 * 1024 ** 3
-  if (process.env.TMPDIR !== undefined || !existsSync(inMemory)) return tmpdir()
-  const { bavail, bsize } = statfsSync(inMemory)
-  return bavail * bsize >= minFree ? inMemory : tmpdir()
 }
 
 /** Runs files in a worker, and in another one when it dies. */
