@@ -36,6 +36,8 @@ export type RowsOf = (condition: SQL, options?: RowsOptions) => SQL
 export interface FirstRows {
   readonly count: SQL
   readonly order: SQL
+  /** Whether they are many more than a page. The query then has the column `row_limit`: its limit, or null. */
+  readonly areMany?: boolean
 }
 
 /** A single branch. */
@@ -79,8 +81,11 @@ export const distinctUnionOfBranches = (
     }),
   )
 
-/** How many rows of each membership are read at first. */
+/** Rows of each project that are read at first. A constant, so that the planner knows that they are few. */
 const ahead = sql.raw('3')
+
+/** How many times as many rows of a project the next round reads. */
+const growth = sql.raw('4')
 
 /**
  * The rows of every project that `user` is a member of. `rows` builds the query for the row `membership`. Most projects have few
@@ -96,6 +101,10 @@ export const rowsOfMemberships = (
     select reached.* from memberships membership cross join lateral (${rows(options)}) reached
     where membership.user_id = ${user} and ${condition} and ${and}`
   if (first === null) return reached(sql`true`)
+  if (first.areMany === true) {
+    const memberships = sql`select membership.* from memberships membership where membership.user_id = ${user} and ${condition}`
+    return rowsInRounds(memberships, rows, first)
+  }
   return sql`
     with heads as materialized (
       ${reached(sql`true`, { limit: ahead })}
@@ -103,8 +112,44 @@ export const rowsOfMemberships = (
       select project_id from (
         select project_id, row_number() over (order by ${first.order}) as ordinal from heads
       ) ordered
-      group by project_id having count(*) = ${ahead} and max(ordinal) <= ${first.count}
+      group by project_id having count(*) = ${ahead} and max(ordinal) < ${first.count}
     )
     select * from heads where project_id not in (select project_id from continued)
     union all ${reached(sql`membership.project_id in (select project_id from continued)`)}`
+}
+
+/**
+ * The same for many rows, which must not be read of each project that may have more of them. A first round reads about twice as many
+ * as are needed, the same number of each project. Further rounds read more of those whose rows so far are all among the first ones;
+ * the more rows they have, the fewer they are, so a round reads at most `growth` times as many as are needed.
+ */
+const rowsInRounds = (
+  memberships: SQL,
+  rows: (options: RowsOptions) => SQL,
+  { count, order }: FirstRows,
+): SQL => {
+  const reached = (limit: SQL): SQL => sql`cross join lateral (${rows({ limit })}) reached`
+  const firstLimit = sql`(
+    select least(${count}, greatest(${ahead}, 2 * ${count} / greatest(count(*), 1)))::int from chosen)`
+  // In its recursive term, `rounds` is the last round only. Rows that are known twice have one ordinal.
+  return sql`
+    with recursive chosen as materialized (
+      ${memberships}
+    ), heads as materialized (
+      select reached.* from chosen membership ${reached(firstLimit)}
+    ), rounds as (
+      select * from heads
+      union all
+      select reached.* from (
+        select project_id, row_limit from (
+          select project_id, row_limit, max(row_limit) over () as latest, dense_rank() over (order by ${order}) as ordinal
+          from (select * from rounds union all select * from heads) known
+        ) ordered
+        where row_limit = latest
+        group by project_id, row_limit having count(distinct ordinal) = row_limit and max(ordinal) < ${count}
+      ) continued join chosen membership on membership.project_id = continued.project_id
+        ${reached(sql`least(${count}, ${growth} * continued.row_limit)`)}
+    )
+    select * from rounds
+    where (project_id, row_limit) in (select project_id, max(row_limit) from rounds group by project_id)`
 }

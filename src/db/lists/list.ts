@@ -268,7 +268,8 @@ const pickRows = <Field extends string>(
         (condition, { from: branchFrom = from, limit: branchLimit } = {}) =>
           bounded(
             sql`
-        select ${columns}, ${isRepeated ?? sql`false`} as is_repeated from ${branchFrom}
+        select ${columns}, ${isRepeated ?? sql`false`} as is_repeated ${first?.areMany === true ? sql`, ${branchLimit ?? sql`null::int`} as row_limit` : sql``}
+        from ${branchFrom}
         where ${allOf([condition, ...exact, ...where, ...(narrowed === undefined ? [] : [narrowed])])}`,
             branchLimit,
           ),
@@ -293,7 +294,7 @@ const pickRows = <Field extends string>(
         if (branchLimit !== undefined) return sql`${ordered} limit ${branchLimit}`
         return isPrepared(source, request) ? firstRows(ordered, count) : sql`${ordered} limit ${count}`
       },
-      first: { order: inOrder, count },
+      first: { order: inOrder, count, areMany: searched.length > 0 },
     })
   const sorted = (
     { columns: keys, names, order: inOrder, ranges }: Keyset,
