@@ -9,7 +9,7 @@ import { passwordHasher } from '../src/auth/passwords.ts'
 import { readConfig } from '../src/config/config.ts'
 import { loadContract } from '../src/contract/contract.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
-import type { OpContext } from '../src/db/engine/context.ts'
+import { type OpContext, shellContext } from '../src/db/engine/context.ts'
 import { FolderInUse } from '../src/db/engine/embedded.ts'
 import { readMigrationState } from '../src/db/engine/migrate.ts'
 import type { PageRequest } from '../src/db/lists/list.ts'
@@ -230,16 +230,8 @@ const openShell = async (t: Teardown): Promise<Shell> => {
     )
   const db = openDatabase(connection)
   t.teardown(() => db.close())
-  const ctx = {
-    db,
-    principal: shellPrincipal,
-    client: { address: '', userAgent: null, requestId: 'shell' },
-    ifMatch: null,
-    idempotency: null,
-    signal: new AbortController().signal,
-  }
   const credentials = cacheCredentials(db)
-  return { ctx, forgetUser: (userId) => credentials.forgetUser(userId) }
+  return { ctx: shellContext(db, 'shell'), forgetUser: (userId) => credentials.forgetUser(userId) }
 }
 
 /** Why a command was refused, in the words of the API. */

@@ -57,6 +57,7 @@ const environment = {
  * `npm run test:faults` runs them; on a server they run with the rest.
  */
 const slowFiles: readonly string[] = [
+  'test/admin.ts',
   'test/backup.ts',
   'test/crash.ts',
   'test/db/engine/outcome.ts',

@@ -11,6 +11,33 @@ const serverUrl = process.env.DATABASE_URL
 const environment = await environmentFor(t)
 const password = 'correct horse battery'
 
+t.test('the first administrator, from ADMIN_EMAIL', async (t) => {
+  const password = 'the first password'
+  const environment = {
+    ...(await environmentFor(t)),
+    ADMIN_EMAIL: 'First@Example.com',
+    ADMIN_PASSWORD: password,
+  }
+  const body = { email: 'first@example.com', password }
+  const start = async (
+    changes: Readonly<Record<string, string>>,
+    use: (client: ReturnType<typeof createClient>) => Promise<void>,
+  ) => {
+    const service = await startProcess(t, { ...environment, ...changes })
+    await use(createClient(service.url))
+    t.equal(await service.end('SIGTERM'), 0)
+  }
+  await start({}, async ({ expect, register }) => {
+    const { user } = (await expect('login', 200, { body })).body
+    t.match(user, { username: 'admin', role: 'admin', email: 'first@example.com' })
+    t.equal((await register('second')).user.role, 'member')
+  })
+  await start({ ADMIN_PASSWORD: 'another password' }, async ({ expect }) => {
+    await expect('login', 200, { body })
+    await expect('login', 401, { body: { ...body, password: 'another password' } })
+  })
+})
+
 /** Runs `npm run admin -- user …`; a password is its standard input. */
 const admin = (parameters: string, input?: string) =>
   runProcess(environment, program, ['user', ...parameters.split(' ')], input)

@@ -17,6 +17,12 @@ export type MailConfig =
   | { readonly kind: 'log' }
   | { readonly kind: 'none' }
 
+/** The account that is created in an empty database. */
+export interface FirstAdmin {
+  readonly email: string
+  readonly password: string
+}
+
 /** Settings that are combined into one property of the configuration. */
 type MailSettings = Pick<
   Settings,
@@ -27,11 +33,13 @@ type TraceSettings = Pick<
   'tracesExporter' | 'otlpEndpoint' | 'otlpTracesEndpoint' | 'isOtelDisabled'
 >
 
-/** The configuration of a process. `databaseUrl`, `redisUrl`, `jwtSecrets`, `metricsToken` and `mail` hold secrets. */
+/** The configuration of a process. `databaseUrl`, `redisUrl`, `jwtSecrets`, `metricsToken`, `firstAdmin` and `mail` hold secrets. */
 export interface Config extends Omit<
   Settings,
-  keyof TraceSettings | 'smtpUrl' | 'mailFrom' | 'isProduction' | 'workers'
+  keyof TraceSettings | 'smtpUrl' | 'mailFrom' | 'isProduction' | 'workers' | 'adminEmail' | 'adminPassword'
 > {
+  /** Null if the first account that registers becomes the administrator. */
+  readonly firstAdmin: FirstAdmin | null
   readonly mail: MailConfig
   /** Whether traces are sent; OpenTelemetry itself reads where to and how. */
   readonly traces: boolean
@@ -70,6 +78,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     otlpTracesEndpoint,
     isOtelDisabled,
     workers,
+    adminEmail,
+    adminPassword,
     ...config
   } = Object.fromEntries(Object.entries(settings).map(([key, setting]) => [key, read(setting)])) as Settings
 
@@ -86,9 +96,15 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       `${settings.workers.name} above 1 requires ${name}: the embedded database supports only one process (example: ${example})`,
     )
   }
+  if (isSet(settings.adminEmail) !== isSet(settings.adminPassword))
+    faults.push(
+      `${settings.adminEmail.name} and ${settings.adminPassword.name} require each other: set both or none`,
+    )
   if (faults.length > 0) throw new ConfigError(`Invalid configuration:\n${faults.join('\n')}`)
   return {
     ...config,
+    firstAdmin:
+      adminEmail === null || adminPassword === null ? null : { email: adminEmail, password: adminPassword },
     mail: mailConfig({ ...config, smtpUrl, mailFrom, isProduction }),
     traces: areTracesOn({ tracesExporter, otlpEndpoint, otlpTracesEndpoint, isOtelDisabled }),
     workers: workers === 'auto' ? autoWorkers(config) : workers,

@@ -1,6 +1,7 @@
 import { resolve } from 'node:path'
 import {
   oneOf,
+  parseAccountEmail,
   parseByteCount,
   parseByteLimit,
   parseCountLimit,
@@ -11,6 +12,7 @@ import {
   parseHosts,
   parseMailAddress,
   parseMetricsToken,
+  parseNewPassword,
   parseOrigins,
   parsePath,
   parsePort,
@@ -108,6 +110,23 @@ export const settings = {
     default: 50,
     example: '50',
     doc: 'Invitations that one user may send in 24 hours. One address is sent at most 5 in 24 hours, whoever invites it.',
+  }),
+  adminEmail: setting({
+    name: 'ADMIN_EMAIL',
+    parse: parseAccountEmail,
+    default: null,
+    shownDefault: 'unset',
+    example: 'admin@example.com',
+    doc: 'Email address of the first administrator, who is created with the username `admin` when the service starts with a database that has never had an account. Needs `ADMIN_PASSWORD`. Without it, the first account that registers becomes the administrator.',
+  }),
+  adminPassword: setting({
+    name: 'ADMIN_PASSWORD',
+    isSecret: true,
+    parse: parseNewPassword,
+    default: null,
+    shownDefault: 'unset',
+    example: 'the output of `openssl rand -hex 12`',
+    doc: 'Password of the first administrator, 8 to 256 characters. Not read any more once there is an account.',
   }),
   mcp: setting({
     name: 'MCP',

@@ -145,6 +145,20 @@ export function parseMetricsToken(text: string): Parsed<string> {
     : { fault: 'must have at least 16 characters, all of them valid in a Bearer token' }
 }
 
+/** The email address of an account. */
+export function parseAccountEmail(text: string): Parsed<string> {
+  return /^[^\s@]+@[^\s@]+$/.test(text) && text.length <= 254
+    ? { value: text }
+    : { fault: 'must be an email address' }
+}
+
+/** A password as the schema NewPassword of the contract has it. */
+export function parseNewPassword(text: string): Parsed<string> {
+  const password = text.normalize('NFC')
+  // The contract counts code points.
+  return /^[^\0]{8,256}$/u.test(password) ? { value: password } : { fault: 'must have 8 to 256 characters' }
+}
+
 /** An smtp:// or smtps:// URL. */
 export function parseSmtpUrl(text: string): Parsed<SmtpServer> {
   const url = URL.parse(text)

@@ -4,6 +4,7 @@ import { type AppDeps, buildApp } from '../app.ts'
 import { hashQueueOfWorker, type PasswordHasher, passwordHasher } from '../auth/passwords.ts'
 import { type Config, type MailConfig, readLogFormat } from '../config/config.ts'
 import { makeDataDir } from './data-dir.ts'
+import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
 import type { ConnectionOptions } from '../db/engine/connection.ts'
 import { startEmbedded } from '../db/engine/embedded.ts'
@@ -69,7 +70,14 @@ const startService = async (config: Config, process: ServiceProcess): Promise<vo
   if (worker === null) await prepare(config, process)
   const connection = await openConnection(config, process)
   info('migrating the database schema')
-  const migrated = migrateWhenPossible(connection, { log: { warn }, signal: stopping })
+  const { firstAdmin } = config
+  const migrated = migrateWhenPossible(connection, {
+    prepare: async () => {
+      if (firstAdmin !== null) await createFirstAdmin(connection, firstAdmin, { info })
+    },
+    log: { warn },
+    signal: stopping,
+  })
   const served = await serve(config, process, { connection, migrated })
   if (served === null) return
   await migrated

@@ -22,6 +22,7 @@ t.test('an empty environment has the defaults', async (t) => {
     dataDir: resolve('data'),
     jwtSecrets: null,
     registration: 'open',
+    firstAdmin: null,
     invitations: 'registered',
     invitationsPerDay: 50,
     mcp: 'on',
@@ -447,6 +448,22 @@ t.test('no secret is printed', async (t) => {
     t.notMatch(messageOf({ STORAGE_URL }), 'hunter2')
   }
   t.notMatch(messageOf({ REDIS_URL: 'redis://:hunter2@host/name', PORT: 'x' }), 'hunter2')
+})
+
+t.test('the first administrator needs an address and a password', async (t) => {
+  const [ADMIN_EMAIL, ADMIN_PASSWORD] = ['ada@example.com', 'correct horse']
+  t.strictSame(readConfig({ ADMIN_EMAIL, ADMIN_PASSWORD }).firstAdmin, {
+    email: ADMIN_EMAIL,
+    password: ADMIN_PASSWORD,
+  })
+  for (const env of [{ ADMIN_EMAIL }, { ADMIN_PASSWORD }])
+    t.match(messageOf(env), 'ADMIN_EMAIL and ADMIN_PASSWORD require each other')
+  t.match(messageOf({ ADMIN_EMAIL: 'ada', ADMIN_PASSWORD }), 'ADMIN_EMAIL must be an email address')
+  t.match(
+    messageOf({ ADMIN_EMAIL, ADMIN_PASSWORD: 'hunter2' }),
+    'ADMIN_PASSWORD must have 8 to 256 characters',
+  )
+  t.notMatch(messageOf({ ADMIN_EMAIL, ADMIN_PASSWORD: 'hunter2' }), 'hunter2')
 })
 
 t.test('a file has the value of a secret', async (t) => {

@@ -1,5 +1,5 @@
 import type { Client } from '../../domain/audit.ts'
-import { type BearerCredential, bearerOf, type Principal } from '../../domain/permissions.ts'
+import { type BearerCredential, bearerOf, type Principal, shellPrincipal } from '../../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { newId } from './ids.ts'
 import { mapRecord, type ParameterTypes, type Placeholders, placeholdersFor } from './parameters.ts'
@@ -33,6 +33,16 @@ export interface OpContext<P extends Principal | null = Principal | null> {
   /** Aborted when the request ends: the response was sent, or the client disconnected. */
   readonly signal: AbortSignal
 }
+
+/** The context of what is done on the machine of the service, without a request. `requestId` names it in the audit trail. */
+export const shellContext = (db: Database, requestId: string): OpContext<Principal> => ({
+  db,
+  principal: shellPrincipal,
+  client: { address: '', userAgent: null, requestId },
+  ifMatch: null,
+  idempotency: null,
+  signal: new AbortController().signal,
+})
 
 /** The same context without an Idempotency-Key: its response is not stored. */
 export const withoutKey = <P extends Principal | null>(ctx: OpContext<P>): OpContext<P> => ({

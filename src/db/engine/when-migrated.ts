@@ -5,6 +5,8 @@ import { DatabaseUnavailable, SchemaPending } from './errors.ts'
 import { migrate } from './migrate.ts'
 
 interface WaitOptions {
+  /** What else has to be done before requests are served; retried in the same way. */
+  readonly prepare: () => Promise<void>
   readonly log: { warn(message: string): void }
   /** Stops waiting when aborted. */
   readonly signal: AbortSignal
@@ -25,7 +27,7 @@ const logEvery = 12
  */
 export const migrateWhenPossible = async (
   connection: ConnectionOptions,
-  { log, signal }: WaitOptions,
+  { prepare, log, signal }: WaitOptions,
 ): Promise<void> => {
   const stopped = rejectedBy(signal)
   let lastMessage = ''
@@ -36,6 +38,7 @@ export const migrateWhenPossible = async (
         log.warn(
           `The database has ${unknown} migrations from a newer version of Taskwright; this version can use it only during a rolling upgrade`,
         )
+      await Promise.race([prepare(), stopped])
       return
     } catch (error) {
       if (!(error instanceof DatabaseUnavailable)) throw error

@@ -60,7 +60,11 @@ t.test('an older version works on a newer schema and leaves its routines alone',
 
   const warnings: string[] = []
   const log = { warn: (message: string) => void warnings.push(message) }
-  await migrateWhenPossible(options, { log, signal: new AbortController().signal })
+  await migrateWhenPossible(options, {
+    prepare: async () => undefined,
+    log,
+    signal: new AbortController().signal,
+  })
   t.match(warnings, [/^The database has 1 migrations from a newer version of Taskwright/])
   t.match(await readMigrationState(options), { pending: 0, unknown: 1 })
   t.equal(await readMark(), 'by hand', 'the newer routines were not applied over')
