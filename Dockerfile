@@ -1,0 +1,36 @@
+# syntax=docker/dockerfile:1
+# BUILD has Node.js and npm; BASE needs glibc and libstdc++ only, since Node.js comes from the lock file.
+ARG BUILD=node:24-slim
+ARG BASE=debian:bookworm-slim
+
+FROM ${BUILD} AS build
+RUN apt-get update && apt-get install -y --no-install-recommends tini
+WORKDIR /app
+COPY package.json package-lock.json ./
+# The secret "npmrc" is for registries that need a configuration; it does not reach the image.
+RUN --mount=type=secret,id=npmrc,target=/root/.npmrc \
+  npm ci --omit=dev --no-audit --no-fund
+# Headers and a second name of Node.js, source maps and types are a third of the size.
+RUN rm -rf node_modules/node/node_modules && \
+  find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
+COPY openapi.yaml LICENSE ./
+COPY scripts scripts
+COPY src src
+RUN mkdir /data
+
+FROM ${BASE}
+COPY --from=build /usr/bin/tini-static /usr/bin/tini
+COPY --from=build /app /app
+COPY --from=build --chown=10001:10001 /data /data
+WORKDIR /app
+ENV PATH=/app/node_modules/.bin:/usr/local/bin:/usr/bin:/bin \
+  NODE_ENV=production HOST=0.0.0.0 DATA_DIR=/data MALLOC_ARENA_MAX=2
+# A number: Kubernetes checks it against runAsNonRoot.
+USER 10001:10001
+VOLUME /data
+EXPOSE 3000
+# The first start with the embedded database takes the longest.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
+  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 3000}/health/ready`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+# tini reaps what a killed worker leaves behind. The rest is as in "npm start".
+ENTRYPOINT ["tini", "--", "node", "--max-semi-space-size=16", "src/main.js"]

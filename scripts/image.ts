@@ -1,0 +1,204 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { copyFile, cp, mkdir, readFile, realpath, symlink, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { freePort } from '../test/fixture/ports.ts'
+import { temporaryFolder } from '../test/fixture/process.ts'
+import { findCommand, isInstalled, runCommand } from './commands.ts'
+import { runToEnd, type Teardown } from './run-to-end.ts'
+
+/**
+ * Builds the image without a registry and a container engine, on a base that debootstrap makes. Runs it as its
+ * configuration says, in namespaces of its own, drives the tour against it, and stops it.
+ */
+
+/** Milliseconds for all of it. */
+const deadline = 20 * 60_000
+
+/** Megabytes, as buildah counts them. */
+const maxSize = 350
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const tour = fileURLToPath(new URL('tour.ts', import.meta.url))
+const image = 'localhost/taskwright'
+const certificates = '/etc/ssl/certs/ca-certificates.crt'
+
+/** What a container engine reads from an image. */
+interface ImageConfig {
+  readonly env: readonly string[]
+  readonly user: string
+  readonly folder: string
+  readonly entrypoint: readonly string[]
+  readonly healthcheck: readonly string[]
+}
+
+/** Runs a command, and resolves with the lines that it printed. */
+type Run = (command: string, ...args: readonly string[]) => Promise<readonly string[]>
+
+const createRun =
+  (t: Teardown, folder: string): Run =>
+  async (command, ...args) => {
+    const storage = command === 'buildah' ? storageIn(folder) : []
+    const printed = await runCommand(t, { command, args: [...storage, ...args], cwd: root, env: process.env })
+    return printed.trim().split('\n')
+  }
+
+const storageIn = (folder: string): readonly string[] => [
+  '--root',
+  join(folder, 'store'),
+  '--runroot',
+  join(folder, 'run'),
+  '--storage-driver',
+  'vfs',
+]
+
+/** Why the image cannot be built or run here; null when it can. */
+const missing = (): string | null => {
+  if (process.getuid?.() !== 0) return 'it needs root'
+  const absent = ['buildah', 'debootstrap', 'unshare', 'npm'].filter((name) => !isInstalled(name))
+  if (absent.length > 0) return `${absent.join(', ')} not installed`
+  const { status } = spawnSync('unshare', ['--mount', '--pid', '--fork', '--mount-proc', 'true'])
+  return status === 0 ? null : 'it may not make namespaces'
+}
+
+/** Makes the images `base`, a slim Debian, and `build`, the same with Node.js, npm and the certificates of this machine. */
+const makeBases = async (run: Run, folder: string): Promise<void> => {
+  const [base, extra] = [join(folder, 'base'), join(folder, 'extra')]
+  await run('debootstrap', '--variant=minbase', 'bookworm', base)
+  await run('sh', '-c', `rm -rf ${base}/var/cache/apt/* ${base}/var/lib/apt/lists/* ${base}/usr/share/doc/*`)
+  await run('sh', '-c', `rm -rf ${base}/usr/share/man/* ${base}/usr/share/locale/* ${base}/usr/share/info/*`)
+
+  const npm = await realpath(findCommand('npm') ?? 'npm')
+  await mkdir(join(extra, 'usr/local/bin'), { recursive: true })
+  await mkdir(join(extra, dirname(certificates)), { recursive: true })
+  await copyFile(process.execPath, join(extra, 'usr/local/bin/node'))
+  await cp(dirname(dirname(npm)), join(extra, 'usr/local/lib/npm'), { recursive: true, dereference: true })
+  await symlink('../lib/npm/bin/npm-cli.js', join(extra, 'usr/local/bin/npm'))
+  if (existsSync(certificates)) await copyFile(certificates, join(extra, certificates))
+
+  await writeFile(join(folder, 'Base'), 'FROM scratch\nCOPY . /\n')
+  await writeFile(
+    join(folder, 'Build'),
+    `FROM localhost/base\nCOPY . /\nENV NODE_EXTRA_CA_CERTS=${certificates}\n`,
+  )
+  await run('buildah', 'bud', '--tag', 'localhost/base', '--file', join(folder, 'Base'), base)
+  await run('buildah', 'bud', '--tag', 'localhost/build', '--file', join(folder, 'Build'), extra)
+}
+
+const buildImage = async (run: Run): Promise<void> => {
+  // Warnings come before the value.
+  const settings = (await run('npm', 'config', 'get', 'userconfig')).at(-1) ?? ''
+  const secret = existsSync(settings) ? ['--secret', `id=npmrc,src=${settings}`] : []
+  const bases = ['--build-arg', 'BUILD=localhost/build', '--build-arg', 'BASE=localhost/base']
+  const options = ['--isolation', 'chroot', '--format', 'docker', ...bases, ...secret]
+  await run('buildah', 'bud', ...options, '--tag', image, root)
+}
+
+/** Sizes are printed like `320 MB`. */
+const checkSize = async (run: Run): Promise<string> => {
+  const [size = ''] = await run('buildah', 'images', '--noheading', '--format', '{{.Size}}', image)
+  const megabytes = /^(?<megabytes>[\d.]+) MB$/.exec(size)?.groups?.megabytes
+  if (megabytes === undefined || Number(megabytes) >= maxSize)
+    throw new Error(`The image has ${size}; it must be smaller than ${maxSize} MB`)
+  return size
+}
+
+const readConfig = async (run: Run): Promise<ImageConfig> => {
+  const inspect = (template: string) =>
+    run('buildah', 'inspect', '--type', 'image', '--format', template, image)
+  const list = (field: string) => inspect(`{{range .Docker.Config.${field}}}{{println .}}{{end}}`)
+  const [user = '', folder = ''] = await inspect(
+    '{{println .Docker.Config.User}}{{.Docker.Config.WorkingDir}}',
+  )
+  // Its first word is CMD.
+  const [, ...healthcheck] = await list('Healthcheck.Test')
+  return { user, folder, env: await list('Env'), entrypoint: await list('Entrypoint'), healthcheck }
+}
+
+/** Starts a command in the image whose files are in `files`, as the first process of a namespace, like a container engine. */
+const spawnInImage = (
+  t: Teardown,
+  files: string,
+  { env, user, folder }: ImageConfig,
+  { command, port }: { readonly command: readonly string[]; readonly port: number },
+): ChildProcess => {
+  const [uid = '', gid = ''] = user.split(':')
+  const namespaces = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc']
+  const place = ['--root', files, '--wd', folder, '--setgid', gid, '--setuid', uid]
+  // env is given the variables of the image, since it finds the command by its PATH.
+  const settings = ['-i', ...env, `PORT=${port}`, 'RATE_LIMIT=off']
+  const args = [...namespaces, ...place, '/usr/bin/env', ...settings, ...command]
+  const child = spawn('unshare', args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const exited = once(child, 'exit')
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    await exited
+  })
+  return child
+}
+
+const exitCode = async (child: ChildProcess): Promise<number | null> => {
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+  return child.exitCode
+}
+
+/** Sends a signal to the first process of the image, which is the only child of unshare. */
+const signalImage = async ({ pid }: ChildProcess, signal: NodeJS.Signals): Promise<void> => {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')
+  const first = Number(children.trim())
+  // Zero is the process group of this script.
+  if (first === 0) throw new Error('The image has ended')
+  process.kill(first, signal)
+}
+
+/** Resolves when the service has logged that it is ready. Rejects when its log ends before. */
+const untilReady = async ({ stdout }: ChildProcess): Promise<void> => {
+  if (stdout === null) throw new Error('The service has no log')
+  const lines = createInterface({ input: stdout })
+  const ready = Promise.withResolvers<void>()
+  lines.on('line', (line) => {
+    if (line.includes('ready and listening')) ready.resolve()
+  })
+  lines.on('close', () => ready.reject(new Error('The service ended before it was ready')))
+  await ready.promise
+}
+
+const runImage = async (t: Teardown, files: string, config: ImageConfig): Promise<void> => {
+  const port = await freePort()
+  const service = spawnInImage(t, files, config, { command: config.entrypoint, port })
+  const isHealthy = async () =>
+    (await exitCode(spawnInImage(t, files, config, { command: config.healthcheck, port }))) === 0
+  await untilReady(service)
+  if (!(await isHealthy())) throw new Error('The health check fails')
+
+  const url = `http://127.0.0.1:${port}`
+  const code = await exitCode(spawn(process.execPath, [tour, url], { stdio: 'inherit' }))
+  if (code !== 0) throw new Error(`The tour exited with ${code}`)
+
+  await signalImage(service, 'SIGTERM')
+  const stopped = await exitCode(service)
+  if (stopped !== 0) throw new Error(`The image exited with ${stopped ?? service.signalCode} instead of 0`)
+  if (await isHealthy()) throw new Error('The health check passes without a service')
+}
+
+await runToEnd('image', deadline, async (t) => {
+  const reason = missing()
+  if (reason !== null) {
+    console.log(`image: skipped: ${reason}`)
+    return
+  }
+  const folder = await temporaryFolder(t)
+  const run = createRun(t, folder)
+  console.log('image: making the bases')
+  await makeBases(run, folder)
+  console.log('image: building')
+  await buildImage(run)
+  const size = await checkSize(run)
+  const [container = ''] = await run('buildah', 'from', image)
+  const [files = ''] = await run('buildah', 'mount', container)
+  await runImage(t, files, await readConfig(run))
+  console.log(`image: ${size}; it was healthy, passed the tour and stopped with 0`)
+})
