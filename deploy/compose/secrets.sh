@@ -1,0 +1,15 @@
+#!/bin/sh
+# Makes the secrets of compose.yaml, once. Files are readable by the users of the containers; the folder is not by others.
+set -eu
+cd "$(dirname "$0")"
+mkdir -m 700 secrets
+cd secrets
+password=$(openssl rand -hex 24)
+access=$(openssl rand -hex 10)
+secret=$(openssl rand -hex 24)
+openssl rand -base64 48 >jwt-secret
+echo "$password" >postgres-password
+echo "postgres://taskwright:$password@postgres:5432/taskwright" >database-url
+printf '[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n' "$access" "$secret" >s3-credentials
+printf 'ROOT_ACCESS_KEY_ID=%s\nROOT_SECRET_ACCESS_KEY=%s\n' "$access" "$secret" >s3.env
+chmod 644 -- *
