@@ -6,7 +6,11 @@ import type { Teardown } from '../run-to-end.ts'
 import { type Server, service, startServer } from './processes.ts'
 
 /** Runs `measure` on the service with a PostgreSQL server of its own, on all processors and without a limit of rate. */
-export const onPostgres = async (t: Teardown, measure: (server: Server) => Promise<void>): Promise<void> => {
+export const onPostgres = async (
+  t: Teardown,
+  measure: (server: Server) => Promise<void>,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
   t.teardown(() => rm(folder, { recursive: true }))
   await withPostgres(async (databaseUrl) => {
@@ -15,6 +19,7 @@ export const onPostgres = async (t: Teardown, measure: (server: Server) => Promi
       DATA_DIR: join(folder, 'data'),
       RATE_LIMIT: 'off',
       LOG_LEVEL: 'error',
+      ...settings,
     }
     await measure(await startServer(t, { program: service, environment, core: null, folder }))
   })
