@@ -1240,6 +1240,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/notifications/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get your notification settings
+         * @description Returns whether you get mails about notifications, and how often.
+         */
+        get: operations["getNotificationSettings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Update your notification settings
+         * @description A JSON merge patch. A digest is a mail to the address of your account with the unread notifications that arrived since the digest before it, or since you switched digests on, and whose tasks you can still see. If there are none, no mail is sent. The setting is stored but has no effect if the operator has not configured mail.
+         */
+        patch: operations["updateNotificationSettings"];
+        trace?: never;
+    };
     "/notifications/{notification_id}": {
         parameters: {
             query?: never;
@@ -3331,6 +3355,21 @@ export interface components {
             /** @description Whether unread notifications up to that time remain. */
             has_more: boolean;
         };
+        /**
+         * @description Whether you get unread notifications by mail: never (`off`), at most once an hour (`hourly`), or once a day at 08:00 in your `time_zone` (`daily`).
+         * @enum {string}
+         */
+        MailDigest: "off" | "hourly" | "daily";
+        /** @description How you are told of notifications. At first, `mail_digest` is `off`. */
+        NotificationSettings: {
+            mail_digest: components["schemas"]["MailDigest"];
+            /** @description Increases with every change. */
+            version: number;
+        };
+        /** @description The settings to change. */
+        NotificationSettingsPatch: {
+            mail_digest?: components["schemas"]["MailDigest"];
+        };
         /** @description A user who follows a task. */
         TaskFollower: {
             /** Format: uuid */
@@ -4299,6 +4338,18 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Team"];
+            };
+        };
+        /** @description Your notification settings. */
+        NotificationSettingsRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["NotificationSettings"];
             };
         };
         /** @description The webhook, without its secret. */
@@ -7947,6 +7998,59 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getNotificationSettings: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["NotificationSettingsRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateNotificationSettings: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/merge-patch+json": components["schemas"]["NotificationSettingsPatch"];
+                "application/json": components["schemas"]["NotificationSettingsPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["NotificationSettingsRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedPatchType"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];

@@ -91,6 +91,7 @@ import { createSendDue } from './webhooks/sender.ts'
 import { jobsOf, type JobTimes, jobTimes as defaultJobTimes, uploadTimeout } from './jobs/registry.ts'
 import { startJobs } from './jobs/runner.ts'
 import { createAttachments } from './services/attachments.ts'
+import { createSendDigests } from './services/digests.ts'
 import { createEventStreams, maxStreams } from './services/event-streams.ts'
 import { createRunBatch } from './services/task-batch.ts'
 import { createTaskQuota } from './services/task-quota.ts'
@@ -297,6 +298,7 @@ export const buildApp = async ({
         mailer,
         send: createSend({ rules: addressRules, resolve: resolveWebhookHost }),
       }),
+      sendDigests: createSendDigests({ db: background, mailer }),
       auditDays,
       eventDays,
       trashDays,

@@ -71,6 +71,8 @@ const rules: Partial<Record<Permission, Rule>> = {
   'notification.see': { see: ['owner'], may: ['owner'] },
   'notification.change': { see: ['owner'], may: ['owner'] },
   'notification.mark_read': { see: signedIn, may: signedIn },
+  'notification_settings.see': { see: signedIn, may: signedIn },
+  'notification_settings.change': { see: signedIn, may: signedIn },
   'attachment.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'attachment.add': { see: whoSeeTheTask, may: whoSeeTheTask },
   'attachment.delete': { see: whoSeeTheTask, may: ['owner', 'admin'] },

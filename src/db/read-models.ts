@@ -436,6 +436,15 @@ export const notificationJson = (
   return sql`left(${json}, -1) || coalesce(',"task":' || ${expanded}, '') || '}'`
 }
 
+/** The settings of a user who has not changed any have no row. */
+export const notificationSettingsJson = (settings: SQL): SQL => {
+  const { mail_digest, version } = columnsOf<'notification_settings'>(settings)
+  return object({
+    mail_digest: sql`coalesce(${mail_digest}, 'off')`,
+    version: sql`coalesce(${version}, 1)`,
+  } satisfies Fields<Schemas['NotificationSettings']>)
+}
+
 export const sessionJson = (session: SQL, currentId: SQL): SQL => {
   const { id, created_at, last_used_at, expires_at, user_agent, address } = columnsOf<'sessions'>(session)
   return object({

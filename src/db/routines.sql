@@ -1,4 +1,4 @@
--- Revision 5
+-- Revision 6
 --
 -- Functions and triggers, and the indexes that call these functions: everything that drizzle-kit cannot derive from
 -- schema/tables.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
@@ -131,6 +131,10 @@ CREATE OR REPLACE TRIGGER project_members_touch BEFORE UPDATE ON project_members
 
 CREATE OR REPLACE TRIGGER project_teams_touch BEFORE UPDATE ON project_teams FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION count_version();
+
+-- When digests are sent is not part of the representation.
+CREATE OR REPLACE TRIGGER notification_settings_touch BEFORE UPDATE ON notification_settings FOR EACH ROW
+  WHEN (OLD.mail_digest <> NEW.mail_digest) EXECUTE FUNCTION count_version();
 
 CREATE OR REPLACE TRIGGER sections_touch BEFORE UPDATE ON sections FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
@@ -794,6 +798,26 @@ END $$;
 
 CREATE OR REPLACE TRIGGER comments_touch BEFORE UPDATE ON comments FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch_comment();
+
+-- Mail digests ------------------------------------------------------------------------------------------------------
+
+-- When the next digest is due: in an hour, or when it is next 08:00 in the time zone; null if digests are off.
+CREATE OR REPLACE FUNCTION next_digest_at(mail_digest text, time_zone text) RETURNS timestamptz LANGUAGE sql STABLE
+RETURN CASE mail_digest
+  WHEN 'hourly' THEN now() + interval '1 hour'
+  WHEN 'daily' THEN
+    (date_trunc('day', now() AT TIME ZONE time_zone + interval '16 hours') + interval '8 hours') AT TIME ZONE time_zone
+END;
+
+CREATE OR REPLACE FUNCTION move_digest() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE notification_settings SET digest_due_at = next_digest_at(mail_digest, NEW.time_zone)
+  WHERE user_id = NEW.id AND mail_digest = 'daily';
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER users_digest_moved AFTER UPDATE OF time_zone ON users FOR EACH ROW
+  WHEN (OLD.time_zone <> NEW.time_zone) EXECUTE FUNCTION move_digest();
 
 -- Change feed -------------------------------------------------------------------------------------------------------
 

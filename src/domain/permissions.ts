@@ -55,6 +55,8 @@ export const permissions = {
   'notification.see': ['recipient'],
   'notification.change': ['recipient'],
   'notification.mark_read': ['signed_in'],
+  'notification_settings.see': ['signed_in'],
+  'notification_settings.change': ['signed_in'],
   'attachment.see': ['sees_task'],
   'attachment.add': ['changes_task'],
   'attachment.delete': ['uploader', 'task_owner', 'manager', 'admin'],

@@ -1,6 +1,11 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import type { Handlers } from '../contract/operation.ts'
+import { type Handlers, quoteETag } from '../contract/operation.ts'
+import {
+  type NotificationSettingsRow,
+  selectNotificationSettings,
+  updateNotificationSettings,
+} from '../db/notification-settings.ts'
 import { markNotificationsRead, selectNotifications, updateNotification } from '../db/notifications.ts'
 import { selectTaskFollowers, setFollower } from '../db/task-followers.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
@@ -11,7 +16,7 @@ interface Deps {
   readonly paging: Paging
 }
 
-type Notification = components['schemas']['Notification']
+type Schemas = components['schemas']
 
 /** The operations of the contract's tag `notifications`. */
 export const notificationHandlers = ({ paging }: Deps) =>
@@ -40,10 +45,24 @@ export const notificationHandlers = ({ paging }: Deps) =>
 
     async updateNotification(ctx, { params, body }) {
       const { json } = expectDone(await updateNotification(ctx, params.notification_id, body))
-      return { status: 200, body: jsonText<Notification>(json) }
+      return { status: 200, body: jsonText<Schemas['Notification']>(json) }
     },
 
     async markNotificationsRead(ctx, { body }) {
       return { status: 200, body: await markNotificationsRead(ctx, body.until) }
     },
+
+    async getNotificationSettings(ctx) {
+      return settingsAnswer(expectDone(await selectNotificationSettings(ctx)))
+    },
+
+    async updateNotificationSettings(ctx, { body }) {
+      return settingsAnswer(expectDone(await updateNotificationSettings(ctx, body)))
+    },
   }) satisfies Partial<Handlers>
+
+const settingsAnswer = ({ json, version }: NotificationSettingsRow) => ({
+  status: 200 as const,
+  headers: { etag: quoteETag(version) },
+  body: jsonText<Schemas['NotificationSettings']>(json),
+})

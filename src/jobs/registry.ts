@@ -46,6 +46,7 @@ export interface JobDeps extends FileDeps {
   readonly secondFactorKeys: KeyRing
   readonly webhookKeys: KeyRing
   readonly sendWebhooks: SendDue
+  readonly sendDigests: Job['run']
   /** Retention of the audit trail. */
   readonly auditDays: number
   /** Retention of events and notifications. */
@@ -120,6 +121,7 @@ export const jobsOf = (deps: JobDeps) => {
     notify_of_events: reader((stop) => notifyOfEvents(db, stop)),
     make_webhook_deliveries: reader((stop) => makeNewDeliveries(db, stop)),
     send_webhooks: reader(deps.sendWebhooks),
+    send_digests: completion(deps.sendDigests),
     remove_old_deliveries: cleanup((stop) =>
       removeOldDeliveries(db, { days: Math.min(eventDays, deliveryDays) }, stop),
     ),

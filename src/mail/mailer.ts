@@ -1,4 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify'
+import type { components } from '../../generated/openapi.ts'
 
 export interface PasswordResetMessage {
   /** The address of the account. */
@@ -27,6 +28,19 @@ export interface WebhookDisabledMessage {
   readonly url: string
 }
 
+export interface DigestMessage {
+  readonly to: string
+  /** The newest, first. */
+  readonly lines: readonly {
+    readonly reason: components['schemas']['NotificationReason']
+    readonly taskTitle: string
+    /** Null: the service itself, or a deleted user. */
+    readonly actorName: string | null
+  }[]
+  /** Of all notifications, also those without a line. */
+  readonly count: number
+}
+
 /** Sends mail in the background, so that response times do not reveal whether an account exists. */
 export interface Mailer {
   /** Whether mails reach somebody. */
@@ -36,6 +50,8 @@ export interface Mailer {
   sendEmailChanged(message: EmailChangedMessage): void
   sendInvitation(message: InvitationMessage): void
   sendWebhookDisabled(message: WebhookDisabledMessage): void
+  /** Resolves when the mail was sent or has failed. */
+  sendDigest(message: DigestMessage): Promise<void>
   /** Refuses new mails, and waits a few seconds for those being sent. */
   close(): Promise<void>
 }
@@ -67,12 +83,13 @@ export const loggingMailer =
     sendInvitation: ({ token }) =>
       log.info({ link: invitationLink(base(), token) }, 'Invitation to a project'),
     sendWebhookDisabled: () => log.info('A mail about a disabled webhook'),
+    sendDigest: async ({ count }) => log.info({ notifications: count }, 'A mail with notifications'),
     close: async () => undefined,
   })
 
 /** Mail is disabled. */
 export const noMailer: OpenMailer = (log) => {
-  log.warn('SMTP_URL is not set: users cannot reset forgotten passwords or send invitations')
+  log.warn('SMTP_URL is not set: users cannot reset forgotten passwords, send invitations or get digests')
   const drop = () => log.info('A mail was not sent because SMTP_URL is not set')
   return {
     delivers: false,
@@ -80,6 +97,7 @@ export const noMailer: OpenMailer = (log) => {
     sendEmailChanged: drop,
     sendInvitation: drop,
     sendWebhookDisabled: drop,
+    sendDigest: async () => drop(),
     close: async () => undefined,
   }
 }

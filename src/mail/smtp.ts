@@ -2,6 +2,7 @@ import { setImmediate, setTimeout } from 'node:timers/promises'
 import { createTransport, type NodemailerError, type SendMailOptions } from 'nodemailer'
 import type { MailAddress, SmtpServer } from '../config/values.ts'
 import {
+  type DigestMessage,
   emailChangeUndoLink,
   type EmailChangedMessage,
   invitationLink,
@@ -44,21 +45,23 @@ export const smtpMailer =
       }
     }
 
-    const send = (mail: SendMailOptions): void => {
+    const send = async (mail: SendMailOptions): Promise<void> => {
       if (isClosed || pending.size >= maxPending) {
         log.warn({ underWay: pending.size, isClosed }, 'A mail was dropped')
         return
       }
       const sending = deliver(mail).finally(() => pending.delete(sending))
       pending.add(sending)
+      await sending
     }
 
     return {
       delivers: true,
-      sendPasswordReset: (message) => send(passwordResetMail(message, publicUrl)),
-      sendEmailChanged: (message) => send(emailChangedMail(message, publicUrl)),
-      sendInvitation: (message) => send(invitationMail(message, publicUrl)),
-      sendWebhookDisabled: (message) => send(webhookDisabledMail(message, publicUrl)),
+      sendPasswordReset: (message) => void send(passwordResetMail(message, publicUrl)),
+      sendEmailChanged: (message) => void send(emailChangedMail(message, publicUrl)),
+      sendInvitation: (message) => void send(invitationMail(message, publicUrl)),
+      sendWebhookDisabled: (message) => void send(webhookDisabledMail(message, publicUrl)),
+      sendDigest: (message) => send(digestMail(message, publicUrl)),
       async close() {
         isClosed = true
         await Promise.race([Promise.all(pending), setTimeout(closeTime, null, { ref: false })])
@@ -157,6 +160,36 @@ because every delivery failed for three days, or because the receiver answered t
 again when the receiver works. What was pending then is sent.
 `,
 })
+
+/** What happened, by its reason. */
+const happened: Record<DigestMessage['lines'][number]['reason'], (actor: string, task: string) => string> = {
+  mention: (actor, task) => `${actor} mentioned you in a comment on ${task}`,
+  assignment: (actor, task) => `${actor} assigned ${task} to you`,
+  comment: (actor, task) => `${actor} commented on ${task}`,
+  completion: (actor, task) => `${actor} completed ${task}`,
+}
+
+const digestMail = ({ to, lines, count }: DigestMessage, publicUrl: string): SendMailOptions => {
+  const what = count === 1 ? '1 unread notification' : `${count} unread notifications`
+  const listed = lines.map(
+    ({ reason, taskTitle, actorName }) => `- ${happened[reason](actorName ?? 'Somebody', `"${taskTitle}"`)}`,
+  )
+  const others = count > lines.length ? `\nand ${count - lines.length} more.\n` : ''
+  return {
+    to: { name: '', address: to },
+    subject: `Taskwright: ${what}`,
+    headers: { 'Auto-Submitted': 'auto-generated' },
+    text: `You have ${what} at ${publicUrl}:
+
+${listed.join('\n')}
+${others}
+You get this mail because "mail_digest" is on in your notification settings. To get no more of them, set it to "off":
+
+PATCH ${publicUrl}/notifications/settings
+{"mail_digest":"off"}
+`,
+  }
+}
 
 const byAdministrator = `An administrator made this change. If you think it is a mistake, contact your administrator.
 `

@@ -435,3 +435,90 @@ t.test('markNotificationsRead', async (t) => {
     t.strictSame(await mark(), { marked_count: 1, has_more: false })
   })
 })
+
+t.test('getNotificationSettings', async (t) => {
+  t.test('200: digests are off at first', async (t) => {
+    const { token } = await register('settled')
+    const { body, headers } = await service.expect('getNotificationSettings', 200, { token })
+    t.strictSame(body, { mail_digest: 'off', version: 1 })
+    t.equal(headers.get('etag'), '"1"')
+  })
+
+  t.test('304, 412: conditional requests', async (t) => {
+    const { token } = await register('cautious-reader')
+    const read = (headers: Record<string, string>) =>
+      service.call('getNotificationSettings', { token, headers })
+    t.equal((await read({ 'if-none-match': '"1"' })).status, 304)
+    t.equal((await read({ 'if-match': '"1"' })).status, 200)
+    const body = { mail_digest: 'daily' }
+    await service.expect('updateNotificationSettings', 200, { token, body })
+    t.equal((await read({ 'if-none-match': '"1"' })).status, 200)
+    t.equal((await read({ 'if-match': '"1"' })).status, 412)
+  })
+
+  t.test('403: API tokens need the scope', async () => {
+    const { token } = await createApiToken(ada, { scopes: ['tasks:read'] })
+    await service.expect('getNotificationSettings', 403, { token })
+    const { token: reader } = await createApiToken(ada, { scopes: ['notifications:read'] })
+    await service.expect('getNotificationSettings', 200, { token: reader })
+    const body = { mail_digest: 'off' }
+    await service.expect('updateNotificationSettings', 403, { token: reader, body })
+    const { token: writer } = await createApiToken(ada, { scopes: ['notifications:write'] })
+    await service.expect('updateNotificationSettings', 200, { token: writer, body })
+  })
+})
+
+t.test('updateNotificationSettings', async (t) => {
+  const update = ({ token }: Account, body: unknown, headers = {}) =>
+    service.call('updateNotificationSettings', { token, body, headers })
+
+  t.test('200: one version for each change', async (t) => {
+    const account = await register('chooser')
+    const choices: readonly [object, object][] = [
+      [{}, { mail_digest: 'off', version: 1 }],
+      [{ mail_digest: 'off' }, { mail_digest: 'off', version: 1 }],
+      [{ mail_digest: 'daily' }, { mail_digest: 'daily', version: 2 }],
+      [{ mail_digest: 'daily' }, { mail_digest: 'daily', version: 2 }],
+      [{}, { mail_digest: 'daily', version: 2 }],
+      [{ mail_digest: 'hourly' }, { mail_digest: 'hourly', version: 3 }],
+      [{ mail_digest: 'off' }, { mail_digest: 'off', version: 4 }],
+    ]
+    for (const [patch, settings] of choices) {
+      const { body, headers } = await update(account, patch)
+      t.strictSame(body, settings)
+      t.match(settings, { version: Number(JSON.parse(headers.get('etag') ?? '""')) })
+    }
+    const { token } = account
+    const { body } = await service.expect('getNotificationSettings', 200, { token })
+    t.strictSame(body, { mail_digest: 'off', version: 4 })
+    const { body: user } = await service.expect('getCurrentUser', 200, { token })
+    t.equal(user.version, 1, 'the user has not changed')
+  })
+
+  t.test('200: one of several with the same If-Match', async (t) => {
+    const account = await register('racer')
+    for (const etag of ['"1"', '"2"']) {
+      const choices = etag === '"1"' ? ['daily', 'hourly', 'daily'] : ['off', 'off', 'off']
+      const replies = await Promise.all(
+        choices.map((mail_digest) => update(account, { mail_digest }, { 'if-match': etag })),
+      )
+      t.strictSame(
+        replies.map(({ status }) => status).toSorted((a, b) => a - b),
+        [200, 412, 412],
+      )
+    }
+  })
+
+  t.test('400: nothing else', async (t) => {
+    for (const body of [{ mail_digest: null }, { mail_digest: 'weekly' }, { version: 2 }])
+      t.equal((await update(ada, body)).status, 400, JSON.stringify(body))
+  })
+
+  t.test('412: If-Match of settings that were never changed', async (t) => {
+    const account = await register('cautious')
+    t.equal((await update(account, { mail_digest: 'daily' }, { 'if-match': '"2"' })).status, 412)
+    t.equal((await update(account, { mail_digest: 'daily' }, { 'if-match': '*' })).status, 200)
+    t.equal((await update(account, { mail_digest: 'hourly' }, { 'if-match': '"1"' })).status, 412)
+    t.equal((await update(account, { mail_digest: 'hourly' }, { 'if-match': '"2"' })).status, 200)
+  })
+})

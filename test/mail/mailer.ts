@@ -138,6 +138,44 @@ t.test('the mail with an invitation', async (t) => {
   t.equal(written(), '', 'there is nothing to log')
 })
 
+t.test('the mail with notifications', async (t) => {
+  const server = await startMailServer(t)
+  const { mailer, written } = openSmtp(server.port)
+  const to = 'ada@example.com'
+  const actorName = 'Grace Hopper'
+  const lines = [
+    { reason: 'mention', taskTitle: 'Rent a stage', actorName },
+    { reason: 'assignment', taskTitle: 'Rent a stage', actorName },
+    { reason: 'comment', taskTitle: 'Rent a stage', actorName: null },
+    { reason: 'completion', taskTitle: 'Book the band', actorName },
+  ] as const
+  await mailer.sendDigest({ to, lines, count: 16 })
+  await mailer.sendDigest({ to, lines: lines.slice(0, 1), count: 1 })
+  const [mail, single] = server.received
+  t.strictSame(mail?.to, [to])
+  t.ok(mail?.header.includes('Auto-Submitted: auto-generated'))
+  t.ok(mail?.header.includes('Subject: Taskwright: 16 unread notifications'))
+  t.match(
+    mail?.text,
+    `You have 16 unread notifications at https://tasks.example.com/api:
+
+- Grace Hopper mentioned you in a comment on "Rent a stage"
+- Grace Hopper assigned "Rent a stage" to you
+- Somebody commented on "Rent a stage"
+- Grace Hopper completed "Book the band"
+
+and 12 more.
+`,
+  )
+  t.match(mail?.text, 'PATCH https://tasks.example.com/api/notifications/settings\n{"mail_digest":"off"}')
+  t.ok(single?.header.includes('Subject: Taskwright: 1 unread notification'))
+  t.notMatch(single?.text, 'more.\n')
+  await mailer.close()
+  await mailer.sendDigest({ to, lines, count: 16 })
+  t.match(JSON.parse(written()), { msg: 'A mail was dropped', isClosed: true })
+  isDiscreet(t, written())
+})
+
 t.test('an address is one recipient and one field, whatever is in it', async (t) => {
   const server = await startMailServer(t)
   const { mailer, written } = openSmtp(server.port)
@@ -290,6 +328,8 @@ t.test('in development the link is logged', async (t) => {
   t.match(JSON.parse(written().trim().split('\n')[1] ?? ''), {
     link: `http://localhost:3000/invitation#token=${token}`,
   })
+  await mailer.sendDigest({ to: 'ada@example.com', lines: [], count: 3 })
+  t.match(JSON.parse(written().trim().split('\n')[2] ?? ''), { level: 30, notifications: 3 })
   await mailer.close()
 })
 

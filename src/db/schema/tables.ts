@@ -873,6 +873,32 @@ export const notifications = pgTable(
   ],
 )
 
+/** How users are told of notifications. A user without a row has not changed anything. */
+export const notificationSettings = pgTable(
+  'notification_settings',
+  {
+    user_id: uuid('user_id')
+      .primaryKey()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    mail_digest: text('mail_digest').notNull(),
+    /** When the next digest is due (`next_digest_at`); null if digests are off. */
+    digest_due_at: instant('digest_due_at'),
+    /** Notifications up to this time are not in the next digest. */
+    digested_until: instant('digested_until').notNull().defaultNow(),
+    version: integer('version').notNull(),
+  },
+  (t) => [
+    index('notification_settings_due')
+      .on(t.digest_due_at)
+      .where(sql`${t.digest_due_at} is not null`),
+    check('notification_settings_mail_digest_known', sql`${t.mail_digest} in ('off', 'hourly', 'daily')`),
+    check(
+      'notification_settings_due_unless_off',
+      sql`(${t.mail_digest} = 'off') = (${t.digest_due_at} is null)`,
+    ),
+  ],
+)
+
 /** Addresses that events are sent to (Standard Webhooks). */
 export const webhooks = pgTable(
   'webhooks',

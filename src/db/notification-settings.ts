@@ -1,0 +1,187 @@
+import type { components } from '../../generated/openapi.ts'
+import { done, missing, type Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { allowsNotification } from './access/permissions.ts'
+import type { Database } from './engine/client.ts'
+import type { OpContext } from './engine/context.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { query, statement } from './engine/statement.ts'
+import { notificationSettingsJson } from './read-models.ts'
+import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+
+/** How users are told of notifications, and the mail digests that follow from it. */
+
+type Schemas = components['schemas']
+
+const settings = sql.raw('settings')
+const ofSettings = columnsOf<'notification_settings'>(settings)
+
+/** Notification settings as JSON text, and their version. */
+export interface NotificationSettingsRow {
+  readonly json: string
+  readonly version: number
+}
+
+/** The version of settings that were never changed, which have no row, is 1. */
+const present = sql`(values (true)) caller left join notification_settings settings`
+const version = sql`coalesce(${ofSettings.version}, 1)`
+
+const select = query(
+  'notification_settings.select',
+  {},
+  { json: 'text', version: 'int' },
+  (p) => sql`
+    select ${notificationSettingsJson(settings)} as json, ${version} as version
+    from ${present} on ${ofSettings.user_id} = ${p.caller}`,
+)
+
+/** The caller's settings. */
+export const selectNotificationSettings = async (
+  ctx: OpContext<Principal>,
+): Promise<Outcome<NotificationSettingsRow>> => {
+  const [row] = await select(ctx, {})
+  return row === undefined ? missing : done(row)
+}
+
+const update = query(
+  'notification_settings.update',
+  { patch: 'json' },
+  { outcome: 'text', json: 'text', version: 'int' },
+  (p) => {
+    const person = columnsOf<'users'>(sql`person`)
+    const patched = (value: SQL): SQL => sql`coalesce(${p.patch} ->> 'mail_digest', ${value})`
+    const dueAt = (digest: SQL): SQL =>
+      sql`next_digest_at(${digest}, (select ${person.time_zone} from users person where ${person.id} = ${p.caller}))`
+    const chosen = sql`checked.mail_digest`
+    const { columns, values } = insertion<'notification_settings'>({
+      user_id: p.caller,
+      mail_digest: chosen,
+      digest_due_at: dueAt(chosen),
+      version: sql`case when ${chosen} = 'off' then 1 else 2 end`,
+    })
+    const replaced = patched(ofSettings.mail_digest)
+    const changes = assignments<'notification_settings'>({
+      mail_digest: replaced,
+      digest_due_at: sql`case when ${replaced} = ${ofSettings.mail_digest} then ${ofSettings.digest_due_at} else ${dueAt(replaced)} end`,
+      digested_until: sql`case when ${ofSettings.mail_digest} = 'off' then now() else ${ofSettings.digested_until} end`,
+    })
+    // The version is compared once more, because a concurrent request may have added the row, which has no lock to wait for.
+    return sql`
+      with checked as (
+        select ${checkedOutcome(p, { allowed: sql`true`, etag: sql`${version}::text` })} as outcome,
+          ${patched(sql`coalesce(${ofSettings.mail_digest}, 'off')`)} as mail_digest
+        from ${present} on ${ofSettings.user_id} = ${p.caller}
+      ), settings as (
+        insert into notification_settings as settings (${columns}) select ${values} from checked where outcome = 'done'
+        on conflict (user_id) do update set ${changes}
+          where ${p.if_match} is null or ${ofSettings.version}::text = any(${p.if_match})
+        returning *
+      )
+      select case when outcome = 'done' and ${ofSettings.user_id} is null then 'precondition_failed' else outcome end as outcome,
+        ${notificationSettingsJson(settings)} as json, ${version} as version
+      from checked left join settings on true`
+  },
+)
+
+/** Changes the caller's settings. */
+export const updateNotificationSettings = async (
+  ctx: OpContext<Principal>,
+  patch: Schemas['NotificationSettingsPatch'],
+): Promise<Outcome<NotificationSettingsRow>> => {
+  const [row] = await update(ctx, { patch })
+  return readOutcome(row)
+}
+
+/** A notification, as a digest tells it. */
+export interface DigestLine {
+  readonly reason: Schemas['NotificationReason']
+  readonly taskTitle: string
+  /** Null: the service itself, or a deleted user. */
+  readonly actorName: string | null
+}
+
+/** The unread notifications of a user since the last digest. */
+export interface Digest {
+  readonly email: string
+  /** The newest, first. */
+  readonly lines: readonly DigestLine[]
+  /** How many there are, up to a limit. */
+  readonly count: number
+}
+
+const maxLines = 50
+
+/** The newest notifications that a digest considers: about 20 ms. */
+const maxCounted = 1_000
+
+const due = sql.raw('due')
+const notification = sql.raw('notification')
+
+const claim = statement(
+  'notification_settings.claim_digest',
+  {},
+  { email: 'text', count: 'int', reason: 'text?', task_title: 'text?', actor_name: 'text?' },
+  () => {
+    const person = columnsOf<'users'>(sql`person`)
+    const { user_id, created_at, id, read_at } = columnsOf<'notifications'>(notification)
+    const dueSettings = columnsOf<'notification_settings'>(due)
+    const line = columnsOf<'notifications'>(sql`line`)
+    const caller = { caller: dueSettings.user_id, is_admin: sql`${due}.is_admin`, in_session: sql`false` }
+    const newest = sql`order by ${created_at} desc, ${id} desc`
+    const latest = sql`(select ${created_at} from notifications notification where ${user_id} = ${dueSettings.user_id} ${newest} limit 1)`
+    return sql`
+      with due as materialized (
+        select settings.*, ${person.email}, ${person.time_zone}, ${person.role} = 'admin' as is_admin
+        from notification_settings settings join users person on ${person.id} = ${ofSettings.user_id}
+        where ${ofSettings.digest_due_at} <= now() and ${person.deleted_at} is null
+        order by ${ofSettings.digest_due_at} limit 1 for no key update of settings skip locked
+      ), moved as (
+        update notification_settings settings set ${assignments<'notification_settings'>({
+          digest_due_at: sql`next_digest_at(${dueSettings.mail_digest}, ${due}.time_zone)`,
+          digested_until: sql`greatest(${latest}, ${dueSettings.digested_until})`,
+        })} from due where ${ofSettings.user_id} = ${dueSettings.user_id}
+      ), unread as materialized (
+        select notification.* from due cross join lateral (
+          select * from notifications notification
+          where ${user_id} = ${dueSettings.user_id} and ${read_at} is null and ${created_at} > ${dueSettings.digested_until}
+          ${newest} limit ${sql.raw(String(maxCounted))}
+        ) notification where ${allowsNotification('notification.see', caller, notification)}
+      )
+      select ${due}.email, (select count(*)::int from unread) as count, ${line.reason},
+        (select title from tasks where id = ${line.task_id}) as task_title,
+        (select display_name from users where id = ${line.actor_id} and deleted_at is null) as actor_name
+      from due left join (
+        select * from unread notification ${newest} limit ${sql.raw(String(maxLines))}
+      ) line on true
+      order by ${line.created_at} desc, ${line.id} desc`
+  },
+)
+
+/**
+ * The digest that has been due for longest, without lines if there is nothing to tell; null if none is due. The next one is then due
+ * later and tells later notifications, so no other process sends this one too. If the process is killed before it sends the mail, there
+ * is none; the notifications stay in the inbox.
+ */
+export const claimDigest = async (db: Database): Promise<Digest | null> => {
+  const rows = await claim(db, {})
+  const [first] = rows
+  if (first === undefined) return null
+  return {
+    email: first.email,
+    count: first.count,
+    lines: rows.flatMap(({ reason, task_title: taskTitle, actor_name: actorName }) =>
+      isReason(reason) && taskTitle !== null ? [{ reason, taskTitle, actorName }] : [],
+    ),
+  }
+}
+
+const reasons: readonly string[] = [
+  'mention',
+  'assignment',
+  'comment',
+  'completion',
+] satisfies readonly Schemas['NotificationReason'][]
+
+const isReason = (text: string | null): text is Schemas['NotificationReason'] =>
+  text !== null && reasons.includes(text)
