@@ -134,7 +134,7 @@ const claim = statement(
       with due as materialized (
         select settings.*, ${person.email}, ${person.time_zone}, ${person.role} = 'admin' as is_admin
         from notification_settings settings join users person on ${person.id} = ${ofSettings.user_id}
-        where ${ofSettings.digest_due_at} <= now() and ${person.deleted_at} is null
+        where ${ofSettings.digest_due_at} <= now() and ${person.deleted_at} is null and not ${person.is_disabled}
         order by ${ofSettings.digest_due_at} limit 1 for no key update of settings skip locked
       ), moved as (
         update notification_settings settings set ${assignments<'notification_settings'>({
@@ -159,7 +159,8 @@ const claim = statement(
 )
 
 /**
- * The digest that has been due for longest, without lines if there is nothing to tell; null if none is due. The next one is then due
+ * The digest that has been due for longest, without lines if there is nothing to tell; null if none is due. That of a disabled user
+ * waits. The next one is then due
  * later and tells later notifications, so no other process sends this one too. If the process is killed before it sends the mail, there
  * is none; the notifications stay in the inbox.
  */

@@ -15,7 +15,7 @@ const { db } = await openTestDatabase(t)
 const service = await startService(t, { db, jobTimes: { ...jobTimes, retry: 3_600_000, events: 100 } })
 const { createTask } = taskActions(service)
 const { createProject, setMember } = projectActions(service)
-await service.register('admin')
+const admin = await service.register('admin')
 const ada = await service.register('ada')
 
 await eventually('the reader has begun', async () => {
@@ -229,6 +229,21 @@ t.test('the mail goes to the address of the account, and to nobody who has delet
   await run()
   t.strictSame([...mailsTo(reader), ...mailsTo(leaver)], [])
   t.equal(mailsTo({ ...reader, email }).length, 1)
+})
+
+t.test('the digest of a disabled user waits', async (t) => {
+  const reader = await newReader()
+  const setDisabled = (is_disabled: boolean) =>
+    service.expect('updateUser', 200, {
+      token: admin.token,
+      params: { user_id: reader.id },
+      body: { is_disabled },
+    })
+  await assign(reader, 'Meanwhile')
+  await setDisabled(true)
+  t.strictSame(await titlesAfterDue(reader), [])
+  await setDisabled(false)
+  t.strictSame(await titlesAfterDue(reader), [['Meanwhile']])
 })
 
 t.test('without a mail server digests stay due', async (t) => {
