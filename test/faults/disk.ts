@@ -209,7 +209,11 @@ t.test('a full disk keeps the embedded database from starting, in one line', { s
   const expectRefused = async (t: Test): Promise<void> => {
     const { code, output } = await runProcess({ DATA_DIR })
     t.equal(code, 1)
-    t.match(output.split('\n'), [/^taskwright: starting the embedded database/, refused])
+    t.match(output.split('\n'), [
+      /^taskwright: version/,
+      /^taskwright: starting the embedded database/,
+      refused,
+    ])
     const doctor = fileURLToPath(new URL('../../scripts/doctor.ts', import.meta.url))
     const diagnosis = await runProcess({ DATA_DIR }, doctor)
     t.equal(diagnosis.code, 1)
