@@ -22,8 +22,14 @@ const options = ts.parseJsonConfigFileContent(
 /** Sources by path and text, so that a program parses only what differs from the one before. */
 const parsed = new Map<string, ts.SourceFile>()
 
-/** The compile errors of src/db, as `path: message`, when the files in `changed` have these texts. */
-const compile = (changed: ReadonlyMap<string, string>): string[] => {
+interface CompileError {
+  readonly path: string
+  readonly start: number
+  readonly message: string
+}
+
+/** The compile errors of src/db when the files in `changed` have these texts. */
+const compile = (changed: ReadonlyMap<string, string>): readonly CompileError[] => {
   const host = ts.createCompilerHost(options)
   const readSource = host.getSourceFile.bind(host)
   host.getSourceFile = (path, languageVersion, ...rest) => {
@@ -36,7 +42,11 @@ const compile = (changed: ReadonlyMap<string, string>): string[] => {
   const program = ts.createProgram({ rootNames, options, host })
   return rootNames
     .flatMap((path) => program.getSemanticDiagnostics(program.getSourceFile(path)))
-    .map(({ file, messageText }) => `${file?.fileName}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`)
+    .map(({ file, start = 0, messageText }) => ({
+      path: file?.fileName ?? '',
+      start,
+      message: ts.flattenDiagnosticMessageText(messageText, ' '),
+    }))
 }
 
 /** A piece of a text that is replaced. */
@@ -98,28 +108,36 @@ const findUncheckedColumns = (columns: readonly Column[]): Column[] => {
         tablesPath,
         renamed.map(({ place }) => place),
       ),
-    ).filter((error) => !error.startsWith(tablesPath))
+    ).filter(({ path }) => path !== tablesPath)
     return renamed.filter(
       ({ table, name }) =>
-        !errors.some((error) => error.includes(`'${name}'`) && error.includes(`"${table}"`)),
+        !errors.some(({ message }) => message.includes(`'${name}'`) && message.includes(`"${table}"`)),
     )
   }).flat()
 }
 
 const unchecked: string[] = []
 const baseline = compile(new Map())
-if (baseline.length > 0) throw new Error(`The code does not compile as it is:\n${baseline.join('\n')}`)
+if (baseline.length > 0)
+  throw new Error(`The code does not compile as it is:\n${baseline.map(({ message }) => message).join('\n')}`)
 
 const columns = findColumns()
 for (const { table, name } of findUncheckedColumns(columns))
   unchecked.push(`${table}.${name} can be renamed: no statement names it through db/schema/columns.ts`)
 
-/** The schemas that read-models.ts says it builds, and where. */
-const models: { readonly schema: string; readonly fields: ts.ObjectLiteralExpression }[] = []
+/** A read model: the fields that `read` gives a schema of the contract. */
+interface Model {
+  readonly schema: string
+  readonly fields: ts.ObjectLiteralExpression
+  /** Where `read … satisfies` ends. */
+  readonly end: number
+}
+
+const models: Model[] = []
 walk(parse(modelsPath), (node) => {
   if (!ts.isSatisfiesExpression(node) || !ts.isObjectLiteralExpression(node.expression)) return
   const schema = /Schemas\['(\w+)'\]/.exec(node.type.getText())?.[1]
-  if (schema !== undefined) models.push({ schema, fields: node.expression })
+  if (schema !== undefined) models.push({ schema, fields: node.expression, end: node.getEnd() })
 })
 if (models.length === 0) throw new Error('read-models.ts has no read models')
 
@@ -133,24 +151,45 @@ walk(parse(contractPath), (node) => {
   if (type !== undefined && models.some(({ schema }) => schema === name)) readSchemas.set(name, type)
 })
 
-for (const { schema, fields } of models) {
-  const inContract = readSchemas.get(schema)
-  const last = fields.properties.at(-1)
-  if (inContract === undefined || last === undefined)
-    throw new Error(`${schema} is not a read schema of the contract`)
-  const changes = {
-    'the contract can have one field more': edit(contractPath, [
-      { start: inContract.getStart() + 1, end: inContract.getStart() + 1, text: ' field_added: string;' },
-    ]),
-    'the read model can have one field less': edit(modelsPath, [
-      { start: last.getStart(), end: last.getEnd(), text: '' },
-    ]),
-  }
-  for (const [change, changed] of Object.entries(changes)) {
-    const errors = compile(changed)
-    if (!errors.some((error) => error.startsWith(modelsPath))) unchecked.push(`${schema}: ${change}`)
-  }
+/** Adds a field to every schema at a time: each error is in the model and names the field. */
+const findUncheckedSchemas = (): readonly Model[] => {
+  const added = ({ schema }: Model): string => `added_to_${schema}`
+  const edits = models.map((model) => {
+    const schema = readSchemas.get(model.schema)
+    if (schema === undefined) throw new Error(`${model.schema} is not a read schema of the contract`)
+    const start = schema.getStart() + 1
+    return { start, end: start, text: ` ${added(model)}: string;` }
+  })
+  const errors = compile(edit(contractPath, edits))
+  return models.filter((model) => !errors.some((error) => isIn(model, error, added(model))))
 }
+
+/** Removes the last field of every model at a time. Spaces take its place, so that what follows stays where it is. */
+const findUncheckedModels = (): readonly Model[] => {
+  const removed = models.map(({ schema, fields }) => {
+    const last = fields.properties.at(-1)
+    if (last?.name === undefined) throw new Error(`The read model of ${schema} does not end with a field`)
+    const [start, end] = [last.getStart(), fields.properties.end]
+    return { name: last.name.getText(), edit: { start, end, text: ' '.repeat(end - start) } }
+  })
+  const errors = compile(
+    edit(
+      modelsPath,
+      removed.map((field) => field.edit),
+    ),
+  )
+  return models.filter(
+    (model, index) => !errors.some((error) => isIn(model, error, removed[index]?.name ?? '')),
+  )
+}
+
+const isIn = ({ fields, end }: Model, { path, start, message }: CompileError, field: string): boolean =>
+  path === modelsPath && start >= fields.getStart() && start < end && message.includes(field)
+
+for (const { schema } of findUncheckedSchemas())
+  unchecked.push(`${schema}: the contract can have one field more`)
+for (const { schema } of findUncheckedModels())
+  unchecked.push(`${schema}: the read model can have one field less`)
 
 for (const problem of unchecked) console.error(problem)
 console.log(
