@@ -6,7 +6,7 @@ import { allowsOwn } from './access/permissions.ts'
 import { audit, auditColumn, auditEvent } from './audit.ts'
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
-import { type Created, creation } from './engine/creation.ts'
+import { type Created, creation, withSealed } from './engine/creation.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -54,7 +54,7 @@ const insert = creation(
           insert into api_tokens (${columns}) select ${values}
           where ${p.expires_at} is null or ${p.expires_at} > now() returning *
         ), created as (
-          select id, left(${apiTokenJson(token)}, -1) || ',"sealed_token":"' || ${p.sealed_token} || '"}' as json from token
+          select id, ${withSealed(apiTokenJson(token), 'token', p.sealed_token)} as json from token
         ), audit as (${audit(
           p,
           sql`${auditEvent(p, 'api_token.created', { user: sql`user_id`, token: sql`id` })} from token`,

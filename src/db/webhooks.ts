@@ -5,7 +5,7 @@ import { countingStatement, untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import { isOfProjects } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { type Created, creation, readCreation } from './engine/creation.ts'
+import { type Created, creation, readCreation, withSealed } from './engine/creation.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -54,10 +54,6 @@ export interface NewWebhook {
   readonly seal: (id: string) => string
 }
 
-/** The JSON of a webhook that is stored for a replay, with the member `sealed_secret`. */
-const withSealedSecret = (sealed: SQL): SQL =>
-  sql`left(${webhookJson(webhook)}, -1) || ',"sealed_secret":"' || ${sealed} || '"}'`
-
 const insert = creation(
   'webhooks.insert',
   {
@@ -98,7 +94,7 @@ const insert = creation(
         ), webhook as (
           insert into webhooks (${columns}) select ${values} from checked where outcome = 'done' returning *
         ), created as (
-          select id, ${withSealedSecret(p.sealed_secret)} as json from webhook
+          select id, ${withSealed(webhookJson(webhook), 'secret', p.sealed_secret)} as json from webhook
         )`,
       select: sql`select outcome, used, ${webhookJson(webhook)} as json from checked left join webhook on true`,
     }
@@ -221,7 +217,7 @@ const rotate = creation(
           update webhooks webhook set ${values} from checked
           where webhook.id = checked.id and checked.outcome = 'done' returning webhook.*
         ), created as (
-          select id, ${withSealedSecret(p.sealed_secret)} as json from webhook
+          select id, ${withSealed(webhookJson(webhook), 'secret', p.sealed_secret)} as json from webhook
         )`,
       select: sql`
         select outcome, ${webhookJson(webhook)} as json, webhook.version from checked left join webhook on true`,

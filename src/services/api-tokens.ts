@@ -1,6 +1,6 @@
 import { newApiToken } from '../auth/api-tokens.ts'
 import type { Credentials } from '../auth/credentials.ts'
-import { open, seal } from '../auth/seal.ts'
+import { jsonWithSecret, sealForReplay } from '../auth/replayed-secrets.ts'
 import { deleteApiToken, deleteUserApiToken, insertApiToken, type NewApiToken } from '../db/api-tokens.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import type { Created } from '../db/engine/creation.ts'
@@ -39,13 +39,10 @@ export const createApiTokens = ({ credentials, answerKeys }: Deps): ApiTokens =>
     const created = await insertApiToken(ctx, {
       ...fields,
       hash,
-      seal: (id) => seal(answerKeys, Buffer.from(token), id).toString('base64url'),
+      seal: (id) => sealForReplay(answerKeys, token, id),
     })
     if (created === null) throw problems.invalidField('/expires_at', 'must be in the future')
-    const json = created.replayed
-      ? unsealToken(answerKeys, created)
-      : `${created.json.slice(0, -1)},"token":"${token}"}`
-    return { ...created, json }
+    return { ...created, json: jsonWithSecret(answerKeys, created, { name: 'token', secret: token }) }
   },
 
   async revoke(ctx, id) {
@@ -58,12 +55,3 @@ export const createApiTokens = ({ credentials, answerKeys }: Deps): ApiTokens =>
     await credentials.forgetApiToken(token.id)
   },
 })
-
-/** The JSON of a replayed creation, with the token in place of the sealed one. */
-const unsealToken = (answerKeys: KeyRing, { id, json }: Created): string =>
-  json.replace(/"sealed_token":"([\w-]*)"\}$/, (_, sealed: string) => {
-    // The key that fingerprinted the request is known, and so is the one that sealed the token.
-    const opened = open(answerKeys, Buffer.from(sealed, 'base64url'), id)
-    if (opened === null) throw new Error('No key opens the token of a replayed creation')
-    return `"token":"${opened.plaintext.toString()}"}`
-  })

@@ -1,4 +1,4 @@
-import { open, seal } from '../auth/seal.ts'
+import { jsonWithSecret, sealForReplay } from '../auth/replayed-secrets.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import type { Created } from '../db/engine/creation.ts'
 import {
@@ -60,12 +60,8 @@ export const createWebhooks = ({ webhookKeys, answerKeys, addressRules }: Deps):
     if (addressRules.refuses(url)) throw problems.urlNotAllowed()
     return url.href
   }
-  const sealForAnswer = (secret: string, id: string): string =>
-    seal(answerKeys, Buffer.from(secret), id).toString('base64url')
   const withSecret = (created: Created, secret: string): WebhookWithSecret => {
-    const json = created.replayed
-      ? unsealSecret(answerKeys, created)
-      : `${created.json.slice(0, -1)},"secret":"${secret}"}`
+    const json = jsonWithSecret(answerKeys, created, { name: 'secret', secret })
     return { ...created, json, version: versionIn(json) }
   }
 
@@ -76,7 +72,7 @@ export const createWebhooks = ({ webhookKeys, answerKeys, addressRules }: Deps):
         ...fields,
         url: expectUrl(fields.url),
         secretFor: sealFor,
-        seal: (id) => sealForAnswer(text, id),
+        seal: (id) => sealForReplay(answerKeys, text, id),
       })
       return withSecret(expectDone(created), text)
     },
@@ -88,7 +84,11 @@ export const createWebhooks = ({ webhookKeys, answerKeys, addressRules }: Deps):
 
     async rotateSecret(ctx, id) {
       const { text, sealFor } = newSecret(webhookKeys)
-      const rotation = { webhookId: id, secret: sealFor(id), sealedSecret: sealForAnswer(text, id) }
+      const rotation = {
+        webhookId: id,
+        secret: sealFor(id),
+        sealedSecret: sealForReplay(answerKeys, text, id),
+      }
       return withSecret(expectDone(await rotateWebhookSecret(ctx, rotation)), text)
     },
   }
@@ -96,15 +96,6 @@ export const createWebhooks = ({ webhookKeys, answerKeys, addressRules }: Deps):
 
 /** Characters of a URL. */
 const maxUrl = 2_048
-
-/** The JSON of a replay, with the secret in place of the sealed one. */
-const unsealSecret = (answerKeys: KeyRing, { id, json }: Created): string =>
-  json.replace(/"sealed_secret":"([\w-]*)"\}$/, (_, sealed: string) => {
-    // The key that fingerprinted the request is known, and so is the one that sealed the secret.
-    const opened = open(answerKeys, Buffer.from(sealed, 'base64url'), id)
-    if (opened === null) throw new Error('No key opens the secret of a replayed creation')
-    return `"secret":"${opened.plaintext.toString()}"}`
-  })
 
 const versionIn = (json: string): number => {
   const webhook: unknown = JSON.parse(json)

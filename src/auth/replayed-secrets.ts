@@ -1,0 +1,32 @@
+import type { Created } from '../db/engine/creation.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
+import { open, seal } from './seal.ts'
+
+/**
+ * Secrets that only the response to their creation shows. The response that is stored for a replay ends with the member
+ * `sealed_<name>` instead.
+ */
+
+/** Seals a secret for the stored response to the creation of the resource with this id. */
+export const sealForReplay = (answerKeys: KeyRing, secret: string, id: string): string =>
+  seal(answerKeys, Buffer.from(secret), id).toString('base64url')
+
+/**
+ * The JSON of a response with the secret as its member `name`: `secret`, or that of the first response if this is a replay.
+ *
+ * @throws Error when no key opens the secret of a replay
+ */
+export const jsonWithSecret = (
+  answerKeys: KeyRing,
+  { id, json, replayed }: Pick<Created, 'id' | 'json' | 'replayed'>,
+  { name, secret }: { readonly name: string; readonly secret: string },
+): string => {
+  if (!replayed) return `${json.slice(0, -1)},"${name}":"${secret}"}`
+  const member = `"sealed_${name}":"`
+  const start = json.lastIndexOf(member)
+  const sealed = json.slice(start + member.length, -2)
+  // The key that fingerprinted the request is known, and so is the one that sealed the secret.
+  const opened = open(answerKeys, Buffer.from(sealed, 'base64url'), id)
+  if (opened === null) throw new Error(`No key opens the ${name} of a replayed creation`)
+  return `${json.slice(0, start)}"${name}":"${opened.plaintext.toString()}"}`
+}
