@@ -9,11 +9,11 @@ import { databaseId, type Identity, parseIdentity } from './identity.ts'
 import { taskJson } from './read-models.ts'
 import { renderedRows } from './engine/rendered-rows.ts'
 import { rowsOfMemberships, unionOfBranches } from './access/branches.ts'
-import { allowsTask, changeBranches } from './access/permissions.ts'
+import { changeBranches, seesTask } from './access/permissions.ts'
 import { isMember, isProjectInUse } from './access/task-relations.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { horizon } from './engine/horizon.ts'
-import { nilId } from './engine/ids.ts'
+import { nilId } from '../domain/nil-id.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { compile, query, statement, type StatementName } from './engine/statement.ts'
 
@@ -133,8 +133,7 @@ const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
   /** A membership that began before the client started over is no news to it. */
   const ifNews = (transaction: SQL): SQL =>
     sql`case when ${transaction} >= ${tombstonesFrom} then ${transaction} else ${never} end`
-  const isSeen = (id: SQL): SQL =>
-    sql`exists (select from tasks task where task.id = ${id} and ${allowsTask('task.see', caller, task)})`
+  const isSeen = (id: SQL): SQL => seesTask(caller, id)
 
   const seen = unionOfBranches(
     changeBranches(role, caller, tombstonesFrom),

@@ -2,7 +2,7 @@ import type { MemberExpansion } from '../domain/expansions.ts'
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsTask, isSeenBy } from './access/permissions.ts'
+import { allowsTask, isSeenBy, seesTask } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
@@ -76,10 +76,7 @@ export const selectTaskFollowers = async (
           join tasks task on task.id = ${follower.task_id}
         where ${follower.task_id} = ${parameter('task_id', 'uuid')} and not ${follower.has_stopped}
           and person.deleted_at is null and ${isSeenBy(person, task)}) item`,
-      branches: (caller) =>
-        onlyBranch(
-          sql`exists (select from tasks task where task.id = item.task_id and ${allowsTask('task.see', caller, task)})`,
-        ),
+      branches: (caller) => onlyBranch(seesTask(caller, sql`item.task_id`)),
       values: { task_id: taskId },
       filters: [],
       sortFields: { created_at: createdAt },

@@ -1,4 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
+import { nilId } from './nil-id.ts'
 import { includesScope, type RequiredScope, type Scope } from './scopes.ts'
 
 /**
@@ -145,7 +146,7 @@ export type LinkPrincipal = Principal<LinkCredential>
 
 /** An administrator without an account. No user has this id. */
 export const shellPrincipal: Principal<ShellCredential> = {
-  userId: '00000000-0000-0000-0000-000000000000',
+  userId: nilId,
   role: 'admin',
   timeZone: 'UTC',
   credential: { kind: 'shell' },

@@ -3,10 +3,7 @@ import type { Database } from '../db/engine/client.ts'
 import { selectSecondFactors, updateSeal } from '../db/second-factors.ts'
 import { selectWebhookSecrets, updateWebhookSeals } from '../db/webhooks.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
-
-/** Rows per query. */
-const limit = 500
-const firstId = '00000000-0000-0000-0000-000000000000'
+import { nilId } from '../domain/nil-id.ts'
 
 /** Seals all secrets with the active keys, so that earlier keys can be dropped. */
 export const resealSecrets = async (
@@ -14,28 +11,46 @@ export const resealSecrets = async (
   { secondFactorKeys, webhookKeys }: { readonly secondFactorKeys: KeyRing; readonly webhookKeys: KeyRing },
   stop: AbortSignal,
 ): Promise<void> => {
-  for (let after: string | undefined = firstId; after !== undefined && !stop.aborted;) {
-    const factors = await selectSecondFactors(db, { after, limit })
-    for (const { userId, secret } of factors) {
-      const resealed = reseal(secondFactorKeys, secret, userId)
-      if (resealed !== null)
-        await updateSeal(db, { user_id: userId, old_secret: secret, new_secret: resealed })
-    }
-    after = factors.at(-1)?.userId
+  const factorsAfter = (page: SecretsPage) => selectSecondFactors(db, page)
+  for await (const { userId, secret } of rowsOf(factorsAfter, ({ userId }) => userId, stop)) {
+    const resealed = reseal(secondFactorKeys, secret, userId)
+    if (resealed !== null) await updateSeal(db, { user_id: userId, old_secret: secret, new_secret: resealed })
   }
-  for (let after: string | undefined = firstId; after !== undefined && !stop.aborted;) {
-    const webhooks = await selectWebhookSecrets(db, { after, limit })
-    for (const { id, secret, previousSecret } of webhooks) {
-      const [resealed, resealedPrevious] = [secret, previousSecret].map((one) => reseal(webhookKeys, one, id))
-      if (resealed || resealedPrevious)
-        await updateWebhookSeals(db, {
-          id,
-          old_secret: secret,
-          new_secret: resealed ?? secret,
-          new_previous_secret: resealedPrevious ?? previousSecret,
-        })
-    }
-    after = webhooks.at(-1)?.id
+  const webhooksAfter = (page: SecretsPage) => selectWebhookSecrets(db, page)
+  for await (const { id, secret, previousSecret } of rowsOf(webhooksAfter, ({ id }) => id, stop)) {
+    const [resealed, resealedPrevious] = [secret, previousSecret].map((one) => reseal(webhookKeys, one, id))
+    if (resealed || resealedPrevious)
+      await updateWebhookSeals(db, {
+        id,
+        old_secret: secret,
+        new_secret: resealed ?? secret,
+        new_previous_secret: resealedPrevious ?? previousSecret,
+      })
+  }
+}
+
+/** Rows after an id, in the order of their ids. */
+interface SecretsPage {
+  readonly after: string
+  readonly limit: number
+}
+
+/** Rows per query. */
+const limit = 500
+
+/** All rows, a page at a time; ends early between two pages when `stop` is aborted. */
+async function* rowsOf<Row>(
+  select: (page: SecretsPage) => Promise<readonly Row[]>,
+  idOf: (row: Row) => string,
+  stop: AbortSignal,
+): AsyncGenerator<Row> {
+  let after = nilId
+  while (!stop.aborted) {
+    const rows = await select({ after, limit })
+    yield* rows
+    const last = rows.at(-1)
+    if (last === undefined) return
+    after = idOf(last)
   }
 }
 

@@ -3,7 +3,7 @@ import type { ProjectRole } from '../../domain/project-roles.ts'
 import { columnsOf } from '../schema/columns.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { ContextPlaceholders } from '../engine/context.ts'
-import { nilId } from '../engine/ids.ts'
+import { nilId } from '../../domain/nil-id.ts'
 import { type AccessBranch, onlyBranch, rowsOfMemberships } from './branches.ts'
 import {
   hasRole,
@@ -336,7 +336,8 @@ const relationsOf = (caller: CallerPlaceholders, task: SQL): Relations => ({
   admin: sql`(${caller.is_admin} and ${isInUse(task)})`,
 })
 
-const seesTask = (caller: CallerPlaceholders, taskId: SQL): SQL =>
+/** Whether the caller sees the task with an id. */
+export const seesTask = (caller: CallerPlaceholders, taskId: SQL): SQL =>
   sql`exists (select from tasks where tasks.id = ${taskId} and ${allowsTask('task.see', caller, sql`tasks`)})`
 
 /**
@@ -438,8 +439,7 @@ export const allowsNotification = (
 ): SQL => {
   const { user_id, task_id } = columnsOf<'notifications'>(notification)
   return allowed(permission, {
-    recipient: sql`(${user_id} = ${caller.caller} and exists (
-      select from tasks task where task.id = ${task_id} and ${allowsTask('task.see', caller, sql`task`)}))`,
+    recipient: sql`(${user_id} = ${caller.caller} and ${seesTask(caller, task_id)})`,
   })
 }
 

@@ -2,6 +2,3 @@ import { v7 } from 'uuid'
 
 /** A new resource id: UUIDv7 (RFC 9562), so that ids sort by creation time. */
 export const newId = (): string => v7()
-
-/** Sorts before every other id. */
-export const nilId = '00000000-0000-0000-0000-000000000000'
