@@ -9,9 +9,9 @@ import {
   type Condition,
   conditionsOf,
   constant,
-  type Filter,
   filterBy,
   filterOneOf,
+  isOfProjects,
   listOf,
 } from './engine/conditions.ts'
 import type { OpContext } from './engine/context.ts'
@@ -97,8 +97,8 @@ const listedEvents = sql`(
   ])} from events event) item`
 
 /** Whether a type is one of the patterns, an array: types, `task.*` for all of a kind, and `*` for all. */
-const matchesEventTypes = (type: SQL, patterns: SQL): SQL =>
-  sql`array[${type}, split_part(${type}, '.', 1) || '.*', '*'] && ${patterns}`
+export const matchesEventTypes = (type: SQL, patterns: SQL): SQL =>
+  sql`(array[${type}, split_part(${type}, '.', 1) || '.*', '*'] && ${patterns})`
 
 const item = sql.raw('item')
 const listed = columnsOf<'events'>(item)
@@ -157,14 +157,8 @@ const timeFilters = {
 
 const searchedFilters = {
   type: filterBy('text[]', (patterns) => matchesEventTypes(listed.type, patterns)),
-  project_id: ((ids: readonly string[], bind) => {
-    const isChosen = sql`${listed.project_id} = any(${bind('uuid[]', withoutNone(ids))})`
-    return ids.includes('none') ? sql`(${isChosen} or ${listed.project_id} is null)` : isChosen
-  }) satisfies Filter<readonly string[]>,
   actor_id: filterOneOf('uuid', listed.actor_id),
 }
-
-const withoutNone = (ids: readonly string[]): readonly string[] => ids.filter((id) => id !== 'none')
 
 /** A condition that no index serves: a request examines so many rows. */
 const searched = ({ sql: condition, values }: Condition): Condition => ({
@@ -230,6 +224,8 @@ export const selectEvents = (
     is_admin: constant(reader.role === 'admin'),
     in_session: sql`false`,
   }
+  const { project_id: projects, ...others } = filter
+  const isOfChosen = projects === undefined ? [] : [isOfProjects(listed.project_id, projects)]
   // Not in the branches: of the events of deleted tasks only the deletions are seen, and there may be any number of them in a row.
   const isVisible = { sql: allowsEvent('event.see', caller, item), values: {} }
   return selectPage(
@@ -237,15 +233,15 @@ export const selectEvents = (
     {
       name: 'events',
       from: listedEvents,
-      branches: (reading) => eventBranches(reader.role, reading, filter.project_id),
+      branches: (reading) => eventBranches(reader.role, reading, projects),
       filters: [
-        ...conditionsOf(timeFilters, filter),
-        ...[...conditionsOf(searchedFilters, filter), isVisible].map(searched),
+        ...conditionsOf(timeFilters, others),
+        ...[...conditionsOf(searchedFilters, others), ...isOfChosen, isVisible].map(searched),
       ],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row) => eventJson(row),
-      values: { project_ids: withoutNone(filter.project_id ?? []) },
+      values: { project_ids: (projects ?? []).filter((id) => id !== 'none') },
     },
     reader,
     page,

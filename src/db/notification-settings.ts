@@ -1,11 +1,12 @@
 import type { components } from '../../generated/openapi.ts'
-import { done, missing, type Outcome } from '../domain/outcome.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { allowsNotification } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
+import { isReason, type Reason } from './notifications.ts'
 import { notificationSettingsJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -41,7 +42,7 @@ export const selectNotificationSettings = async (
   ctx: OpContext<Principal>,
 ): Promise<Outcome<NotificationSettingsRow>> => {
   const [row] = await select(ctx, {})
-  return row === undefined ? missing : done(row)
+  return found(row)
 }
 
 const update = query(
@@ -95,7 +96,7 @@ export const updateNotificationSettings = async (
 
 /** A notification, as a digest tells it. */
 export interface DigestLine {
-  readonly reason: Schemas['NotificationReason']
+  readonly reason: Reason
   readonly taskTitle: string
   /** Null: the service itself, or a deleted user. */
   readonly actorName: string | null
@@ -160,9 +161,8 @@ const claim = statement(
 
 /**
  * The digest that has been due for longest, without lines if there is nothing to tell; null if none is due. That of a disabled user
- * waits. The next one is then due
- * later and tells later notifications, so no other process sends this one too. If the process is killed before it sends the mail, there
- * is none; the notifications stay in the inbox.
+ * waits. The next one is then due later and tells later notifications, so no other process sends this one too. If the process is killed
+ * before it sends the mail, there is none; the notifications stay in the inbox.
  */
 export const claimDigest = async (db: Database): Promise<Digest | null> => {
   const rows = await claim(db, {})
@@ -176,13 +176,3 @@ export const claimDigest = async (db: Database): Promise<Digest | null> => {
     ),
   }
 }
-
-const reasons: readonly string[] = [
-  'mention',
-  'assignment',
-  'comment',
-  'completion',
-] satisfies readonly Schemas['NotificationReason'][]
-
-const isReason = (text: string | null): text is Schemas['NotificationReason'] =>
-  text !== null && reasons.includes(text)

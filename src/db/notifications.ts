@@ -1,3 +1,4 @@
+import type { components } from '../../generated/openapi.ts'
 import type { NotificationExpansion } from '../domain/expansions.ts'
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
@@ -112,10 +113,14 @@ export const removeOldNotifications = deletionInBatches('notifications.delete_ol
     sql`${columnsOf<'notifications'>(sql`notifications`).created_at} < now() - make_interval(days => ${p.days})`,
 })
 
-type Reason = 'mention' | 'assignment' | 'comment' | 'completion'
+/** Why a user is told of an event. */
+export type Reason = components['schemas']['NotificationReason']
 
 /** Of several reasons, a user is told the first. */
 const reasons: readonly Reason[] = ['mention', 'assignment', 'comment', 'completion']
+
+/** Whether a text from the database is a reason. */
+export const isReason = (text: string | null): text is Reason => reasons.some((reason) => reason === text)
 
 const event = columnsOf<'events'>(sql.raw('event'))
 const comment = columnsOf<'comments'>(sql.raw('comment'))

@@ -1,7 +1,13 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsEvent, allowsProject, allowsWebhook, usersOfEvent } from './access/permissions.ts'
+import {
+  allowsEvent,
+  allowsProject,
+  allowsWebhook,
+  type CallerPlaceholders,
+  usersOfEvent,
+} from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import { type Condition, filterOneOf, conditionsOf } from './engine/conditions.ts'
@@ -20,6 +26,7 @@ import {
   selectPage,
 } from './lists/list.ts'
 import { eventReader } from './event-readers.ts'
+import { matchesEventTypes } from './events.ts'
 import { eventJson, webhookDeliveryJson } from './read-models.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -58,8 +65,6 @@ const mayTell = (): SQL => {
         and ${allowsProject('project.manage', asManager, sql`projects`)}) end)`
 }
 
-const matchesType = sql`(${ofWebhook.event_types} && array['*', split_part(${ofEvent.type}, '.', 1) || '.*', ${ofEvent.type}])`
-
 /** The events `batch` as deliveries. Who may see an event is found before the webhooks, not for every webhook. */
 const newDeliveries = (): SQL => {
   const { columns, values } = insertion<'webhook_deliveries'>({
@@ -78,7 +83,8 @@ const newDeliveries = (): SQL => {
     from ${events} event cross join lateral (select * from webhooks webhook where ${isOfEvent} offset 0) webhook
       join users owner on owner.id = ${ofWebhook.owner_id}
     where ${ofWebhook.is_enabled} and ${ofWebhook.deleted_at} is null
-      and ${ofWebhook.created_at} <= ${ofEvent.created_at} and ${matchesType} and ${mayTell()}`
+      and ${ofWebhook.created_at} <= ${ofEvent.created_at}
+      and ${matchesEventTypes(ofEvent.type, ofWebhook.event_types)} and ${mayTell()}`
   return sql`
     candidates as materialized (
       select event.*, candidate.user_id as candidate_id from batch event cross join lateral (${usersOfEvent(event)}) candidate
@@ -391,11 +397,8 @@ export interface DeliveryPath {
 const pathParameters = { webhook_id: 'uuid', id: 'uuid' } as const
 
 /** Whether the caller sees the webhook with an id. Not correlated to a row, so that a list asks once. */
-const seesWebhook = (
-  p: Pick<ContextPlaceholders, 'caller' | 'is_admin' | 'in_session'>,
-  id: SQL,
-): SQL => sql`exists (
-  select from webhooks webhook where ${ofWebhook.id} = ${id} and ${allowsWebhook('webhook.see', p, webhook)})`
+const seesWebhook = (caller: CallerPlaceholders, id: SQL): SQL => sql`exists (
+  select from webhooks webhook where ${ofWebhook.id} = ${id} and ${allowsWebhook('webhook.see', caller, webhook)})`
 
 const selectOne = query(
   'webhook_deliveries.select',
