@@ -5,10 +5,10 @@ import type { RelationKind, StoredRelation } from '../domain/relations.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTask } from './access/permissions.ts'
 import { conditionsOf, filterOneOf } from './engine/conditions.ts'
-import type { OpContext } from './engine/context.ts'
+import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { newId } from './engine/ids.ts'
 import { readOutcome } from './engine/outcome.ts'
-import { parameter } from './engine/parameters.ts'
+import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
   createdAt,
@@ -20,7 +20,7 @@ import {
 } from './lists/list.ts'
 import { relationJson } from './read-models.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 import { isTaskVisible } from './task-pages.ts'
 import { lockTasks, outcomeOfTaskWrite } from './task-writes.ts'
 
@@ -59,6 +59,15 @@ const valuesOf = ({ taskId, relatedId, stored }: Relation) => ({
   to_id: stored.otherTaskId,
 })
 
+/** Both tasks, locked, as `targets`; the outcome of the checks on a change of their relation, as `checked`. */
+const checkedTasks = (p: Placeholders<typeof parameters> & ContextPlaceholders, outcome: SQL): SQL => sql`
+  targets as (
+    ${lockTasks(p, sql`${p.task_id}, ${p.related_id}`)}
+  ), checked as (
+    select ${outcome} as outcome from targets target
+    where id = ${p.task_id} and exists (select from targets related where related.id = ${p.related_id})
+  )`
+
 const insert = query(
   'task_relations.insert',
   { ...parameters, id: 'uuid', limit: 'int' },
@@ -92,12 +101,7 @@ const insert = query(
       from unnest(${path}) with ordinality step (task_id, ordinal) join tasks task on ${id} = step.task_id
       where ${allowsTask('task.see', p, sql`task`)})`
     return sql`
-      with targets as (
-        ${lockTasks(p, sql`${p.task_id}, ${p.related_id}`)}
-      ), checked as (
-        select ${outcome} as outcome from targets target
-        where id = ${p.task_id} and exists (select from targets related where related.id = ${p.related_id})
-      ), inserted as (
+      with ${checkedTasks(p, outcome)}, inserted as (
         insert into task_relations (${columns}) select ${values} from checked where outcome = 'done' on conflict do nothing
       )
       select outcome, case when outcome = 'blocking_cycle' then ${visiblePath} end as path from checked`
@@ -120,12 +124,7 @@ const remove = query('task_relations.delete', parameters, { outcome: 'text' }, (
   })
   const removed = columnsOf<'task_relations'>(sql`task_relations`)
   return sql`
-    with targets as (
-      ${lockTasks(p, sql`${p.task_id}, ${p.related_id}`)}
-    ), checked as (
-      select ${outcome} as outcome from targets target
-      where id = ${p.task_id} and exists (select from targets related where related.id = ${p.related_id})
-    ), deleted as (
+    with ${checkedTasks(p, outcome)}, deleted as (
       delete from task_relations using checked
       where ${removed.task_id} = ${p.from_id} and ${removed.kind} = ${p.kind} and ${removed.other_task_id} = ${p.to_id}
         and outcome = 'done' returning ${removed.kind}

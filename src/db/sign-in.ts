@@ -16,7 +16,7 @@ import {
   type StartedSession,
   startSession,
 } from './sessions.ts'
-import type { NewUser } from './users.ts'
+import { insertInstallation, type NewUser } from './users.ts'
 
 /** Registration, and sign-in by a password. */
 
@@ -40,7 +40,6 @@ const register = query(
   },
   startedColumns,
   (p) => {
-    const installation = insertion<'installation'>({ singleton: sql`true` })
     const user = insertion<'users'>({
       id: p.id,
       username: p.username,
@@ -52,8 +51,7 @@ const register = query(
     })
     return sql`
       with first as (
-        insert into installation (${installation.columns}) values (${installation.values}) on conflict do nothing
-        returning *
+        ${insertInstallation}
       ), ${usedInvitation(p.invitation_hash)}, person as (
         insert into users (${user.columns}) select ${user.values}
         where (${p.is_open} or exists (select from first))

@@ -92,6 +92,12 @@ export const selectUserIdByName = async (
   return row?.id ?? null
 }
 
+const installation = insertion<'installation'>({ singleton: sql`true` })
+
+/** A part of a statement that notes that there is an account, and returns a row if it is the first. */
+export const insertInstallation = sql`
+  insert into installation (${installation.columns}) values (${installation.values}) on conflict do nothing returning *`
+
 const insert = creation(
   'users.insert',
   {
@@ -113,12 +119,11 @@ const insert = creation(
       time_zone: p.time_zone,
       password_hash: p.password_hash,
     })
-    const installation = insertion<'installation'>({ singleton: sql`true` })
     return {
       // Without the installation, the next account to register would be the first one, and become an administrator.
       parts: sql`
         installed as (
-          insert into installation (${installation.columns}) values (${installation.values}) on conflict do nothing
+          ${insertInstallation}
         ), person as (
           insert into users (${columns}) select ${values}
           where ${p.role} <> 'admin' or ${allowsUser('user.create_admin', p, user)}

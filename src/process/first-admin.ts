@@ -8,6 +8,7 @@ import { selectHasAccounts } from '../db/sign-in.ts'
 import { insertUser } from '../db/users.ts'
 import { canonicalEmail } from '../domain/text.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
+import { expectDone } from '../problems/problems.ts'
 
 const username = 'admin'
 
@@ -24,7 +25,7 @@ export const createFirstAdmin = async (
   try {
     const ctx = shellContext(db, 'start')
     if (await selectHasAccounts(ctx)) return
-    await insertUser(ctx, async () => ({
+    const user = await insertUser(ctx, async () => ({
       username,
       email: canonicalEmail(email),
       displayName: username,
@@ -32,6 +33,7 @@ export const createFirstAdmin = async (
       timeZone: defaultTimeZone,
       passwordHash: await passwordHasher().hash(password),
     }))
+    expectDone(user)
     log.info(`created the administrator ${email} (ADMIN_EMAIL)`)
   } catch (error) {
     // Another process that starts at the same time has created it.
