@@ -1,4 +1,4 @@
-import { countingStatement, untilNone } from './engine/batches.ts'
+import { countingStatement } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import { horizon } from './engine/horizon.ts'
 import { statement, type StatementName } from './engine/statement.ts'
@@ -29,13 +29,19 @@ interface Step {
   readonly name: StatementName
   readonly reader: string
   readonly limit: number
+  /** Whether something may be made of the row `event`: cheap to ask, and true too often rather than too seldom. */
+  readonly isOfInterest: SQL
   readonly make: SQL
 }
 
-/** Compiles a reader, which reads until it is up to date. Its first start begins at the present. */
-export const eventReader = ({ name, reader: readerName, limit, make }: Step) => {
+/**
+ * Compiles a reader, which reads until it is up to date. Its first start begins at the present.
+ *
+ * Most events interest no reader, and starting the statement that makes something takes longer than writing a task does. So another
+ * one passes what is of no interest.
+ */
+export const eventReader = ({ name, reader: readerName, limit, isOfInterest, make }: Step) => {
   const ofReader = sql`${reader.name} = ${sql.raw(`'${readerName}'`)}`
-  const hasUnread = hasEvents(isUnread)
   const { columns, values } = insertion<'event_readers'>({
     name: sql.raw(`'${readerName}'`),
     changed_in: horizon,
@@ -47,38 +53,59 @@ export const eventReader = ({ name, reader: readerName, limit, make }: Step) => 
     {},
     () => sql`insert into event_readers (${columns}) values (${values}) on conflict do nothing`,
   )
-  // A statement of its own, because that of the reader takes ten times as long to start, also if there is nothing to read.
-  const check = statement(
-    `${name}_check`,
+  const batch = sql`
+    reader as materialized (
+      select * from event_readers reader where ${ofReader} and ${hasEvents(isUnread)} for update skip locked
+    ), batch as materialized (
+      select event.* from reader cross join lateral (
+        select * from events event where ${isUnread}
+        order by ${event.changed_in}, ${event.ordinal} limit ${sql.raw(String(limit))}
+      ) event
+    )`
+  /** Moves the reader behind the last of some events of the batch. */
+  const move = (events: SQL): SQL => sql`
+    update event_readers reader set ${assignments<'event_readers'>({
+      changed_in: last.changed_in,
+      ordinal: last.ordinal,
+    })}
+    from (${events} order by ${last.changed_in} desc, ${last.ordinal} desc limit 1) last where ${ofReader}`
+  const pass = statement(
+    `${name}_pass`,
     {},
-    { has_unread: 'bool' },
-    () => sql`select ${hasUnread} as has_unread from event_readers reader where ${ofReader}`,
+    { has_begun: 'bool', events: 'int8', is_of_interest: 'bool' },
+    () => sql`
+      with ${batch}, interesting as materialized (
+        select ${event.changed_in}, ${event.ordinal} from batch event where ${isOfInterest}
+        order by ${event.changed_in}, ${event.ordinal} limit 1
+      ), moved as (
+        ${move(sql`
+          select * from batch last where not exists (
+            select from interesting where (interesting.changed_in, interesting.ordinal) <= (${last.changed_in}, ${last.ordinal}))`)}
+      )
+      select exists (select from event_readers reader where ${ofReader}) as has_begun,
+        (select count(*) from batch) as events, exists (select from interesting) as is_of_interest`,
   )
   const read = statement(
     name,
     {},
     { events: 'int8' },
     () => sql`
-      with reader as materialized (
-        select * from event_readers reader where ${ofReader} and ${hasUnread} for update skip locked
-      ), batch as materialized (
-        select event.* from reader cross join lateral (
-          select * from events event where ${isUnread}
-          order by ${event.changed_in}, ${event.ordinal} limit ${sql.raw(String(limit))}
-        ) event
-      ), moved as (
-        update event_readers reader set ${assignments<'event_readers'>({
-          changed_in: last.changed_in,
-          ordinal: last.ordinal,
-        })}
-        from (select * from batch last order by ${last.changed_in} desc, ${last.ordinal} desc limit 1) last where ${ofReader}
-      ), ${make}
+      with ${batch}, moved as (${move(sql`select * from batch last`)}), ${make}
       select count(*) as events from batch`,
   )
+  /** The number of events that were passed or read; fewer than `limit` if these were the last. */
+  const step = async (db: Database): Promise<number> => {
+    const [passed] = await pass(db, {})
+    if (passed?.has_begun !== true) {
+      await begin(db, {})
+      return 0
+    }
+    if (!passed.is_of_interest) return passed.events
+    const [made] = await read(db, {})
+    return made?.events ?? 0
+  }
   return async (db: Database, stop: AbortSignal): Promise<void> => {
-    const [place] = await check(db, {})
-    if (place === undefined) await begin(db, {})
-    if (place?.has_unread === true) await untilNone(async () => (await read(db, {}))[0]?.events ?? 0, stop)
+    while (!stop.aborted && (await step(db)) >= limit);
   }
 }
 

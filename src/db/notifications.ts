@@ -152,16 +152,17 @@ const mentioned = sql`
       where ${told.comment_id} = ${comment.id} and ${told.user_id} = person and ${told.reason} = 'mention')
   ) mentioned order by comment_id, user_id, changed_in, ordinal`
 
+const isAssignment = sql`(${isOfType('task.created', 'task.updated')} and ${event.after} ->> 'assignee_id' is not null)`
+
 const assigned = sql`
-  ${tell('assignment', sql`(${event.after} ->> 'assignee_id')::uuid`, none, sql``)}
-  where ${isOfType('task.created', 'task.updated')} and ${event.after} ->> 'assignee_id' is not null`
+  ${tell('assignment', sql`(${event.after} ->> 'assignee_id')::uuid`, none, sql``)} where ${isAssignment}`
 
 const commented = sql`
   ${tell('comment', follower.user_id, comment.id, sql`${comments} ${followers}`)} where ${isOfType('comment.created')}`
 
-const completed = sql`
-  ${tell('completion', follower.user_id, none, followers)}
-  where ${isOfType('task.updated')} and ${event.after} ->> 'status' = 'done'`
+const isCompletion = sql`(${isOfType('task.updated')} and ${event.after} ->> 'status' = 'done')`
+
+const completed = sql`${tell('completion', follower.user_id, none, followers)} where ${isCompletion}`
 
 /** Events per statement: about 20 ms with ten followers each. */
 const batchSize = 100
@@ -183,6 +184,7 @@ export const notifyOfEvents = eventReader({
   name: 'notifications.insert',
   reader: 'notifications',
   limit: batchSize,
+  isOfInterest: sql`(${isOfType('comment.created', 'comment.updated')} or ${isAssignment} or ${isCompletion})`,
   make: sql`
     told as (
       select distinct on (event_id, user_id) * from (

@@ -33,6 +33,10 @@ const openWorld = async (t: Test) => {
         await db.run(`update tasks set status = 'done', completed_at = now() where id = $1`, [task])
       }
     },
+    rename: async (times: number) => {
+      for (let index = 0; index < times; index += 1)
+        await db.run('update tasks set title = $2 where id = $1', [task, newId()])
+    },
     count: async () => (await db.run('select id from notifications where user_id = $1', [reader])).length,
     place: async () =>
       (await db.run('select changed_in::text, ordinal::text, xmax::text from event_readers', []))[0],
@@ -71,6 +75,22 @@ t.test('each event once, whoever reads at the same time, and however many there 
   await reading
   await read()
   t.equal(await count(), 130)
+})
+
+t.test('events of interest among any number of others', async (t) => {
+  const { complete, read, rename, count } = await openWorld(t)
+  await read()
+  for (const others of [0, 99, 100, 250]) {
+    await rename(others)
+    await complete(2)
+    await rename(others)
+  }
+  await read()
+  t.equal(await count(), 8)
+  await rename(1)
+  await complete()
+  await read()
+  t.equal(await count(), 9)
 })
 
 t.test('events of another database, whose transactions are ahead', async (t) => {
