@@ -18,7 +18,7 @@ const mayImport = {
   webhooks: ['domain', 'auth', 'db', 'db/engine', 'mail'],
   problems: ['domain', 'auth', 'db', 'db/engine', 'images', 'storage'],
   http: ['domain', 'concurrency', 'auth', 'contract', 'db/engine', 'db/lists', 'problems', 'storage'],
-  observe: ['domain', 'auth', 'db/engine', 'http', 'storage'],
+  observe: ['domain', 'concurrency', 'auth', 'contract', 'db', 'db/engine', 'http', 'storage'],
   jobs: ['domain', 'auth', 'db', 'db/engine', 'storage', 'webhooks'],
   mcp: ['domain', 'contract'],
   services: [

@@ -52,6 +52,8 @@ export interface Mailer {
   sendWebhookDisabled(message: WebhookDisabledMessage): void
   /** Resolves when the mail was sent or has failed. */
   sendDigest(message: DigestMessage): Promise<void>
+  /** The number of mails that are being sent or wait for that. */
+  pending(): number
   /** Refuses new mails, and waits a few seconds for those being sent. */
   close(): Promise<void>
 }
@@ -84,6 +86,7 @@ export const loggingMailer =
       log.info({ link: invitationLink(base(), token) }, 'Invitation to a project'),
     sendWebhookDisabled: () => log.info('A mail about a disabled webhook'),
     sendDigest: async ({ count }) => log.info({ notifications: count }, 'A mail with notifications'),
+    pending: () => 0,
     close: async () => undefined,
   })
 
@@ -98,6 +101,7 @@ export const noMailer: OpenMailer = (log) => {
     sendInvitation: drop,
     sendWebhookDisabled: drop,
     sendDigest: async () => drop(),
+    pending: () => 0,
     close: async () => undefined,
   }
 }

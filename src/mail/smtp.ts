@@ -62,6 +62,7 @@ export const smtpMailer =
       sendInvitation: (message) => void send(invitationMail(message, publicUrl)),
       sendWebhookDisabled: (message) => void send(webhookDisabledMail(message, publicUrl)),
       sendDigest: (message) => send(digestMail(message, publicUrl)),
+      pending: () => pending.size,
       async close() {
         isClosed = true
         await Promise.race([Promise.all(pending), setTimeout(closeTime, null, { ref: false })])

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+import type { OperationId } from '../contract/contract.ts'
 import { ConstraintViolation, DatabaseUnavailable } from '../db/engine/errors.ts'
 import { version } from '../domain/version.ts'
 import { routeOf } from '../http/request-log.ts'
@@ -15,7 +16,14 @@ export interface Metrics {
   readonly forStatements: Instrument
   readonly forStorage: Instrument
   readonly forHashes: Instrument
+  /** `pending` is called at each scrape. */
+  readonly ofMails: (pending: () => number) => void
 }
+
+/** Why a sign-in fails: the codes of the problems. */
+const signInFailures = ['invalid_credentials', 'account_disabled', 'too_many_requests'] as const
+
+const signInOperations: ReadonlySet<string | undefined> = new Set<OperationId>(['login', 'completeLogin'])
 
 /** Seconds. The last bucket is the deadline of a statement. */
 const shortBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
@@ -86,6 +94,24 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
     registers,
   })
 
+  const failedSignIns = new Counter({
+    name: 'taskwright_sign_in_failures_total',
+    help: 'Failed sign-ins by the code of the problem, with a password or a second factor',
+    labelNames: ['reason'] as const,
+    registers,
+  })
+  // From the start, so that increase() sees the first one.
+  for (const reason of signInFailures) failedSignIns.inc({ reason }, 0)
+
+  const observeProblem = (request: FastifyRequest): void => {
+    const code = request.problem?.code
+    if (code === undefined) return
+    problems.inc({ code, route: routeOf(request) })
+    const reason = signInFailures.find((one) => one === code)
+    const operation = request.routeOptions.config.operation?.id
+    if (reason !== undefined && signInOperations.has(operation)) failedSignIns.inc({ reason })
+  }
+
   const observeDuration = (request: FastifyRequest, reply: FastifyReply): void => {
     const labels = { method: request.method, route: routeOf(request), status: reply.statusCode }
     requestDuration.observe(labels, reply.elapsedTime / 1_000)
@@ -108,8 +134,7 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
       })
       app.addHook('onResponse', async (request, reply) => {
         if (!streaming.has(reply)) observeDuration(request, reply)
-        const code = request.problem?.code
-        if (code !== undefined) problems.inc({ code, route: routeOf(request) })
+        observeProblem(request)
       })
     },
 
@@ -127,6 +152,19 @@ export const createMetrics = (pendingStatements: () => number): Metrics => {
       } finally {
         hashesPending.dec()
       }
+    },
+
+    ofMails(pending) {
+      registry.registerMetric(
+        new Gauge({
+          name: 'taskwright_mails_pending',
+          help: 'Mails being sent or waiting for a connection to the mail server',
+          registers: [],
+          collect() {
+            this.set(pending())
+          },
+        }),
+      )
     },
   }
 }

@@ -22,7 +22,7 @@ import type { MetricsSource } from '../observe/metrics-server.ts'
 import { expectOwnHost } from './own-host.ts'
 import { loadSecrets } from './secrets.ts'
 import { reportReady, startSupervisor } from './supervisor.ts'
-import { openStorage } from '../storage/open.ts'
+import { filesFolder, openStorage } from '../storage/open.ts'
 import type { Storage } from '../storage/storage.ts'
 import { startWatchdog } from './watchdog.ts'
 
@@ -56,7 +56,9 @@ const startWorkers = async (config: Config, process: ServiceProcess): Promise<vo
   await prepare(config, process)
   if (config.metricsPort !== null) {
     const { metricsOfWorkers } = await import('../observe/metrics.ts')
-    await serveMetricsOf(metricsOfWorkers(), config, process)
+    const database = openDatabase(await openConnection(config, process))
+    onShutdown(() => database.close())
+    await serveMetricsOf({ source: metricsOfWorkers(), database }, config, process)
   }
   info(`starting ${config.workers} workers`)
   shareCountsWithWorkers()
@@ -107,10 +109,11 @@ const serve = async (
   onShutdown(() => logStream.flush())
   // The callers await it; until then a rejection must not end the process.
   migrated.catch(() => undefined)
-  const { database, storage, passwords, observers } = await observe(config, process, {
+  const { database, storage, passwords, openMailer, observers } = await observe(config, process, {
     database: openDatabase(connection),
     storage: await openStorage(config),
     passwords: passwordHasher(worker === null ? {} : { limiter: hashQueueOfWorker(config.workers) }),
+    openMailer: await createMailer(config.mail, () => listeningUrl(config, app.server.address())),
   })
   onShutdown(() => database.close())
   const { refusing, waiting } = untilMigrated(database, migrated, stopping)
@@ -124,7 +127,7 @@ const serve = async (
     passwords,
     thumbnailer: createThumbnailer(),
     logStream,
-    openMailer: await createMailer(config.mail, () => listeningUrl(config, app.server.address())),
+    openMailer,
     observers,
     worker,
   })
@@ -157,6 +160,7 @@ interface Observed {
   readonly database: Database
   readonly storage: Storage
   readonly passwords: PasswordHasher
+  readonly openMailer: OpenMailer
 }
 
 /** Adds traces and metrics to the parts, if they are configured; their modules are loaded only then. */
@@ -167,7 +171,7 @@ const observe = async (
 ): Promise<Observed & { readonly observers: AppDeps['observers'] & object }> => {
   const { metricsPort, traces } = config
   const { info, onShutdown, worker } = process
-  let { database, storage, passwords } = parts
+  let { database, storage, passwords, openMailer } = parts
   const observers: ((app: FastifyInstance) => void)[] = []
   if (traces) {
     const { startTracing } = await import('../observe/tracing.ts')
@@ -185,21 +189,37 @@ const observe = async (
     database = instrumentDatabase(database, metrics.forStatements)
     storage = instrumentStorage(storage, metrics.forStorage)
     passwords = instrumentHasher(passwords, metrics.forHashes)
-    if (worker === null) await serveMetricsOf(metrics.registry, config, process)
+    openMailer = (log) => {
+      const mailer = parts.openMailer(log)
+      metrics.ofMails(() => mailer.pending())
+      return mailer
+    }
+    const { registry: source } = metrics
+    if (worker === null) await serveMetricsOf({ source, database: parts.database }, config, process)
     else offerToSupervisor(metrics.registry, worker)
   }
-  return { database, storage, passwords, observers }
+  return { database, storage, passwords, openMailer, observers }
 }
 
-/** Serves metrics to Prometheus on METRICS_PORT. */
+/** Serves metrics to Prometheus on METRICS_PORT: those of `source`, and those of the installation. */
 const serveMetricsOf = async (
-  source: MetricsSource,
-  { metricsPort, metricsHost, metricsToken }: Config,
-  { info, onShutdown }: ServiceProcess,
+  { source, database }: { readonly source: MetricsSource; readonly database: Database },
+  config: Config,
+  { info, onShutdown, stopping }: ServiceProcess,
 ): Promise<void> => {
+  const { metricsPort, metricsHost, metricsToken } = config
   const { serveMetrics } = await import('../observe/metrics-server.ts')
+  const { createInstallationMetrics, joinMetrics } = await import('../observe/installation-metrics.ts')
+  const ofInstallation = createInstallationMetrics({
+    db: database,
+    folders: {
+      ...(config.databaseUrl === null && { database: config.dataDir }),
+      ...(config.storageUrl === null && { attachments: filesFolder(config) }),
+    },
+    stopping,
+  })
   const options = { host: metricsHost, port: metricsPort ?? 0, token: metricsToken }
-  const server = await serveMetrics(source, options)
+  const server = await serveMetrics(joinMetrics(source, ofInstallation), options)
   onShutdown(() => server.close())
   info(`metrics are at ${httpUrl(metricsHost, server.port)}/metrics`)
 }

@@ -1,0 +1,131 @@
+import type { Database } from './engine/client.ts'
+import { statement, type StatementName } from './engine/statement.ts'
+import { columnsOf } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+
+/** Numbers about the whole installation, for operators. */
+
+const event = columnsOf<'events'>(sql.raw('event'))
+const reader = columnsOf<'event_readers'>(sql.raw('reader'))
+const webhook = columnsOf<'webhooks'>(sql.raw('webhook'))
+const delivery = columnsOf<'webhook_deliveries'>(sql.raw('delivery'))
+
+/** Pending deliveries that are counted at most, so that a long backlog does not make the statement slow. */
+export const maxCountedDeliveries = 10_000
+
+/** Milliseconds since a time, 0 for null. */
+const ageOf = (time: SQL): SQL =>
+  sql`greatest(coalesce((extract(epoch from clock_timestamp() - (${time})) * 1000)::bigint, 0), 0)`
+
+/** The next event of a reader. It includes events that an open transaction keeps the reader from. */
+const unreadSince = (name: string): SQL => sql`
+  select ${event.created_at} from event_readers reader cross join lateral (
+    select * from events event
+    where (${event.changed_in}, ${event.ordinal}) > (${reader.changed_in}, ${reader.ordinal})
+    order by ${event.changed_in}, ${event.ordinal} limit 1
+  ) event where ${reader.name} = ${sql.raw(`'${name}'`)}`
+
+const readBacklog = statement(
+  'statistics.select_backlog',
+  {},
+  { notifications: 'int8', webhooks: 'int8', deliveries: 'int8', pending: 'int8' },
+  () => sql`
+    select ${ageOf(unreadSince('notifications'))} as notifications, ${ageOf(unreadSince('webhooks'))} as webhooks,
+      ${ageOf(sql`
+        select ${webhook.due_at} from webhooks webhook
+        where ${webhook.due_at} <= now() and ${webhook.is_enabled} and ${webhook.deleted_at} is null
+        order by ${webhook.due_at} limit 1`)} as deliveries,
+      (select count(*) from (
+        select from webhook_deliveries delivery where ${delivery.status} = 'pending'
+        limit ${sql.raw(String(maxCountedDeliveries))}
+      ) pending) as pending`,
+)
+
+/** What waits for background work. Ages are in milliseconds, 0 when nothing waits. */
+export interface Backlog {
+  /** The oldest event that no notifications were made of. */
+  readonly notifications: number
+  /** The oldest event that no deliveries were made of. */
+  readonly webhooks: number
+  /** Since when the oldest delivery is due. */
+  readonly deliveries: number
+  /** Deliveries that are due or to be repeated, up to `maxCountedDeliveries`. */
+  readonly pending: number
+}
+
+/** Reads a few index entries, however much waits. */
+export const selectBacklog = async (db: Database): Promise<Backlog> => {
+  const [row] = await readBacklog(db, {})
+  if (row === undefined) throw new Error('The backlog has no row')
+  return row
+}
+
+/** Rows per statement. It takes milliseconds, so that counting delays nobody on the embedded database. */
+const batchSize = sql.raw('5000')
+
+const beforeAll = '00000000-0000-0000-0000-000000000000'
+
+interface Counted {
+  readonly table: SQL
+  readonly isCounted: SQL
+  readonly kind: SQL
+  readonly value: SQL
+}
+
+/** Sums of `value` by `kind`. */
+type Totals = ReadonlyMap<string, number>
+
+/** Sums up a table in batches, in the order of its ids. Returns null when `stop` is aborted before the end. */
+const totalsOf = (name: StatementName, { table, isCounted, kind, value }: Counted) => {
+  const sumBatch = statement(
+    name,
+    { after: 'uuid' },
+    { last: 'text', kind: 'text', value: 'int8' },
+    ({ after }) => sql`
+      with batch as materialized (
+        select id, ${kind} as kind, ${value} as value from ${table} counted
+        where id > ${after} and ${isCounted} order by id limit ${batchSize}
+      )
+      select (select id::text from batch order by id desc limit 1) as last, kind, sum(value)::bigint as value
+      from batch group by kind`,
+  )
+  return async (db: Database, stop: AbortSignal): Promise<Totals | null> => {
+    const totals = new Map<string, number>()
+    let after: string | undefined = beforeAll
+    while (after !== undefined) {
+      if (stop.aborted) return null
+      const sums: Awaited<ReturnType<typeof sumBatch>> = await sumBatch(db, { after })
+      for (const sum of sums) totals.set(sum.kind, (totals.get(sum.kind) ?? 0) + sum.value)
+      after = sums[0]?.last
+    }
+    return totals
+  }
+}
+
+const counted = sql.raw('counted')
+const user = columnsOf<'users'>(counted)
+const task = columnsOf<'tasks'>(counted)
+
+/** Users: `active` and `disabled`. */
+export const countUsers = totalsOf('statistics.count_users', {
+  table: sql.raw('users'),
+  isCounted: sql`${user.deleted_at} is null`,
+  kind: sql`case when ${user.is_disabled} then 'disabled' else 'active' end`,
+  value: sql`1`,
+})
+
+/** Tasks by status; `trashed` for those in the trash. */
+export const countTasks = totalsOf('statistics.count_tasks', {
+  table: sql.raw('tasks'),
+  isCounted: sql`true`,
+  kind: sql`case when ${task.deleted_at} is null then ${task.status} else 'trashed' end`,
+  value: sql`1`,
+})
+
+/** Sizes of attachments: `bytes`. */
+export const sumAttachments = totalsOf('statistics.sum_attachments', {
+  table: sql.raw('attachments'),
+  isCounted: sql`true`,
+  kind: sql`'bytes'`,
+  value: columnsOf<'attachments'>(counted).size,
+})

@@ -1,0 +1,209 @@
+import { statfs } from 'node:fs/promises'
+import { Gauge, Registry } from 'prom-client'
+import { withTimeout } from '../concurrency/deadline.ts'
+import { rememberFor } from '../concurrency/remember.ts'
+import type { Database } from '../db/engine/client.ts'
+import {
+  type Backlog,
+  countTasks,
+  countUsers,
+  maxCountedDeliveries,
+  selectBacklog,
+  sumAttachments,
+} from '../db/statistics.ts'
+import type { MetricsSource } from './metrics-server.ts'
+
+/** The folders whose disks are observed, by what they hold. */
+export type DataFolders = Readonly<Partial<Record<'database' | 'attachments', string>>>
+
+interface Options {
+  readonly db: Database
+  readonly folders: DataFolders
+  /** Aborted when the process stops. */
+  readonly stopping: AbortSignal
+  readonly times?: InstallationMetricsTimes
+}
+
+/** Milliseconds. */
+export interface InstallationMetricsTimes {
+  /** How long the answers of the database and the disks are reused. */
+  readonly memory: number
+  /** How long a scrape waits for them. */
+  readonly wait: number
+  /** The minimum between two counts of rows. */
+  readonly count: number
+}
+
+/** Prometheus gives up a scrape after 10 seconds. */
+const usualTimes: InstallationMetricsTimes = { memory: 5_000, wait: 2_000, count: 60_000 }
+
+/** Rows are counted for at most one part in so many of the time. */
+const countShare = 200
+
+/**
+ * Metrics of the installation, which are the same whichever process reads them: one per service, not per worker. A gauge that cannot
+ * be read has no series.
+ */
+export const createInstallationMetrics = ({
+  db,
+  folders,
+  stopping,
+  times = usualTimes,
+}: Options): MetricsSource => {
+  const registry = new Registry()
+  const backlog = backlogGauges(registry)
+  const disks = diskGauges(registry, folders)
+  const observeBacklog = rememberFor(times.memory, () => selectBacklog(db).then(backlog.set, backlog.clear))
+  const observeDisks = rememberFor(times.memory, disks.observe)
+  const countIfDue = repeatOnDemand(countRows(registry, db, stopping), times)
+  return {
+    contentType: registry.contentType,
+    async metrics() {
+      countIfDue()
+      await Promise.all([
+        withTimeout(times.wait, observeBacklog(), late).catch(backlog.clear),
+        withTimeout(times.wait, observeDisks(), late).catch(disks.clear),
+      ])
+      return registry.metrics()
+    },
+  }
+}
+
+/** A gauge without a series. */
+const createGauge = <Label extends string = never>(
+  registry: Registry,
+  name: string,
+  help: string,
+  ...labelNames: readonly Label[]
+): Gauge<Label> => {
+  const gauge = new Gauge({ name, help, labelNames, registers: [registry] })
+  if (labelNames.length === 0) gauge.remove()
+  return gauge
+}
+
+const backlogGauges = (registry: Registry) => {
+  const outboxLag = createGauge(
+    registry,
+    'taskwright_outbox_lag_seconds',
+    'Age of the oldest event that a reader of events has not read; 0 when it is up to date',
+    'reader',
+  )
+  const webhookLag = createGauge(
+    registry,
+    'taskwright_webhook_lag_seconds',
+    'How long the oldest delivery of an enabled webhook has been due; 0 when none is',
+  )
+  const deliveriesPending = createGauge(
+    registry,
+    'taskwright_webhook_deliveries_pending',
+    `Deliveries of webhooks that are due or to be repeated; at most ${maxCountedDeliveries} are counted`,
+  )
+  return {
+    set: ({ notifications, webhooks, deliveries, pending }: Backlog): void => {
+      outboxLag.set({ reader: 'notifications' }, notifications / 1_000)
+      outboxLag.set({ reader: 'webhooks' }, webhooks / 1_000)
+      webhookLag.set(deliveries / 1_000)
+      deliveriesPending.set(pending)
+    },
+    clear: (): void => {
+      outboxLag.reset()
+      webhookLag.remove()
+      deliveriesPending.remove()
+    },
+  }
+}
+
+const diskGauges = (registry: Registry, { database, attachments }: DataFolders) => {
+  const free = createGauge(
+    registry,
+    'taskwright_disk_free_bytes',
+    'Free space of the disk that holds data',
+    'holds',
+  )
+  const size = createGauge(
+    registry,
+    'taskwright_disk_size_bytes',
+    'Size of the disk that holds data',
+    'holds',
+  )
+  const observeDisk = async (holds: keyof DataFolders, folder: string): Promise<void> => {
+    try {
+      const { bavail, blocks, bsize } = await statfs(folder)
+      free.set({ holds }, bavail * bsize)
+      size.set({ holds }, blocks * bsize)
+    } catch {
+      for (const gauge of [free, size]) gauge.remove(holds)
+    }
+  }
+  return {
+    observe: async (): Promise<void> => {
+      if (database !== undefined) await observeDisk('database', database)
+      if (attachments !== undefined) await observeDisk('attachments', attachments)
+    },
+    clear: (): void => {
+      for (const gauge of [free, size]) gauge.reset()
+    },
+  }
+}
+
+const userStatuses = ['active', 'disabled'] as const
+const taskStatuses = ['todo', 'in_progress', 'done', 'cancelled', 'trashed'] as const
+
+/** Counts users, tasks and bytes. While the database is unavailable, the last counts stay. */
+const countRows = (registry: Registry, db: Database, stopping: AbortSignal): (() => Promise<void>) => {
+  const users = createGauge(registry, 'taskwright_users', 'Users', 'status')
+  const tasks = createGauge(
+    registry,
+    'taskwright_tasks',
+    'Tasks by status; trashed for those in the trash',
+    'status',
+  )
+  const bytes = createGauge(registry, 'taskwright_attachment_bytes', 'Total size of all attachments')
+  const countedAt = createGauge(
+    registry,
+    'taskwright_counted_timestamp_seconds',
+    'When users, tasks and attachments were counted, in seconds since 1970',
+  )
+  return async () => {
+    const userCounts = await countUsers(db, stopping)
+    const taskCounts = await countTasks(db, stopping)
+    const sizes = await sumAttachments(db, stopping)
+    if (userCounts === null || taskCounts === null || sizes === null) return
+    for (const status of userStatuses) users.set({ status }, userCounts.get(status) ?? 0)
+    for (const status of taskStatuses) tasks.set({ status }, taskCounts.get(status) ?? 0)
+    bytes.set(sizes.get('bytes') ?? 0)
+    countedAt.setToCurrentTime()
+  }
+}
+
+/** Starts `work` in the background if it is due. One that failed is due soon again. */
+const repeatOnDemand = (
+  work: () => Promise<void>,
+  { count, memory }: Pick<InstallationMetricsTimes, 'count' | 'memory'>,
+): (() => void) => {
+  let nextAt = 0
+  return () => {
+    const startedAt = performance.now()
+    if (startedAt < nextAt) return
+    nextAt = Infinity
+    const onDone = (): void => {
+      nextAt = startedAt + Math.max(count, (performance.now() - startedAt) * countShare)
+    }
+    const onFailure = (): void => {
+      nextAt = performance.now() + memory
+    }
+    work().then(onDone, onFailure)
+  }
+}
+
+const late = (): Error => new Error('No answer in time')
+
+/** Metrics of several sources, read one after the other, so that none counts what another one does for the scrape. */
+export const joinMetrics = (first: MetricsSource, ...others: readonly MetricsSource[]): MetricsSource => ({
+  contentType: first.contentType,
+  async metrics() {
+    const texts = [await first.metrics()]
+    for (const source of others) texts.push(await source.metrics())
+    return texts.join('')
+  },
+})

@@ -1,0 +1,219 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import type { Database } from '../../src/db/engine/client.ts'
+import { DatabaseUnavailable } from '../../src/db/engine/errors.ts'
+import { newId } from '../../src/db/engine/ids.ts'
+import { notifyOfEvents } from '../../src/db/notifications.ts'
+import { countTasks } from '../../src/db/statistics.ts'
+import { makeNewDeliveries } from '../../src/db/webhook-deliveries.ts'
+import { createInstallationMetrics, joinMetrics } from '../../src/observe/installation-metrics.ts'
+import { serveMetrics } from '../../src/observe/metrics-server.ts'
+import { changesToBeKnown } from '../fixture/changes.ts'
+import { environmentFor, openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { readMetrics } from '../fixture/observe.ts'
+import { startProcess, temporaryFolder } from '../fixture/process.ts'
+import { createClient, fileForm } from '../fixture/service.ts'
+
+/** Metrics of the whole installation: what it holds, and what waits for background work. */
+
+const never = new AbortController().signal
+const usesServer = process.env.DATABASE_URL !== undefined
+
+/** The value of a series, null when there is none. Throws when there are several. */
+const valueOf = (text: string, series: string): number | null => {
+  const lines = text.split('\n').filter((line) => line.startsWith(`${series} `))
+  if (lines.length > 1) throw new Error(`${series} is there ${lines.length} times`)
+  return lines[0] === undefined ? null : Number(lines[0].slice(series.length))
+}
+
+/** The metrics of a database, on a port. Statements fail while `isAway`. */
+const serve = async (t: Test, db: Database, memory = 0) => {
+  const state = { isAway: false, isStuck: false, statements: 0 }
+  const source = createInstallationMetrics({
+    db: {
+      ...db,
+      async run(...parameters) {
+        state.statements += 1
+        if (state.isAway) throw new DatabaseUnavailable({ cause: new Error('connect ECONNREFUSED') })
+        if (state.isStuck) return new Promise(() => undefined)
+        return db.run(...parameters)
+      },
+    },
+    folders: { attachments: await temporaryFolder(t), database: '/nonexistent' },
+    stopping: never,
+    times: { memory, wait: 200, count: 3_600_000 },
+  })
+  const rest = { contentType: source.contentType, metrics: async () => 'the_rest 1\n' }
+  const server = await serveMetrics(joinMetrics(rest, source), { host: '127.0.0.1', port: 0, token: null })
+  t.teardown(() => server.close())
+  const scrape = async (): Promise<string> => {
+    const response = await fetch(`http://127.0.0.1:${server.port}/metrics`)
+    if (response.status !== 200) throw new Error(`The scrape was answered ${response.status}`)
+    return response.text()
+  }
+  return { state, scrape }
+}
+
+const insertOwner = async (db: Database): Promise<string> => {
+  const owner = newId()
+  await db.run(
+    `insert into users (id, username, email, display_name, role, password_hash) values ($1, 'ada', 'ada', 'ada', 'member', '')`,
+    [owner],
+  )
+  return owner
+}
+
+const insertTasks = (db: Database, owner: string, count: number) =>
+  db.run(
+    `insert into tasks (id, title, description, status, priority, owner_id)
+     select gen_random_uuid(), 'A task', '', 'todo', 'none', $1 from generate_series(1, $2::int)`,
+    [owner, count],
+  )
+
+t.test('a service counts users, tasks and bytes, and failed sign-ins', async (t) => {
+  const environment = await environmentFor(t)
+  const service = await startProcess(t, {
+    ...environment,
+    METRICS_PORT: '0',
+    METRICS_HOST: '127.0.0.1',
+    LOG_LEVEL: 'info',
+    ...(usesServer && { WORKERS: '2' }),
+  })
+  const { expect, register } = createClient(service.url)
+  const ada = await register('ada')
+  const bob = await register('bob')
+  await expect('updateUser', 200, {
+    token: ada.token,
+    params: { user_id: bob.id },
+    body: { is_disabled: true },
+  })
+  const { body: task } = await expect('createTask', 201, { token: ada.token, body: { title: 'Counted' } })
+  const { body: trashed } = await expect('createTask', 201, { token: ada.token, body: { title: 'Trashed' } })
+  await expect('deleteTask', 204, { token: ada.token, params: { task_id: trashed.id } })
+  const params = { task_id: task.id }
+  await expect('addTaskAttachment', 201, { token: ada.token, params, body: fileForm('12345') })
+  await expect('login', 401, { body: { email: ada.email, password: 'wrong' } })
+  await expect('login', 403, { body: { email: bob.email, password: bob.password } })
+  await expect('completeLogin', 401, { body: { challenge: 'none', code: '123456' } })
+
+  let text = ''
+  await eventually('rows have been counted', async () => {
+    text = await readMetrics(service, '')
+    return valueOf(text, 'taskwright_counted_timestamp_seconds') !== null
+  })
+  const expected: Readonly<Record<string, number>> = {
+    'taskwright_users{status="active"}': 1,
+    'taskwright_users{status="disabled"}': 1,
+    'taskwright_tasks{status="todo"}': 1,
+    'taskwright_tasks{status="done"}': 0,
+    'taskwright_tasks{status="trashed"}': 1,
+    taskwright_attachment_bytes: 5,
+    taskwright_webhook_lag_seconds: 0,
+    taskwright_webhook_deliveries_pending: 0,
+  }
+  for (const [series, value] of Object.entries(expected)) t.equal(valueOf(text, series), value, series)
+  for (const holds of usesServer ? ['attachments'] : ['attachments', 'database']) {
+    const free = valueOf(text, `taskwright_disk_free_bytes{holds="${holds}"}`) ?? 0
+    const size = valueOf(text, `taskwright_disk_size_bytes{holds="${holds}"}`) ?? 0
+    t.ok(0 < free && free <= size, `the disk that holds the ${holds}`)
+  }
+  await eventually('events have been read', async () => {
+    text = await readMetrics(service, '')
+    const lags = ['notifications', 'webhooks'].map((reader) =>
+      valueOf(text, `taskwright_outbox_lag_seconds{reader="${reader}"}`),
+    )
+    return lags.every((lag) => lag === 0)
+  })
+  const failures = (reason: string): number =>
+    [
+      ...text.matchAll(
+        new RegExp(`^taskwright_sign_in_failures_total\\{reason="${reason}".*\\} (\\d+)$`, 'gm'),
+      ),
+    ]
+      .map(([, count]) => Number(count))
+      .reduce((sum, count) => sum + count, 0)
+  t.equal(failures('invalid_credentials'), 2)
+  t.equal(failures('account_disabled'), 1)
+  t.match(text, /^taskwright_sign_in_failures_total\{reason="too_many_requests".*\} 0$/m)
+  t.match(text, /^taskwright_mails_pending.* 0$/m)
+})
+
+t.test('what waits is as old as its oldest part', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const { scrape } = await serve(t, db)
+  const owner = await insertOwner(db)
+  const read = async (): Promise<void> => {
+    await changesToBeKnown(db)
+    await notifyOfEvents(db, never)
+    await makeNewDeliveries(db, never)
+  }
+  await read()
+  await db.run(
+    `insert into webhooks (id, owner_id, url, event_types, secret, created_at)
+     values ($1, $2, 'https://example.com', array['*'], '', now() - interval '1 hour')`,
+    [newId(), owner],
+  )
+  await insertTasks(db, owner, 1)
+  await pause(20)
+  const before = await scrape()
+  for (const reader of ['notifications', 'webhooks'])
+    t.ok((valueOf(before, `taskwright_outbox_lag_seconds{reader="${reader}"}`) ?? 0) >= 0.02, reader)
+  t.equal(valueOf(before, 'taskwright_webhook_lag_seconds'), 0)
+
+  await read()
+  await db.run(`update webhook_deliveries set due_at = now() - interval '90 seconds'`, [])
+  const after = await scrape()
+  for (const reader of ['notifications', 'webhooks'])
+    t.equal(valueOf(after, `taskwright_outbox_lag_seconds{reader="${reader}"}`), 0, reader)
+  const lag = valueOf(after, 'taskwright_webhook_lag_seconds') ?? 0
+  t.ok(lag >= 90 && lag < 150, `${lag} s`)
+  t.equal(valueOf(after, 'taskwright_webhook_deliveries_pending'), 1)
+
+  await db.run('update webhooks set is_enabled = false', [])
+  t.equal(valueOf(await scrape(), 'taskwright_webhook_lag_seconds'), 0, 'nobody waits for a disabled one')
+})
+
+t.test('a large table is counted in batches', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const owner = await insertOwner(db)
+  await insertTasks(db, owner, 5_001)
+  let statements = 0
+  const counting: Database = {
+    ...db,
+    run: (...parameters) => {
+      statements += 1
+      return db.run(...parameters)
+    },
+  }
+  t.strictSame(await countTasks(counting, never), new Map([['todo', 5_001]]))
+  t.equal(statements, 3)
+  t.equal(await countTasks(db, AbortSignal.abort()), null, 'a stop ends it')
+})
+
+t.test('scrapes cost one statement for as long as it is remembered', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const { state, scrape } = await serve(t, db, 60_000)
+  await eventually('rows have been counted', async () =>
+    (await scrape()).includes('\ntaskwright_counted_timestamp_seconds '),
+  )
+  // One for the backlog, and one for each of three empty tables.
+  t.equal(state.statements, 4)
+  await Promise.all([scrape(), scrape(), scrape()])
+  t.equal(state.statements, 4)
+})
+
+t.test('without the database or a disk, the rest is there', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const { state, scrape } = await serve(t, db)
+  t.match(await scrape(), /^taskwright_webhook_lag_seconds 0$/m)
+  for (const failure of ['isAway', 'isStuck'] as const) {
+    state[failure] = true
+    const text = await scrape()
+    t.match(text, /^the_rest 1$/m, failure)
+    t.match(text, /^taskwright_disk_free_bytes\{holds="attachments"\} [1-9]/m)
+    t.notMatch(text, 'holds="database"')
+    t.notMatch(text, /^taskwright_(webhook|outbox)\w* /m)
+    state[failure] = false
+  }
+})
