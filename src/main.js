@@ -31,4 +31,12 @@ try {
 } catch {
   // The start reports what is wrong with the folder.
 }
-await import('./process/server.ts')
+try {
+  await import('./process/server.ts')
+} catch (error) {
+  // Packages are missing or damaged, so the configuration cannot be read either. server.ts reports all later failures.
+  const { createProcessLog } = await import('./process/log.ts')
+  const log = createProcessLog(process.stdout.isTTY ? 'pretty' : 'json', { worker: null })
+  log.fatal('The service cannot be loaded. "npm ci" installs its packages.', error)
+  process.exit(1)
+}

@@ -1,5 +1,8 @@
+import { once } from 'node:events'
+import { createServer } from 'node:net'
 import t from 'tap'
 import { environmentFor } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { runProcess, startProcess } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'
 
@@ -46,8 +49,44 @@ t.test('what keeps it from starting is a JSON line', async (t) => {
   t.equal(others.length, 0)
 })
 
+const preload = (code: string) => `--import=data:text/javascript,${encodeURIComponent(code)}`
+
+t.test('a package that is missing is a JSON line', async (t) => {
+  const hook = `import { registerHooks } from 'node:module'
+    registerHooks({ resolve(name, context, next) {
+      if (name === 'proper-lockfile') throw new Error('Cannot find package ' + name)
+      return next(name, context)
+    } })`
+  const { code, output } = await runProcess({ ...json, NODE_OPTIONS: preload(hook) })
+  t.equal(code, 1)
+  const [line, ...others] = linesOf(output)
+  const err = { stack: /Cannot find package proper-lockfile/ }
+  t.match(line, { level: 60, msg: /^The service cannot be loaded\. "npm ci" installs/, err })
+  t.equal(others.length, 0)
+})
+
+const skip = !usesServer && 'the embedded database serves one process'
+
+t.test('a worker that is killed, and one that fails, are JSON lines', { skip }, async (t) => {
+  const service = await startProcess(t, { ...(await environmentFor(t)), ...json, WORKERS: '2' })
+  const worker = linesOf(service.output()).find((line) => line.worker !== undefined)
+  process.kill(worker?.pid ?? 0, 'SIGKILL')
+  await eventually('the supervisor replaces it', async () => /starting a new one/.test(service.output()))
+  t.equal(await service.end('SIGTERM'), 0)
+  t.match(messagesOf(linesOf(service.output())), /^worker \d+ exited \(SIGKILL\); starting a new one$/m)
+
+  const failing = { ...(await environmentFor(t)), ...json, WORKERS: '2', PORT: new URL(service.url).port }
+  const taken = createServer().listen(Number(failing.PORT), '127.0.0.1')
+  await once(taken, 'listening')
+  t.teardown(() => taken.close())
+  const { code, output } = await runProcess(failing)
+  t.equal(code, 1)
+  const messages = messagesOf(linesOf(output))
+  t.match(messages, /EADDRINUSE/)
+  t.match(messages, /^worker \d+ could not start$/m)
+})
+
 t.test('an unexpected exception and a warning are JSON lines', async (t) => {
-  const preload = (code: string) => `--import=data:text/javascript,${encodeURIComponent(code)}`
   const later = (code: string) => ({
     ...json,
     NODE_OPTIONS: preload(`setTimeout(() => { ${code} }, 1500).unref()`),
@@ -70,7 +109,7 @@ t.test('an unsuitable Node.js says so in a line', async (t) => {
   const code =
     "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '20.20.2' } })"
   const { code: exitCode, output } = await runProcess({
-    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(code)}`,
+    NODE_OPTIONS: preload(code),
   })
   t.equal(exitCode, 1)
   t.match(
