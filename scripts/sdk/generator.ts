@@ -30,10 +30,23 @@ export interface Plan {
   readonly steps: readonly Step[]
   /**
    * Runs the scenario through the client. It gets TASKWRIGHT_URL, where a service runs whose first user has been
-   * registered already.
+   * registered already; TASKWRIGHT_RECEIVER, the URL of a receiver of webhooks that accepts everything; and TASKWRIGHT_RECEIVERS, the
+   * folder of the receivers in the guide.
    */
   readonly program: Step
 }
+
+/** The steps in which people work together, for programs that do not take them yet. */
+export const collaboration: readonly string[] = [
+  'comment',
+  'subtask',
+  'relation',
+  'inbox',
+  'webhook',
+  'events',
+  'stream',
+  'delete',
+]
 
 /** How one community turns the contract into a client and uses it. */
 export interface Generator {
@@ -42,5 +55,7 @@ export interface Generator {
   readonly tools: readonly string[]
   /** Takes minutes with empty caches, so it runs only by name or with --all. */
   readonly slow?: true
+  /** Steps of the scenario that its program cannot take. */
+  readonly leavesOut?: readonly string[]
   readonly plan: (paths: Paths) => Plan
 }

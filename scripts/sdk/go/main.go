@@ -2,11 +2,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"mime/multipart"
@@ -124,10 +126,105 @@ func main() {
 	planned := success(client.ListProjectTasksWithResponse(ctx, project.ID, nil, asColleague)).JSON200
 	equal("tasks of the project", len(planned.Items), 1)
 	equal("task of the project", planned.Items[0].ID, plan.ID)
-	success(client.DeleteProjectWithResponse(ctx, project.ID, nil))
-	gone := must(client.GetTaskWithResponse(ctx, plan.ID, nil))
-	equal("status", gone.StatusCode(), http.StatusNotFound)
 	ok("project")
+
+	question := taskwright.CommentCreate{Body: fmt.Sprintf("Is the date right, @%s?", colleague.User.Username)}
+	comment := success(client.CreateCommentWithResponse(ctx, plan.ID, nil, question)).JSON201
+	equal("mentions", len(comment.Mentions), 1)
+	equal("mention", comment.Mentions[0], colleague.User.ID)
+	readComment := success(client.GetCommentWithResponse(ctx, comment.ID, nil))
+	equal("the same comment", readComment.JSON200.Body, comment.Body)
+	ifUnedited := &taskwright.UpdateCommentParams{IfMatch: &readComment.Headers200.ETag}
+	edit := taskwright.CommentPatch{Body: new(fmt.Sprintf("Is the time right, @%s?", colleague.User.Username))}
+	edited := success(client.UpdateCommentWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, comment.ID, ifUnedited, edit)).JSON200
+	equal("version", edited.Version, 2)
+	stale := must(client.UpdateCommentWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, comment.ID, ifUnedited, edit))
+	equal("status", stale.StatusCode(), http.StatusPreconditionFailed)
+	reply := taskwright.CommentCreate{Body: "It is."}
+	answer := success(client.CreateCommentWithResponse(ctx, plan.ID, nil, reply, asColleague)).JSON201
+	firstPage := taskwright.ListTaskCommentsParams{Limit: new(1)}
+	first := success(client.ListTaskCommentsWithResponse(ctx, plan.ID, &firstPage)).JSON200
+	lastPage := taskwright.ListTaskCommentsParams{Limit: new(1), Cursor: new(must(first.NextCursor.Get()))}
+	last := success(client.ListTaskCommentsWithResponse(ctx, plan.ID, &lastPage)).JSON200
+	equal("first comment", first.Items[0].ID, comment.ID)
+	equal("last comment", last.Items[0].ID, answer.ID)
+	equal("no more", last.NextCursor.IsNull(), true)
+	ok("comment")
+
+	subtask := success(client.CreateTaskWithResponse(ctx, nil, taskwright.TaskCreate{
+		Title: "Choose the date", ParentID: nullable.NewNullableWithValue(plan.ID),
+	})).JSON201
+	equal("parent", must(subtask.ParentID.Get()), plan.ID)
+	equal("project", must(subtask.ProjectID.Get()), project.ID)
+	equal("subtasks", success(client.GetTaskWithResponse(ctx, plan.ID, nil)).JSON200.SubtaskCount, 1)
+	ok("subtask")
+
+	success(client.AddTaskRelationWithResponse(ctx, plan.ID, taskwright.RelationKindBlockedBy, subtask.ID))
+	related := success(client.ListTaskRelationsWithResponse(ctx, plan.ID, nil)).JSON200.Items
+	equal("relations", len(related), 1)
+	equal("kind", related[0].Kind, taskwright.RelationKindBlockedBy)
+	equal("other task", related[0].OtherTaskID, subtask.ID)
+	equal("is blocked", success(client.GetTaskWithResponse(ctx, plan.ID, nil)).JSON200.IsBlocked, true)
+	ok("relation")
+
+	success(client.FollowTaskWithResponse(ctx, subtask.ID, asColleague))
+	followers := map[uuid.UUID]bool{}
+	for _, follower := range success(client.ListTaskFollowersWithResponse(ctx, subtask.ID, nil)).JSON200.Items {
+		followers[follower.UserID] = true
+	}
+	equal("followers", maps.Equal(followers, map[uuid.UUID]bool{tokens.User.ID: true, colleague.User.ID: true}), true)
+	unread := func() []taskwright.Notification {
+		params := taskwright.ListNotificationsParams{Unread: new(true)}
+		return success(client.ListNotificationsWithResponse(ctx, &params, asColleague)).JSON200.Items
+	}
+	eventually("notification", func() bool { return len(unread()) > 0 })
+	notification := unread()[0]
+	equal("reason", notification.Reason, taskwright.NotificationReasonMention)
+	equal("comment", must(notification.CommentID.Get()), comment.ID)
+	mark := taskwright.NotificationPatch{IsRead: new(true)}
+	seen := success(client.UpdateNotificationWithResponse(ctx, notification.ID, mark, asColleague)).JSON200
+	equal("is read", seen.ReadAt.IsNull(), false)
+	equal("unread", len(unread()), 0)
+	ok("inbox")
+
+	webhook := success(client.CreateWebhookWithResponse(ctx, nil, taskwright.WebhookCreate{
+		URL: os.Getenv("TASKWRIGHT_RECEIVER"), EventTypes: []string{"project.*"},
+		ProjectID: nullable.NewNullableWithValue(project.ID),
+	})).JSON201
+	equal("secret", strings.HasPrefix(webhook.Secret, "whsec_"), true)
+	delivery := success(client.TestWebhookWithResponse(ctx, webhook.ID, nil)).JSON201
+	eventually("delivery", func() bool {
+		delivery = success(client.GetWebhookDeliveryWithResponse(ctx, webhook.ID, delivery.ID)).JSON200
+		return delivery.Status != taskwright.WebhookDeliveryStatusPending
+	})
+	equal("delivery", delivery.Status, taskwright.WebhookDeliveryStatusDelivered)
+	equal("answer", must(delivery.ResponseStatus.Get()), http.StatusNoContent)
+	deliveries := success(client.ListWebhookDeliveriesWithResponse(ctx, webhook.ID, nil)).JSON200.Items
+	equal("deliveries", len(deliveries), 1)
+	equal("the same delivery", deliveries[0].ID, delivery.ID)
+	ok("webhook")
+
+	history := success(client.ListTaskEventsWithResponse(ctx, plan.ID, nil)).JSON200.Items
+	equal("history", history[len(history)-1].Type, taskwright.EventTypeTaskCreated)
+	search := taskwright.ListEventsParams{ProjectID: &[]string{project.ID.String()}, Type: &[]string{"comment.*"}}
+	events := success(client.ListEventsWithResponse(ctx, &search)).JSON200.Items
+	equal("events", len(events), 3)
+	equal("newest", events[0].Type, taskwright.EventTypeCommentCreated)
+	equal("its comment", must(events[0].ResourceID.Get()), answer.ID)
+	equal("before it", events[1].Type, taskwright.EventTypeCommentUpdated)
+	ok("events")
+
+	position, _ := nextEvent(ctx, client, "ready", nil)
+	unheard := taskwright.CommentCreate{Body: "Nobody is listening."}
+	missed := success(client.CreateCommentWithResponse(ctx, plan.ID, nil, unheard)).JSON201
+	_, resumed := nextEvent(ctx, client, "comment.created", &position)
+	equal("resumed", must(resumed.ResourceID.Get()), missed.ID)
+	ok("stream")
+
+	success(client.DeleteProjectWithResponse(ctx, project.ID, nil))
+	gone := must(client.GetTaskWithResponse(ctx, plan.ID, nil, asColleague))
+	equal("status", gone.StatusCode(), http.StatusNotFound)
+	ok("delete")
 
 	read := success(client.GetTaskWithResponse(ctx, task.ID, nil))
 	rename := taskwright.TaskPatch{Title: new("Publish the release notes")}
@@ -166,6 +263,37 @@ func fileForm(name string, content []byte, sha256 string) (string, *bytes.Buffer
 		fail(err)
 	}
 	return writer.FormDataContentType(), form
+}
+
+// The id and the data of the next event of a type. StreamEventsWithResponse would wait for the end of the stream.
+func nextEvent(ctx context.Context, client *taskwright.ClientWithResponses, wanted string, after *string) (string, taskwright.Event) {
+	response := must(client.StreamEvents(ctx, &taskwright.StreamEventsParams{LastEventID: after}))
+	defer response.Body.Close()
+	fields := map[string]string{}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		fields[name] = value
+		if name == "" && fields["event"] == wanted {
+			var event taskwright.Event
+			if err := json.Unmarshal([]byte(fields["data"]), &event); err != nil {
+				fail(err)
+			}
+			return fields["id"], event
+		}
+	}
+	fail(fmt.Errorf("the stream has ended before %s", wanted))
+	panic("not reached")
+}
+
+// Waits until something is found: the service works on it in the background.
+func eventually(what string, isFound func() bool) {
+	for range 600 {
+		if isFound() {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	fail(fmt.Errorf("%s: not within 30 seconds", what))
 }
 
 // What every generated answer has.

@@ -1,8 +1,9 @@
-import type { Generator } from '../generator.ts'
+import { collaboration, type Generator } from '../generator.ts'
 import { mavenProject } from '../maven.ts'
 
 export const generator: Generator = {
   name: 'kotlin',
+  leavesOut: collaboration,
   tools: ['mvn', 'java'],
   slow: true,
   plan: (paths) => mavenProject(paths, 'MainKt'),

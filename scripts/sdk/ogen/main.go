@@ -144,9 +144,111 @@ func main() {
 		taskwright.ListProjectTasksParams{ProjectID: project.ID})).Response
 	equal("tasks of the project", len(planned.Items), 1)
 	equal("task of the project", planned.Items[0].ID, plan.ID)
-	as[*taskwright.NoContent](client.DeleteProject(ctx, taskwright.DeleteProjectParams{ProjectID: project.ID}))
-	as[*taskwright.NotFoundHeaders](client.GetTask(ctx, readPlan))
 	ok("project")
+
+	toPlan := taskwright.CreateCommentParams{TaskID: plan.ID}
+	question := taskwright.CommentBody(fmt.Sprintf("Is the date right, @%s?", colleague.User.Username))
+	comment := as[*taskwright.CommentHeaders](client.CreateComment(ctx, &taskwright.CommentCreate{Body: question}, toPlan)).Response
+	equal("mentions", len(comment.Mentions), 1)
+	equal("mention", comment.Mentions[0], colleague.User.ID)
+	written := as[*taskwright.CommentReadHeaders](client.GetComment(ctx, taskwright.GetCommentParams{CommentID: comment.ID}))
+	equal("the same comment", written.Response.Body, comment.Body)
+	editOnce := func() (taskwright.UpdateCommentRes, error) {
+		text := taskwright.CommentBody(fmt.Sprintf("Is the time right, @%s?", colleague.User.Username))
+		body := taskwright.UpdateCommentApplicationMergePatchJSON{Body: taskwright.NewOptCommentBody(text)}
+		params := taskwright.UpdateCommentParams{CommentID: comment.ID, IfMatch: taskwright.NewOptString(written.ETag)}
+		return client.UpdateComment(ctx, &body, params)
+	}
+	equal("version", as[*taskwright.CommentReadHeaders](editOnce()).Response.Version, 2)
+	as[*taskwright.PreconditionFailedHeaders](editOnce())
+	answer := as[*taskwright.CommentHeaders](theirs.CreateComment(ctx, &taskwright.CommentCreate{Body: "It is."}, toPlan)).Response
+	ofPlan := taskwright.ListTaskCommentsParams{TaskID: plan.ID, Limit: taskwright.NewOptInt(1)}
+	first := as[*taskwright.CommentListHeaders](client.ListTaskComments(ctx, ofPlan)).Response
+	ofPlan.Cursor = taskwright.NewOptString(first.NextCursor.Value)
+	last := as[*taskwright.CommentListHeaders](client.ListTaskComments(ctx, ofPlan)).Response
+	equal("first comment", first.Items[0].ID, comment.ID)
+	equal("last comment", last.Items[0].ID, answer.ID)
+	equal("no more", last.NextCursor.Null, true)
+	ok("comment")
+
+	subtask := as[*taskwright.TaskHeaders](client.CreateTask(ctx, &taskwright.TaskCreate{
+		Title: "Choose the date", ParentID: taskwright.NewOptNilUUID(plan.ID),
+	}, taskwright.CreateTaskParams{})).Response
+	equal("parent", subtask.ParentID.Value, plan.ID)
+	equal("project", subtask.ProjectID.Value, project.ID)
+	equal("subtasks", as[*taskwright.TaskReadHeaders](client.GetTask(ctx, readPlan)).Response.SubtaskCount, 1)
+	ok("subtask")
+
+	as[*taskwright.AddTaskRelationNoContent](client.AddTaskRelation(ctx, taskwright.AddTaskRelationParams{
+		TaskID: plan.ID, Kind: taskwright.RelationKindBlockedBy, OtherTaskID: subtask.ID,
+	}))
+	related := as[*taskwright.TaskRelationListHeaders](client.ListTaskRelations(ctx,
+		taskwright.ListTaskRelationsParams{TaskID: plan.ID})).Response.Items
+	equal("relations", len(related), 1)
+	equal("kind", related[0].Kind, taskwright.RelationKindBlockedBy)
+	equal("other task", related[0].OtherTaskID, subtask.ID)
+	equal("is blocked", as[*taskwright.TaskReadHeaders](client.GetTask(ctx, readPlan)).Response.IsBlocked, true)
+	ok("relation")
+
+	as[*taskwright.NoContent](theirs.FollowTask(ctx, taskwright.FollowTaskParams{TaskID: subtask.ID}))
+	following := as[*taskwright.TaskFollowerListHeaders](client.ListTaskFollowers(ctx,
+		taskwright.ListTaskFollowersParams{TaskID: subtask.ID})).Response
+	followers := map[uuid.UUID]bool{}
+	for _, follower := range following.Items {
+		followers[follower.UserID] = true
+	}
+	equal("followers", maps.Equal(followers, map[uuid.UUID]bool{tokens.User.ID: true, colleague.User.ID: true}), true)
+	unread := func() []taskwright.Notification {
+		params := taskwright.ListNotificationsParams{Unread: taskwright.NewOptBool(true)}
+		return as[*taskwright.NotificationListHeaders](theirs.ListNotifications(ctx, params)).Response.Items
+	}
+	eventually("notification", func() bool { return len(unread()) > 0 })
+	notification := unread()[0]
+	equal("reason", notification.Reason, taskwright.NotificationReasonMention)
+	equal("comment", notification.CommentID.Value, comment.ID)
+	seen := as[*taskwright.NotificationHeaders](theirs.UpdateNotification(ctx,
+		&taskwright.NotificationPatch{IsRead: taskwright.NewOptBool(true)},
+		taskwright.UpdateNotificationParams{NotificationID: notification.ID})).Response
+	equal("is read", seen.ReadAt.Null, false)
+	equal("unread", len(unread()), 0)
+	ok("inbox")
+
+	webhook := as[*taskwright.CreatedWebhookHeaders](client.CreateWebhook(ctx, &taskwright.WebhookCreate{
+		URL: taskwright.WebhookUrl(os.Getenv("TASKWRIGHT_RECEIVER")), EventTypes: []taskwright.EventTypePattern{"project.*"},
+		ProjectID: taskwright.NewOptNilUUID(project.ID),
+	}, taskwright.CreateWebhookParams{})).Response
+	equal("secret", strings.HasPrefix(webhook.Secret, "whsec_"), true)
+	delivery := as[*taskwright.WebhookDeliveryCreatedHeaders](client.TestWebhook(ctx,
+		taskwright.TestWebhookParams{WebhookID: webhook.ID})).Response
+	sending := taskwright.GetWebhookDeliveryParams{WebhookID: webhook.ID, DeliveryID: delivery.ID}
+	eventually("delivery", func() bool {
+		delivery = as[*taskwright.WebhookDeliveryHeaders](client.GetWebhookDelivery(ctx, sending)).Response
+		return delivery.Status != taskwright.WebhookDeliveryStatusPending
+	})
+	equal("delivery", delivery.Status, taskwright.WebhookDeliveryStatusDelivered)
+	equal("answer", delivery.ResponseStatus.Value, 204)
+	deliveries := as[*taskwright.WebhookDeliveryListHeaders](client.ListWebhookDeliveries(ctx,
+		taskwright.ListWebhookDeliveriesParams{WebhookID: webhook.ID})).Response.Items
+	equal("deliveries", len(deliveries), 1)
+	equal("the same delivery", deliveries[0].ID, delivery.ID)
+	ok("webhook")
+
+	history := as[*taskwright.EventListHeaders](client.ListTaskEvents(ctx,
+		taskwright.ListTaskEventsParams{TaskID: plan.ID})).Response.Items
+	equal("history", history[len(history)-1].Type, taskwright.EventTypeTaskCreated)
+	events := as[*taskwright.EventListHeaders](client.ListEvents(ctx, taskwright.ListEventsParams{
+		ProjectID: []taskwright.ProjectOrNone{taskwright.ProjectOrNone(project.ID.String())},
+		Type:      []taskwright.EventTypePattern{"comment.*"},
+	})).Response.Items
+	equal("events", len(events), 3)
+	equal("newest", events[0].Type, taskwright.EventTypeCommentCreated)
+	equal("its comment", events[0].ResourceID.Value, answer.ID)
+	equal("before it", events[1].Type, taskwright.EventTypeCommentUpdated)
+	ok("events")
+
+	as[*taskwright.NoContent](client.DeleteProject(ctx, taskwright.DeleteProjectParams{ProjectID: project.ID}))
+	as[*taskwright.NotFoundHeaders](theirs.GetTask(ctx, readPlan))
+	ok("delete")
 
 	etag := taskwright.NewOptString(as[*taskwright.TaskReadHeaders](client.GetTask(ctx, read)).ETag)
 	rename := taskwright.TaskPatch{Title: taskwright.NewOptTaskTitle("Publish the release notes")}
@@ -183,6 +285,17 @@ func as[Want any](got any, err error) Want {
 		fail(fmt.Errorf("unexpected answer %T: %+v", got, got))
 	}
 	return answer
+}
+
+// Waits until something is found: the service works on it in the background.
+func eventually(what string, isFound func() bool) {
+	for range 600 {
+		if isFound() {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	fail(fmt.Errorf("%s: not within 30 seconds", what))
 }
 
 func must[T any](value T, err error) T {

@@ -4,6 +4,7 @@ import type { Generator } from '../generator.ts'
 /** ogen, pinned as a tool in go.mod; Go's own caches keep what it downloads and builds. */
 export const generator: Generator = {
   name: 'ogen',
+  leavesOut: ['stream'],
   tools: ['go'],
   plan: ({ contract, source, output }) => ({
     steps: [

@@ -1,10 +1,12 @@
 // The SDK scenario: every step goes through the generated types, and the first difference ends the program.
 import { createHash, randomBytes } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import createClient from 'openapi-fetch'
 import type { components, paths } from './taskwright.ts'
 
 type Problem = components['schemas']['Problem']
+type Event = components['schemas']['Event']
 
 /** What every call resolves with. */
 interface Answer<Data> {
@@ -30,6 +32,16 @@ const equal = (what: string, got: unknown, want: unknown): void => {
   if (!isDeepStrictEqual(got, want)) {
     throw new Error(`${what}: got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
   }
+}
+
+/** What `find` finds, once it does: the service works on it in the background. */
+const eventually = async <Found>(what: string, find: () => Promise<Found | undefined>): Promise<Found> => {
+  for (let attempt = 0; attempt < 600; attempt += 1) {
+    const found = await find()
+    if (found !== undefined) return found
+    await pause(50)
+  }
+  throw new Error(`${what}: not within 30 seconds`)
 }
 
 const ok = (step: string): void => console.log('ok', step)
@@ -137,10 +149,148 @@ const shared = success(await theirs.GET('/tasks/{task_id}', { params: { path: { 
 equal('project', shared.project_id, project.id)
 const planned = success(await theirs.GET('/projects/{project_id}/tasks', { params: { path: place } }))
 equal('tasks of the project', planned.items, [shared])
+ok('project')
+
+const ofPlan = { path: { task_id: plan.id } }
+const { user } = colleague
+const comment = success(
+  await client.POST('/tasks/{task_id}/comments', {
+    params: ofPlan,
+    body: { body: `Is the date right, @${user.username}?` },
+  }),
+)
+equal('mentions', comment.mentions, [user.id])
+const ofComment = { path: { comment_id: comment.id } }
+const read = await client.GET('/comments/{comment_id}', { params: ofComment })
+equal('the same comment', success(read), comment)
+const edit = {
+  params: { ...ofComment, header: { 'If-Match': read.response.headers.get('ETag') ?? '' } },
+  body: { body: `Is the time right, @${user.username}?` },
+}
+const edited = success(await client.PATCH('/comments/{comment_id}', edit))
+equal('version', edited.version, 2)
+problem(412, await client.PATCH('/comments/{comment_id}', edit))
+const reply = { params: ofPlan, body: { body: 'It is.' } }
+const answer = success(await theirs.POST('/tasks/{task_id}/comments', reply))
+const first = success(
+  await client.GET('/tasks/{task_id}/comments', { params: { ...ofPlan, query: { limit: 1 } } }),
+)
+const next = { limit: 1, cursor: first.next_cursor ?? '' }
+const last = success(await client.GET('/tasks/{task_id}/comments', { params: { ...ofPlan, query: next } }))
+equal('comments', [...first.items, ...last.items], [edited, answer])
+equal('no more', last.next_cursor, null)
+ok('comment')
+
+const step = { title: 'Choose the date', parent_id: plan.id }
+const subtask = success(await client.POST('/tasks', { body: step }))
+equal('parent', subtask.parent_id, plan.id)
+equal('project', subtask.project_id, project.id)
+equal('subtasks', success(await client.GET('/tasks/{task_id}', { params: ofPlan })).subtask_count, 1)
+ok('subtask')
+
+const relation = { ...ofPlan.path, kind: 'blocked_by' as const, other_task_id: subtask.id }
+const relating = await client.PUT('/tasks/{task_id}/relations/{kind}/{other_task_id}', {
+  params: { path: relation },
+})
+equal('status', relating.response.status, 204)
+const related = success(await client.GET('/tasks/{task_id}/relations', { params: ofPlan })).items
+equal(
+  'relations',
+  related.map(({ kind, other_task_id }) => [kind, other_task_id]),
+  [['blocked_by', subtask.id]],
+)
+equal('is blocked', success(await client.GET('/tasks/{task_id}', { params: ofPlan })).is_blocked, true)
+ok('relation')
+
+const ofSubtask = { path: { task_id: subtask.id } }
+equal(
+  'status',
+  (await theirs.PUT('/tasks/{task_id}/followers/me', { params: ofSubtask })).response.status,
+  204,
+)
+const followers = success(await client.GET('/tasks/{task_id}/followers', { params: ofSubtask })).items
+equal('followers', followers.map(({ user_id }) => user_id).toSorted(), [tokens.user.id, user.id].toSorted())
+const unread = { params: { query: { unread: true } } }
+const notification = await eventually(
+  'notification',
+  async () => success(await theirs.GET('/notifications', unread)).items[0],
+)
+equal('reason', notification.reason, 'mention')
+equal('comment', notification.comment_id, comment.id)
+const seen = success(
+  await theirs.PATCH('/notifications/{notification_id}', {
+    params: { path: { notification_id: notification.id } },
+    body: { is_read: true },
+  }),
+)
+equal('is read', seen.read_at !== null, true)
+equal('unread', success(await theirs.GET('/notifications', unread)).items, [])
+ok('inbox')
+
+const subscription = { ...place, url: process.env.TASKWRIGHT_RECEIVER ?? '', event_types: ['project.*'] }
+const webhook = success(await client.POST('/webhooks', { body: subscription }))
+equal('secret', webhook.secret.startsWith('whsec_'), true)
+const ofWebhook = { webhook_id: webhook.id }
+const testing = success(await client.POST('/webhooks/{webhook_id}/test', { params: { path: ofWebhook } }))
+const delivery = await eventually('delivery', async () => {
+  const sending = success(
+    await client.GET('/webhooks/{webhook_id}/deliveries/{delivery_id}', {
+      params: { path: { ...ofWebhook, delivery_id: testing.id } },
+    }),
+  )
+  return sending.status === 'pending' ? undefined : sending
+})
+equal('delivery', [delivery.status, delivery.response_status], ['delivered', 204])
+const deliveries = success(
+  await client.GET('/webhooks/{webhook_id}/deliveries', { params: { path: ofWebhook } }),
+)
+equal('deliveries', deliveries.items, [delivery])
+ok('webhook')
+
+const history = success(await client.GET('/tasks/{task_id}/events', { params: ofPlan })).items
+equal('history', history.at(-1)?.type, 'task.created')
+const search = { project_id: [project.id], type: ['comment.*'] }
+const events = success(await client.GET('/events', { params: { query: search } })).items
+equal(
+  'events',
+  events.map(({ type, resource_id }) => [type, resource_id]),
+  [
+    ['comment.created', answer.id],
+    ['comment.updated', comment.id],
+    ['comment.created', comment.id],
+  ],
+)
+ok('events')
+
+/** Reads the event stream after an id until there is an event of a type, and leaves it. */
+const nextEvent = async (wanted: string, after?: string): Promise<{ id: string; data: unknown }> => {
+  const stop = new AbortController()
+  const header = after === undefined ? {} : { 'Last-Event-ID': after }
+  const stream = success(
+    await client.GET('/events/stream', { params: { header }, parseAs: 'stream', signal: stop.signal }),
+  )
+  let received = ''
+  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
+    received += text
+    const event = new RegExp(`id: (.+)\nevent: ${wanted}\ndata: (.+)\n\n`).exec(received)
+    const [, id, data] = event ?? []
+    if (id === undefined || data === undefined) continue
+    stop.abort()
+    return { id, data: JSON.parse(data) }
+  }
+  throw new Error(`The stream has ended before ${wanted}`)
+}
+const { id: position } = await nextEvent('ready')
+const unheard = { params: ofPlan, body: { body: 'Nobody is listening.' } }
+const missed = success(await client.POST('/tasks/{task_id}/comments', unheard))
+const resumed = await nextEvent('comment.created', position)
+equal('resumed', (resumed.data as Event).resource_id, missed.id)
+ok('stream')
+
 const removed = await client.DELETE('/projects/{project_id}', { params: { path: place } })
 equal('status', removed.response.status, 204)
-problem(404, await theirs.GET('/tasks/{task_id}', { params: { path: { task_id: plan.id } } }))
-ok('project')
+problem(404, await theirs.GET('/tasks/{task_id}', { params: ofPlan }))
+ok('delete')
 
 const etag = (await client.GET('/tasks/{task_id}', { params })).response.headers.get('ETag') ?? ''
 const rename = {

@@ -1,25 +1,44 @@
 // The SDK scenario: every step goes through the generated client, and the first difference ends the program.
 import { createHash, randomBytes } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { session } from './http.ts'
 import {
   addTaskAttachment,
+  addTaskRelation,
   addTaskTag,
+  createComment,
   createProject,
   createTag,
   createTask,
+  createWebhook,
   deleteProject,
   downloadAttachment,
+  type Event,
+  followTask,
+  getComment,
   getCurrentUser,
   getTask,
+  getWebhookDelivery,
+  listEvents,
+  listNotifications,
   listProjectTasks,
+  listTaskComments,
+  listTaskEvents,
+  listTaskFollowers,
+  listTaskRelations,
   listTasks,
+  listWebhookDeliveries,
   logout,
   type Problem,
   refreshToken,
   register,
   setProjectMember,
+  streamEvents,
   type TaskList,
+  testWebhook,
+  updateComment,
+  updateNotification,
   updateTask,
 } from './taskwright.ts'
 
@@ -42,6 +61,16 @@ const equal = (what: string, got: unknown, want: unknown): void => {
   if (!isDeepStrictEqual(got, want)) {
     throw new Error(`${what}: got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
   }
+}
+
+/** What `find` finds, once it does: the service works on it in the background. */
+const eventually = async <Found>(what: string, find: () => Promise<Found | undefined>): Promise<Found> => {
+  for (let attempt = 0; attempt < 600; attempt += 1) {
+    const found = await find()
+    if (found !== undefined) return found
+    await pause(50)
+  }
+  throw new Error(`${what}: not within 30 seconds`)
 }
 
 const ok = (step: string): void => console.log('ok', step)
@@ -122,9 +151,114 @@ const shared = expect(200, await getTask(plan.id))
 equal('project', shared.project_id, project.id)
 equal('tasks of the project', expect(200, await listProjectTasks(project.id)).items, [shared])
 session.token = tokens.access_token
+ok('project')
+
+const question = { body: `Is the date right, @${user.username}?` }
+const comment = expect(201, await createComment(plan.id, question))
+equal('mentions', comment.mentions, [user.id])
+const read = await getComment(comment.id)
+equal('the same comment', expect(200, read), comment)
+const edit = { body: `Is the time right, @${user.username}?` }
+const ifUnchanged = { 'If-Match': read.headers.get('ETag') ?? '' }
+const edited = expect(200, await updateComment(comment.id, edit, ifUnchanged))
+equal('version', edited.version, 2)
+expect(412, await updateComment(comment.id, edit, ifUnchanged))
+session.token = access_token
+const answer = expect(201, await createComment(plan.id, { body: 'It is.' }))
+session.token = tokens.access_token
+const first = expect(200, await listTaskComments(plan.id, { limit: 1 }))
+const last = expect(200, await listTaskComments(plan.id, { limit: 1, cursor: first.next_cursor ?? '' }))
+equal('comments', [...first.items, ...last.items], [edited, answer])
+equal('no more', last.next_cursor, null)
+ok('comment')
+
+const subtask = expect(201, await createTask({ title: 'Choose the date', parent_id: plan.id }))
+equal('parent', subtask.parent_id, plan.id)
+equal('project', subtask.project_id, project.id)
+equal('subtasks', expect(200, await getTask(plan.id)).subtask_count, 1)
+ok('subtask')
+
+expect(204, await addTaskRelation(plan.id, 'blocked_by', subtask.id))
+const related = expect(200, await listTaskRelations(plan.id)).items
+equal(
+  'relations',
+  related.map(({ kind, other_task_id }) => [kind, other_task_id]),
+  [['blocked_by', subtask.id]],
+)
+equal('is blocked', expect(200, await getTask(plan.id)).is_blocked, true)
+ok('relation')
+
+session.token = access_token
+expect(204, await followTask(subtask.id))
+const followers = expect(200, await listTaskFollowers(subtask.id)).items
+equal('followers', followers.map(({ user_id }) => user_id).toSorted(), [tokens.user.id, user.id].toSorted())
+const notification = await eventually(
+  'notification',
+  async () => expect(200, await listNotifications({ unread: true })).items[0],
+)
+equal('reason', notification.reason, 'mention')
+equal('comment', notification.comment_id, comment.id)
+const seen = expect(200, await updateNotification(notification.id, { is_read: true }))
+equal('is read', seen.read_at !== null, true)
+equal('unread', expect(200, await listNotifications({ unread: true })).items, [])
+session.token = tokens.access_token
+ok('inbox')
+
+const subscription = { url: process.env.TASKWRIGHT_RECEIVER ?? '', event_types: ['project.*'] }
+const webhook = expect(201, await createWebhook({ ...subscription, project_id: project.id }))
+equal('secret', webhook.secret.startsWith('whsec_'), true)
+const testing = expect(201, await testWebhook(webhook.id))
+const delivery = await eventually('delivery', async () => {
+  const sending = expect(200, await getWebhookDelivery(webhook.id, testing.id))
+  return sending.status === 'pending' ? undefined : sending
+})
+equal('delivery', [delivery.status, delivery.response_status], ['delivered', 204])
+equal('deliveries', expect(200, await listWebhookDeliveries(webhook.id)).items, [delivery])
+ok('webhook')
+
+const history = expect(200, await listTaskEvents(plan.id)).items
+equal('history', history.at(-1)?.type, 'task.created')
+const events = expect(200, await listEvents({ project_id: [project.id], type: ['comment.*'] })).items
+equal(
+  'events',
+  events.map(({ type, resource_id }) => [type, resource_id]),
+  [
+    ['comment.created', answer.id],
+    ['comment.updated', comment.id],
+    ['comment.created', comment.id],
+  ],
+)
+ok('events')
+
+/** Reads the event stream after an id until there is an event of a type, and leaves it. */
+const nextEvent = async (wanted: string, after?: string): Promise<{ id: string; data: unknown }> => {
+  const stop = new AbortController()
+  const headers = after === undefined ? {} : { 'Last-Event-ID': after }
+  // The types say text where http.ts leaves the reading to its caller.
+  const stream = expect(
+    200,
+    await streamEvents({}, headers, { signal: stop.signal }),
+  ) as unknown as ReadableStream<BufferSource>
+  let received = ''
+  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
+    received += text
+    const event = new RegExp(`id: (.+)\nevent: ${wanted}\ndata: (.+)\n\n`).exec(received)
+    const [, id, data] = event ?? []
+    if (id === undefined || data === undefined) continue
+    stop.abort()
+    return { id, data: JSON.parse(data) }
+  }
+  throw new Error(`The stream has ended before ${wanted}`)
+}
+const { id: position } = await nextEvent('ready')
+const missed = expect(201, await createComment(plan.id, { body: 'Nobody is listening.' }))
+const resumed = await nextEvent('comment.created', position)
+equal('resumed', (resumed.data as Event).resource_id, missed.id)
+ok('stream')
+
 expect(204, await deleteProject(project.id))
 expect(404, await getTask(plan.id))
-ok('project')
+ok('delete')
 
 const etag = (await getTask(task.id)).headers.get('ETag') ?? ''
 const rename = { title: 'Publish the release notes' }

@@ -5,6 +5,7 @@ import { openapiGenerator, openapiGeneratorTools } from '../openapi-generator.ts
 /** openapi-generator with its default library, Guzzle, as the system has it (Debian: php-guzzlehttp-guzzle). */
 export const generator: Generator = {
   name: 'php',
+  leavesOut: ['stream'],
   tools: [...openapiGeneratorTools, 'php'],
   plan: (paths) => ({
     steps: [

@@ -3,18 +3,30 @@
 import hashlib
 import os
 import secrets
+import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 from uuid import UUID
 
 from taskwright import (
     ApiClient,
     ApiException,
+    ApiResponse,
     AttachmentsApi,
     AuthApi,
+    CommentCreate,
+    CommentPatch,
+    CommentsApi,
     Configuration,
+    Event,
+    EventsApi,
+    EventType,
     MembersApi,
+    NotificationPatch,
+    NotificationReason,
+    NotificationsApi,
     Problem,
     ProjectCreate,
     ProjectMemberSet,
@@ -22,6 +34,8 @@ from taskwright import (
     ProjectsApi,
     RefreshRequest,
     Registration,
+    RelationKind,
+    RelationsApi,
     TagCreate,
     TagsApi,
     TaskCreate,
@@ -30,7 +44,13 @@ from taskwright import (
     TasksApi,
     TaskState,
     TaskTagsApi,
+    WebhookCreate,
+    WebhookDelivery,
+    WebhookDeliveryStatus,
+    WebhooksApi,
 )
+
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -112,12 +132,94 @@ def main() -> None:
         equal("project", shared.project_id, project.id)
         equal("tasks of the project", projects.list_project_tasks(project.id).items, [shared])
         config.access_token = tokens.access_token
-        projects.delete_project(project.id)
-        problem(404, lambda: tasks.get_task(plan.id))
         ok("project")
 
-        headers = tasks.get_task_with_http_info(task.id).headers or {}
-        etag = {name.lower(): value for name, value in headers.items()}["etag"]
+        comments = CommentsApi(client)
+        question = CommentCreate(body=f"Is the date right, @{colleague.user.username}?")
+        comment = comments.create_comment(plan.id, question)
+        equal("mentions", comment.mentions, [colleague.user.id])
+        read = comments.get_comment_with_http_info(comment.id)
+        equal("the same comment", read.data, comment)
+        etag = etag_of(read)
+        edit = CommentPatch(body=f"Is the time right, @{colleague.user.username}?")
+        edited = comments.update_comment(comment.id, edit, if_match=etag)
+        equal("version", edited.version, 2)
+        problem(412, lambda: comments.update_comment(comment.id, edit, if_match=etag))
+        config.access_token = colleague.access_token
+        answer = comments.create_comment(plan.id, CommentCreate(body="It is."))
+        config.access_token = tokens.access_token
+        first = comments.list_task_comments(plan.id, limit=1)
+        last = comments.list_task_comments(plan.id, limit=1, cursor=first.next_cursor)
+        equal("comments", first.items + last.items, [edited, answer])
+        equal("no more", last.next_cursor, None)
+        ok("comment")
+
+        subtask = tasks.create_task(TaskCreate(title="Choose the date", parent_id=plan.id))
+        equal("parent", subtask.parent_id, plan.id)
+        equal("project", subtask.project_id, project.id)
+        equal("subtasks", tasks.get_task(plan.id).subtask_count, 1)
+        ok("subtask")
+
+        relations = RelationsApi(client)
+        relations.add_task_relation(plan.id, RelationKind.BLOCKED_BY, subtask.id)
+        related = relations.list_task_relations(plan.id).items
+        kinds = [(relation.kind, relation.other_task_id) for relation in related]
+        equal("relations", kinds, [(RelationKind.BLOCKED_BY, subtask.id)])
+        equal("is blocked", tasks.get_task(plan.id).is_blocked, True)
+        ok("relation")
+
+        notifications = NotificationsApi(client)
+        config.access_token = colleague.access_token
+        notifications.follow_task(subtask.id)
+        followers = notifications.list_task_followers(subtask.id).items
+        equal("followers", {one.user_id for one in followers}, {tokens.user.id, colleague.user.id})
+        [notification] = eventually("notification", lambda: notifications.list_notifications(unread=True).items)
+        equal("reason", notification.reason, NotificationReason.MENTION)
+        equal("comment", notification.comment_id, comment.id)
+        seen = notifications.update_notification(notification.id, NotificationPatch(is_read=True))
+        equal("is read", seen.read_at is not None, True)
+        equal("unread", notifications.list_notifications(unread=True).items, [])
+        config.access_token = tokens.access_token
+        ok("inbox")
+
+        webhooks = WebhooksApi(client)
+        receiver = os.environ["TASKWRIGHT_RECEIVER"]
+        new_webhook = WebhookCreate(url=receiver, event_types=["project.*"], project_id=project.id)
+        webhook = webhooks.create_webhook(new_webhook)
+        equal("secret", webhook.secret.startswith("whsec_"), True)
+        testing = webhooks.test_webhook(webhook.id)
+
+        def ended() -> WebhookDelivery | None:
+            current = webhooks.get_webhook_delivery(webhook.id, testing.id)
+            return None if current.status == WebhookDeliveryStatus.PENDING else current
+
+        delivery = eventually("delivery", ended)
+        equal("delivery", (delivery.status, delivery.response_status), (WebhookDeliveryStatus.DELIVERED, 204))
+        equal("deliveries", webhooks.list_webhook_deliveries(webhook.id).items, [delivery])
+        ok("webhook")
+
+        history = EventsApi(client)
+        equal("history", history.list_task_events(plan.id).items[-1].type, EventType.TASK_DOT_CREATED)
+        found = history.list_events(project_id=[str(project.id)], type=["comment.*"]).items
+        expected = [
+            (EventType.COMMENT_DOT_CREATED, answer.id),
+            (EventType.COMMENT_DOT_UPDATED, comment.id),
+            (EventType.COMMENT_DOT_CREATED, comment.id),
+        ]
+        equal("events", [(event.type, event.resource_id) for event in found], expected)
+        ok("events")
+
+        position, _ = next_event(history, "ready")
+        missed = comments.create_comment(plan.id, CommentCreate(body="Nobody is listening."))
+        _, data = next_event(history, "comment.created", position)
+        equal("resumed", Event.model_validate_json(data).resource_id, missed.id)
+        ok("stream")
+
+        projects.delete_project(project.id)
+        problem(404, lambda: tasks.get_task(plan.id))
+        ok("delete")
+
+        etag = etag_of(tasks.get_task_with_http_info(task.id))
         rename = TaskPatch(title="Publish the release notes")
         tasks.update_task(task.id, rename, if_match=etag)
         conflict = problem(412, lambda: tasks.update_task(task.id, rename, if_match=etag))
@@ -153,6 +255,32 @@ def problem(status: int, call: Callable[[], object]) -> Problem:
             return refusal.data
         raise
     raise SystemExit(f"failed: not refused with {status}")
+
+
+def etag_of(response: ApiResponse[Any]) -> str:
+    return {name.lower(): value for name, value in (response.headers or {}).items()}["etag"]
+
+
+def next_event(events: EventsApi, wanted: str, after: str | None = None) -> tuple[str, str]:
+    """The id and the data of the next event of a type. The plain function would wait for the end of the stream."""
+    with events.stream_events_without_preload_content(last_event_id=after) as stream:
+        fields: dict[str, str] = {}
+        for line in stream:
+            name, _, value = line.decode().rstrip().partition(": ")
+            fields[name] = value
+            if name == "" and fields.get("event") == wanted:
+                return fields["id"], fields["data"]
+    raise SystemExit(f"failed: the stream has ended before {wanted}")
+
+
+def eventually(what: str, find: Callable[[], T | None]) -> T:
+    """What is found, once it is: the service works on it in the background."""
+    for _ in range(600):
+        found = find()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise SystemExit(f"failed: {what}: not within 30 seconds")
 
 
 def equal(what: str, got: object, want: object) -> None:

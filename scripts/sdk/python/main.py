@@ -1,28 +1,56 @@
 """The SDK scenario: every step goes through the generated client, and the first difference ends the program."""
 
 import hashlib
+import json
 import os
 import secrets
+import subprocess
+import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from io import BytesIO
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from attrs import evolve
 from taskwright import AuthenticatedClient, Client
 from taskwright.api.attachments import add_task_attachment, download_attachment
 from taskwright.api.auth import get_current_user, logout, refresh_token, register
+from taskwright.api.comments import create_comment, get_comment, list_task_comments, update_comment
+from taskwright.api.events import list_events, list_task_events
 from taskwright.api.members import set_project_member
+from taskwright.api.notifications import follow_task, list_notifications, list_task_followers, update_notification
 from taskwright.api.projects import create_project, delete_project, list_project_tasks
+from taskwright.api.relations import add_task_relation, list_task_relations
 from taskwright.api.tags import create_tag
 from taskwright.api.task_tags import add_task_tag
 from taskwright.api.tasks import create_task, get_task, list_tasks, update_task
+from taskwright.api.webhooks import (
+    create_webhook,
+    get_webhook_delivery,
+    list_webhook_deliveries,
+    test_webhook,
+    update_webhook,
+)
 from taskwright.models import (
     Attachment,
     AttachmentUpload,
     AuthTokens,
+    Comment,
+    CommentCreate,
+    CommentList,
+    CommentPatch,
+    CreatedWebhook,
+    Event,
+    EventList,
+    EventType,
+    Notification,
+    NotificationList,
+    NotificationPatch,
+    NotificationReason,
     Problem,
     Project,
     ProjectCreate,
@@ -31,15 +59,24 @@ from taskwright.models import (
     ProjectRole,
     RefreshRequest,
     Registration,
+    RelationKind,
     Tag,
     TagCreate,
     Task,
     TaskCreate,
+    TaskFollowerList,
     TaskList,
     TaskPatch,
     TaskPriority,
+    TaskRelationList,
     TaskState,
     User,
+    Webhook,
+    WebhookCreate,
+    WebhookDelivery,
+    WebhookDeliveryList,
+    WebhookDeliveryStatus,
+    WebhookPatch,
 )
 from taskwright.types import UNSET, File, Response, Unset
 
@@ -133,10 +170,113 @@ def main() -> None:
             equal("project", shared.project_id, project.id)
             planned = success(TaskList, list_project_tasks.sync_detailed(project.id, client=theirs))
             equal("tasks of the project", planned.items, [shared])
-        removed = delete_project.sync_detailed(project.id, client=client)
-        equal("status", removed.status_code, HTTPStatus.NO_CONTENT)
-        problem(404, get_task.sync_detailed(plan.id, client=client))
-        ok("project")
+            ok("project")
+
+            question = CommentCreate(body=f"Is the date right, @{colleague.user.username}?")
+            comment = success(Comment, create_comment.sync_detailed(plan.id, client=client, body=question))
+            equal("mentions", comment.mentions, [colleague.user.id])
+            read = get_comment.sync_detailed(comment.id, client=client)
+            equal("the same comment", success(Comment, read), comment)
+            etag = read.headers["ETag"]
+            edit = CommentPatch(body=f"Is the time right, @{colleague.user.username}?")
+            edited = success(Comment, update_comment.sync_detailed(comment.id, client=client, body=edit, if_match=etag))
+            equal("version", edited.version, 2)
+            problem(412, update_comment.sync_detailed(comment.id, client=client, body=edit, if_match=etag))
+            reply = CommentCreate(body="It is.")
+            answer = success(Comment, create_comment.sync_detailed(plan.id, client=theirs, body=reply))
+            first = success(CommentList, list_task_comments.sync_detailed(plan.id, client=client, limit=1))
+            following = first.next_cursor or ""
+            last = success(
+                CommentList, list_task_comments.sync_detailed(plan.id, client=client, limit=1, cursor=following)
+            )
+            equal("comments", first.items + last.items, [edited, answer])
+            equal("no more", last.next_cursor, None)
+            ok("comment")
+
+            body = TaskCreate(title="Choose the date", parent_id=plan.id)
+            subtask = success(Task, create_task.sync_detailed(client=client, body=body))
+            equal("parent", subtask.parent_id, plan.id)
+            equal("project", subtask.project_id, project.id)
+            equal("subtasks", success(Task, get_task.sync_detailed(plan.id, client=client)).subtask_count, 1)
+            ok("subtask")
+
+            relating = add_task_relation.sync_detailed(plan.id, RelationKind.BLOCKED_BY, subtask.id, client=client)
+            equal("status", relating.status_code, HTTPStatus.NO_CONTENT)
+            related = success(TaskRelationList, list_task_relations.sync_detailed(plan.id, client=client)).items
+            kinds = [(relation.kind, relation.other_task_id) for relation in related]
+            equal("relations", kinds, [(RelationKind.BLOCKED_BY, subtask.id)])
+            equal("is blocked", success(Task, get_task.sync_detailed(plan.id, client=client)).is_blocked, True)
+            ok("relation")
+
+            joined = follow_task.sync_detailed(subtask.id, client=theirs)
+            equal("status", joined.status_code, HTTPStatus.NO_CONTENT)
+            followers = success(TaskFollowerList, list_task_followers.sync_detailed(subtask.id, client=client)).items
+            equal("followers", {one.user_id for one in followers}, {tokens.user.id, colleague.user.id})
+
+            def unread() -> list[Notification]:
+                return success(NotificationList, list_notifications.sync_detailed(client=theirs, unread=True)).items
+
+            [notification] = eventually("notification", unread)
+            equal("reason", notification.reason, NotificationReason.MENTION)
+            equal("comment", notification.comment_id, comment.id)
+            mark = NotificationPatch(is_read=True)
+            seen = success(Notification, update_notification.sync_detailed(notification.id, client=theirs, body=mark))
+            equal("is read", seen.read_at is not None, True)
+            equal("unread", unread(), [])
+            ok("inbox")
+
+            receiver_url = os.environ["TASKWRIGHT_RECEIVER"]
+            new_webhook = WebhookCreate(url=receiver_url, event_types=["project.*"], project_id=project.id)
+            webhook = success(CreatedWebhook, create_webhook.sync_detailed(client=client, body=new_webhook))
+            # The receiver of the guide refuses what is not signed with the secret.
+            with subprocess.Popen(
+                [sys.executable, f"{os.environ['TASKWRIGHT_RECEIVERS']}/python/main.py"],
+                env={**os.environ, "WEBHOOK_SECRET": webhook.secret, "PORT": "0"},
+                stdout=subprocess.PIPE,
+                text=True,
+            ) as receiver:
+                try:
+                    assert receiver.stdout is not None
+                    address = WebhookPatch(url=receiver.stdout.readline().split()[-1])
+                    success(Webhook, update_webhook.sync_detailed(webhook.id, client=client, body=address))
+                    testing = success(WebhookDelivery, test_webhook.sync_detailed(webhook.id, client=client))
+
+                    def ended() -> WebhookDelivery | None:
+                        sending = get_webhook_delivery.sync_detailed(webhook.id, testing.id, client=client)
+                        current = success(WebhookDelivery, sending)
+                        return None if current.status == WebhookDeliveryStatus.PENDING else current
+
+                    delivery = eventually("delivery", ended)
+                finally:
+                    receiver.kill()
+            equal("delivery", (delivery.status, delivery.response_status), (WebhookDeliveryStatus.DELIVERED, 204))
+            deliveries = success(WebhookDeliveryList, list_webhook_deliveries.sync_detailed(webhook.id, client=client))
+            equal("deliveries", deliveries.items, [delivery])
+            ok("webhook")
+
+            history = success(EventList, list_task_events.sync_detailed(plan.id, client=client)).items
+            equal("history", history[-1].type_, EventType.TASK_CREATED)
+            search = list_events.sync_detailed(client=client, project_id=[str(project.id)], type_=["comment.*"])
+            events = [(event.type_, event.resource_id) for event in success(EventList, search).items]
+            expected = [
+                (EventType.COMMENT_CREATED, answer.id),
+                (EventType.COMMENT_UPDATED, comment.id),
+                (EventType.COMMENT_CREATED, comment.id),
+            ]
+            equal("events", events, expected)
+            ok("events")
+
+            position, _ = next_event(client, "ready")
+            unheard = CommentCreate(body="Nobody is listening.")
+            missed = success(Comment, create_comment.sync_detailed(plan.id, client=client, body=unheard))
+            _, data = next_event(client, "comment.created", position)
+            equal("resumed", Event.from_dict(data).resource_id, missed.id)
+            ok("stream")
+
+            removed = delete_project.sync_detailed(project.id, client=client)
+            equal("status", removed.status_code, HTTPStatus.NO_CONTENT)
+            problem(404, get_task.sync_detailed(plan.id, client=theirs))
+            ok("delete")
 
         etag = get_task.sync_detailed(task.id, client=client).headers["ETag"]
         rename = TaskPatch(title="Publish the release notes")
@@ -177,6 +317,29 @@ def problem(status: int, response: Response[T | Problem]) -> Problem:
     if not isinstance(response.parsed, Problem):
         raise SystemExit(f"failed: {response.content!r} is not a problem")
     return response.parsed
+
+
+def next_event(client: AuthenticatedClient, wanted: str, after: str | None = None) -> tuple[str, dict[str, Any]]:
+    """The id and the data of the next event of a type. The generated function would wait for the end of the stream."""
+    headers = {} if after is None else {"Last-Event-ID": after}
+    with client.get_httpx_client().stream("GET", "/events/stream", headers=headers) as response:
+        fields: dict[str, str] = {}
+        for line in response.iter_lines():
+            name, _, value = line.partition(": ")
+            fields[name] = value
+            if line == "" and fields.get("event") == wanted:
+                return fields["id"], json.loads(fields["data"])
+    raise SystemExit(f"failed: the stream has ended before {wanted}")
+
+
+def eventually(what: str, find: Callable[[], T | None]) -> T:
+    """What is found, once it is: the service works on it in the background."""
+    for _ in range(600):
+        found = find()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise SystemExit(f"failed: {what}: not within 30 seconds")
 
 
 def equal(what: str, got: object, want: object) -> None:

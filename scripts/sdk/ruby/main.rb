@@ -14,6 +14,17 @@ def ok(step)
   puts "ok #{step}"
 end
 
+# What is found, once it is: the service works on it in the background.
+def eventually(what)
+  600.times do
+    found = yield
+    return found if found
+
+    sleep 0.05
+  end
+  abort "failed: #{what}: not within 30 seconds"
+end
+
 # The problem that a call is refused with.
 def problem(status)
   yield
@@ -35,6 +46,7 @@ config = Taskwright::Configuration.new
 config.scheme = url.scheme
 config.host = "#{url.host}:#{url.port}"
 config.server_index = nil
+config.params_encoding = :multi
 client = Taskwright::ApiClient.new(config)
 auth = Taskwright::AuthApi.new(client)
 account = Taskwright::Registration.new(username: username, email: email, password: password)
@@ -111,9 +123,87 @@ shared = tasks.get_task(plan.id)
 equal('project', shared.project_id, project.id)
 equal('tasks of the project', projects.list_project_tasks(project.id).items, [shared])
 config.access_token = tokens.access_token
+ok('project')
+
+comments = Taskwright::CommentsApi.new(client)
+question = Taskwright::CommentCreate.new(body: "Is the date right, @#{colleague.user.username}?")
+comment = comments.create_comment(plan.id, question)
+equal('mentions', comment.mentions, [colleague.user.id])
+read, _, headers = comments.get_comment_with_http_info(comment.id)
+equal('the same comment', read, comment)
+edit = Taskwright::CommentPatch.new(body: "Is the time right, @#{colleague.user.username}?")
+edited = comments.update_comment(comment.id, edit, if_match: headers['ETag'])
+equal('version', edited.version, 2)
+problem(412) { comments.update_comment(comment.id, edit, if_match: headers['ETag']) }
+config.access_token = colleague.access_token
+answer = comments.create_comment(plan.id, Taskwright::CommentCreate.new(body: 'It is.'))
+config.access_token = tokens.access_token
+first = comments.list_task_comments(plan.id, limit: 1)
+last = comments.list_task_comments(plan.id, limit: 1, cursor: first.next_cursor)
+equal('comments', first.items + last.items, [edited, answer])
+equal('no more', last.next_cursor, nil)
+ok('comment')
+
+subtask = tasks.create_task(Taskwright::TaskCreate.new(title: 'Choose the date', parent_id: plan.id))
+equal('parent', subtask.parent_id, plan.id)
+equal('project', subtask.project_id, project.id)
+equal('subtasks', tasks.get_task(plan.id).subtask_count, 1)
+ok('subtask')
+
+relations = Taskwright::RelationsApi.new(client)
+relations.add_task_relation(plan.id, Taskwright::RelationKind::BLOCKED_BY, subtask.id)
+related = relations.list_task_relations(plan.id).items.map { |relation| [relation.kind, relation.other_task_id] }
+equal('relations', related, [[Taskwright::RelationKind::BLOCKED_BY, subtask.id]])
+equal('is blocked', tasks.get_task(plan.id).is_blocked, true)
+ok('relation')
+
+notifications = Taskwright::NotificationsApi.new(client)
+config.access_token = colleague.access_token
+notifications.follow_task(subtask.id)
+followers = notifications.list_task_followers(subtask.id).items.map(&:user_id)
+equal('followers', followers.sort, [tokens.user.id, colleague.user.id].sort)
+unread = -> { notifications.list_notifications(unread: true).items }
+notification = eventually('notification') { unread.call.first }
+equal('reason', notification.reason, Taskwright::NotificationReason::MENTION)
+equal('comment', notification.comment_id, comment.id)
+seen = notifications.update_notification(notification.id, Taskwright::NotificationPatch.new(is_read: true))
+equal('is read', seen.read_at.nil?, false)
+equal('unread', unread.call, [])
+config.access_token = tokens.access_token
+ok('inbox')
+
+webhooks = Taskwright::WebhooksApi.new(client)
+new_webhook = Taskwright::WebhookCreate.new(
+  url: ENV.fetch('TASKWRIGHT_RECEIVER'), event_types: ['project.*'], project_id: project.id
+)
+webhook = webhooks.create_webhook(new_webhook)
+equal('secret', webhook.secret.start_with?('whsec_'), true)
+testing = webhooks.test_webhook(webhook.id)
+delivery = eventually('delivery') do
+  sending = webhooks.get_webhook_delivery(webhook.id, testing.id)
+  sending unless sending.status == Taskwright::WebhookDeliveryStatus::PENDING
+end
+equal('delivery', [delivery.status, delivery.response_status], [Taskwright::WebhookDeliveryStatus::DELIVERED, 204])
+equal('deliveries', webhooks.list_webhook_deliveries(webhook.id).items, [delivery])
+ok('webhook')
+
+events = Taskwright::EventsApi.new(client)
+equal('history', events.list_task_events(plan.id).items.last.type, Taskwright::EventType::TASK_CREATED)
+found = events.list_events(project_id: [project.id], type: ['comment.*']).items
+equal(
+  'events',
+  found.map { |event| [event.type, event.resource_id] },
+  [
+    [Taskwright::EventType::COMMENT_CREATED, answer.id],
+    [Taskwright::EventType::COMMENT_UPDATED, comment.id],
+    [Taskwright::EventType::COMMENT_CREATED, comment.id]
+  ]
+)
+ok('events')
+
 projects.delete_project(project.id)
 problem(404) { tasks.get_task(plan.id) }
-ok('project')
+ok('delete')
 
 _, _, headers = tasks.get_task_with_http_info(task.id)
 rename = Taskwright::TaskPatch.new(title: 'Publish the release notes')

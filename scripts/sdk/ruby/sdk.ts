@@ -5,6 +5,7 @@ import { openapiGenerator, openapiGeneratorTools } from '../openapi-generator.ts
 /** openapi-generator with its default library, typhoeus, as the system has it (Debian: ruby-typhoeus). */
 export const generator: Generator = {
   name: 'ruby',
+  leavesOut: ['stream'],
   tools: [...openapiGeneratorTools, 'ruby'],
   plan: (paths) => ({
     steps: [

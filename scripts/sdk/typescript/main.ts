@@ -1,26 +1,48 @@
 // The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+import { spawn } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { setTimeout as pause } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { client } from './taskwright/client.gen.ts'
 import {
   addTaskAttachment,
+  addTaskRelation,
   addTaskTag,
+  createComment,
   createProject,
   createTag,
   createTask,
+  createWebhook,
   deleteProject,
   downloadAttachment,
+  type Event,
+  followTask,
+  getComment,
   getCurrentUser,
   getTask,
+  getWebhookDelivery,
+  listEvents,
+  listNotifications,
   listProjectTasks,
+  listTaskComments,
+  listTaskEvents,
+  listTaskFollowers,
+  listTaskRelations,
   listTasks,
+  listWebhookDeliveries,
   logout,
   type Problem,
   refreshToken,
   register,
   setProjectMember,
+  streamEvents,
   type TaskList,
+  testWebhook,
+  updateComment,
+  updateNotification,
   updateTask,
+  updateWebhook,
 } from './taskwright/index.ts'
 
 /** What every generated call resolves with. */
@@ -52,6 +74,16 @@ const equal = (what: string, got: unknown, want: unknown): void => {
   if (!isDeepStrictEqual(got, want)) {
     throw new Error(`${what}: got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
   }
+}
+
+/** What `find` finds, once it does: the service works on it in the background. */
+const eventually = async <Found>(what: string, find: () => Promise<Found | undefined>): Promise<Found> => {
+  for (let attempt = 0; attempt < 600; attempt += 1) {
+    const found = await find()
+    if (found !== undefined) return found
+    await pause(50)
+  }
+  throw new Error(`${what}: not within 30 seconds`)
 }
 
 const ok = (step: string): void => console.log('ok', step)
@@ -137,9 +169,124 @@ const shared = success(await getTask({ path: { task_id: plan.id }, auth }))
 equal('project', shared.project_id, project.id)
 const planned = success(await listProjectTasks({ path: place, auth }))
 equal('tasks of the project', planned.items, [shared])
-equal('status', (await deleteProject({ path: place })).response?.status, 204)
-problem(404, await getTask({ path: { task_id: plan.id }, auth }))
 ok('project')
+
+const ofPlan = { task_id: plan.id }
+const question = { body: `Is the date right, @${user.username}?` }
+const comment = success(await createComment({ path: ofPlan, body: question }))
+equal('mentions', comment.mentions, [user.id])
+const read = await getComment({ path: { comment_id: comment.id } })
+equal('the same comment', success(read), comment)
+const edit = {
+  path: { comment_id: comment.id },
+  headers: { 'If-Match': read.response?.headers.get('ETag') ?? '' },
+  body: { body: `Is the time right, @${user.username}?` },
+}
+const edited = success(await updateComment(edit))
+equal('version', edited.version, 2)
+problem(412, await updateComment(edit))
+const answer = success(await createComment({ path: ofPlan, body: { body: 'It is.' }, auth }))
+const first = success(await listTaskComments({ path: ofPlan, query: { limit: 1 } }))
+const next = { limit: 1, cursor: first.next_cursor ?? undefined }
+const last = success(await listTaskComments({ path: ofPlan, query: next }))
+equal('comments', [...first.items, ...last.items], [edited, answer])
+equal('no more', last.next_cursor, null)
+ok('comment')
+
+const step = { title: 'Choose the date', parent_id: plan.id }
+const subtask = success(await createTask({ body: step }))
+equal('parent', subtask.parent_id, plan.id)
+equal('project', subtask.project_id, project.id)
+equal('subtasks', success(await getTask({ path: ofPlan })).subtask_count, 1)
+ok('subtask')
+
+const relation = { ...ofPlan, kind: 'blocked_by' as const, other_task_id: subtask.id }
+equal('status', (await addTaskRelation({ path: relation })).response?.status, 204)
+const related = success(await listTaskRelations({ path: ofPlan })).items
+equal(
+  'relations',
+  related.map(({ kind, other_task_id }) => [kind, other_task_id]),
+  [['blocked_by', subtask.id]],
+)
+equal('is blocked', success(await getTask({ path: ofPlan })).is_blocked, true)
+ok('relation')
+
+equal('status', (await followTask({ path: { task_id: subtask.id }, auth })).response?.status, 204)
+const followers = success(await listTaskFollowers({ path: { task_id: subtask.id } })).items
+equal('followers', followers.map(({ user_id }) => user_id).toSorted(), [tokens.user.id, user.id].toSorted())
+const unread = { query: { unread: true }, auth }
+const notification = await eventually(
+  'notification',
+  async () => success(await listNotifications(unread)).items[0],
+)
+equal('reason', notification.reason, 'mention')
+equal('comment', notification.comment_id, comment.id)
+const marking = { path: { notification_id: notification.id }, body: { is_read: true }, auth }
+equal('is read', success(await updateNotification(marking)).read_at !== null, true)
+equal('unread', success(await listNotifications(unread)).items, [])
+ok('inbox')
+
+const subscription = { ...place, url: process.env.TASKWRIGHT_RECEIVER ?? '', event_types: ['project.*'] }
+const webhook = success(await createWebhook({ body: subscription }))
+const ofWebhook = { webhook_id: webhook.id }
+// The receiver of the guide refuses what is not signed with the secret.
+const receiver = spawn(process.execPath, [`${process.env.TASKWRIGHT_RECEIVERS}/typescript/main.ts`], {
+  env: { ...process.env, WEBHOOK_SECRET: webhook.secret, PORT: '0' },
+  stdio: ['ignore', 'pipe', 'inherit'],
+})
+process.once('exit', () => receiver.kill())
+const [listening] = await once(receiver.stdout, 'data')
+const receiverUrl = String(listening).trim().replace('listening at ', '')
+success(await updateWebhook({ path: ofWebhook, body: { url: receiverUrl } }))
+const { id: delivery_id } = success(await testWebhook({ path: ofWebhook }))
+const delivery = await eventually('delivery', async () => {
+  const sending = success(await getWebhookDelivery({ path: { ...ofWebhook, delivery_id } }))
+  return sending.status === 'pending' ? undefined : sending
+})
+receiver.kill()
+equal('delivery', [delivery.status, delivery.response_status], ['delivered', 204])
+equal('deliveries', success(await listWebhookDeliveries({ path: ofWebhook })).items, [delivery])
+ok('webhook')
+
+const history = success(await listTaskEvents({ path: ofPlan })).items
+equal('history', history.at(-1)?.type, 'task.created')
+const search = { project_id: [project.id], type: ['comment.*'] }
+const events = success(await listEvents({ query: search })).items
+equal(
+  'events',
+  events.map(({ type, resource_id }) => [type, resource_id]),
+  [
+    ['comment.created', answer.id],
+    ['comment.updated', comment.id],
+    ['comment.created', comment.id],
+  ],
+)
+ok('events')
+
+/** Reads the event stream after an id until there is an event of a type, and leaves it. */
+const nextEvent = async (wanted: string, after?: string): Promise<{ id: string; data: unknown }> => {
+  const stop = new AbortController()
+  const headers = after === undefined ? {} : { 'Last-Event-ID': after }
+  let newest = { id: '', event: '', data: {} as unknown }
+  const { stream } = await streamEvents({
+    headers,
+    signal: stop.signal,
+    onSseEvent: ({ id = '', event = '', data }) => (newest = { id, event, data }),
+  })
+  for await (const _ of stream) if (newest.event === wanted) break
+  stop.abort()
+  return newest
+}
+const { id: position } = await nextEvent('ready')
+const missed = success(await createComment({ path: ofPlan, body: { body: 'Nobody is listening.' } }))
+const resumed = await nextEvent('comment.created', position)
+// The client parses what the contract calls text.
+equal('resumed', (resumed.data as Event).resource_id, missed.id)
+ok('stream')
+
+equal('status', (await deleteProject({ path: place })).response?.status, 204)
+problem(404, await getTask({ path: ofPlan, auth }))
+ok('delete')
 
 const etag = (await getTask({ path })).response?.headers.get('ETag') ?? ''
 const rename = { path, headers: { 'If-Match': etag }, body: { title: 'Publish the release notes' } }
