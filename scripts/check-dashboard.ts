@@ -1,0 +1,227 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { dump, load } from 'js-yaml'
+import { eventually } from '../test/fixture/eventually.ts'
+import { metricsUrl } from '../test/fixture/observe.ts'
+import { freePort } from '../test/fixture/ports.ts'
+import { startProcess, temporaryFolder } from '../test/fixture/process.ts'
+import { createClient, fileForm } from '../test/fixture/service.ts'
+import { fencedBlocks } from '../test/fixture/transcript.ts'
+import { isInstalled, runCommand } from './commands.ts'
+import { runToEnd, type Teardown } from './run-to-end.ts'
+
+/**
+ * Runs every query of docs/operations on a real Prometheus that scrapes a real service: those of the dashboard, those that
+ * monitoring.md prints, and those of the alerts, whose tests it runs too. A query that fails or finds nothing is an error.
+ */
+
+/** Milliseconds for all of it. */
+const deadline = 180_000
+
+const operations = fileURLToPath(new URL('../docs/operations/', import.meta.url))
+const scrapeToken = 'the-token-of-the-scraper'
+
+/** What Grafana would put in for the variables of the dashboard. The interval has several scrapes. */
+const variables: Readonly<Record<string, string>> = {
+  $job: 'taskwright',
+  $instance: '.*',
+  $__rate_interval: '1m',
+}
+
+interface Query {
+  readonly where: string
+  readonly expr: string
+}
+
+/** Queries that find nothing on a service without trouble. */
+const mayBeEmpty: readonly { readonly part: string; readonly why: string }[] = [
+  { part: 'status=~"5.."', why: 'no request is answered with a server error' },
+]
+
+interface Panel {
+  readonly id: number
+  readonly title: string
+  readonly type: string
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number }
+  readonly targets?: readonly { readonly expr: string; readonly datasource: { readonly uid: string } }[]
+}
+
+interface Dashboard {
+  readonly panels: readonly Panel[]
+}
+
+interface Alerts {
+  readonly groups: readonly { readonly rules: readonly { readonly alert: string; readonly expr: string }[] }[]
+}
+
+const readText = (name: string): Promise<string> => readFile(join(operations, name), 'utf8')
+
+const overlap = ({ gridPos: a }: Panel, { gridPos: b }: Panel): boolean =>
+  a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h
+
+/** Throws for what Grafana would show badly without a message. */
+const checkLayout = (panels: readonly Panel[]): void => {
+  if (new Set(panels.map(({ id }) => id)).size < panels.length) throw new Error('Two panels have one id')
+  for (const panel of panels) {
+    const other = panels.find((one) => one !== panel && overlap(one, panel))
+    if (other !== undefined) throw new Error(`The panels "${panel.title}" and "${other.title}" overlap`)
+    for (const { datasource } of panel.targets ?? [])
+      if (datasource.uid !== '${datasource}') throw new Error(`"${panel.title}" has a data source of its own`)
+  }
+}
+
+const queriesOfDashboard = async (): Promise<readonly Query[]> => {
+  const { panels } = JSON.parse(await readText('dashboard.json')) as Dashboard
+  checkLayout(panels)
+  return panels.flatMap(({ title, targets = [] }) =>
+    targets.map(({ expr }) => ({
+      where: `dashboard, ${title}`,
+      expr: expr.replaceAll(/\$\w+/g, (name) => variables[name] ?? name),
+    })),
+  )
+}
+
+const queriesOfPage = async (): Promise<readonly Query[]> =>
+  fencedBlocks(await readText('monitoring.md'), 'text')
+    .flatMap((block) => block.trim().split('\n'))
+    .map((expr) => ({ where: 'monitoring.md', expr }))
+
+/** Alerts find nothing while all is well: their metrics must exist. */
+const queriesOfAlerts = async (): Promise<readonly Query[]> => {
+  const { groups } = load(await readText('alerts.yml')) as Alerts
+  return groups.flatMap(({ rules }) =>
+    rules.flatMap(({ alert, expr }) => [
+      { where: `alert ${alert}`, expr: `count(${expr}) or vector(0)` },
+      ...[...new Set(expr.match(/\b(?:(?:taskwright|nodejs|process)_\w+|up\b)/g))].map((metric) => ({
+        where: `metric of the alert ${alert}`,
+        expr: metric,
+      })),
+    ]),
+  )
+}
+
+/** A service, and requests that use all of it that has metrics. */
+const startBusyService = async (t: Teardown) => {
+  const service = await startProcess(t, {
+    DATA_DIR: await temporaryFolder(t),
+    METRICS_PORT: '0',
+    METRICS_HOST: '127.0.0.1',
+    METRICS_TOKEN: scrapeToken,
+    LOG_LEVEL: 'info',
+  })
+  // Nothing of this is to reach the coverage of the tests.
+  const { call, expect, register } = createClient(service.url, () => undefined)
+  const { token, email } = await register('ada')
+  const use = async (): Promise<void> => {
+    const { body: task } = await expect('createTask', 201, { token, body: { title: 'Measured' } })
+    const params = { task_id: task.id }
+    await expect('addTaskAttachment', 201, { token, params, body: fileForm('measured') })
+    await expect('listTasks', 200, { token })
+    await call('getTask', { token, params: { task_id: token } })
+    await call('login', { body: { email, password: 'wrong' } })
+  }
+  return { service, use }
+}
+
+const startPrometheus = async (t: Teardown, target: URL) => {
+  const folder = await temporaryFolder(t)
+  const config = {
+    global: { scrape_interval: '1s', evaluation_interval: '1s' },
+    rule_files: [join(operations, 'alerts.yml')],
+    scrape_configs: [
+      {
+        job_name: 'taskwright',
+        authorization: { credentials: scrapeToken },
+        static_configs: [{ targets: [target.host] }],
+      },
+    ],
+  }
+  await writeFile(join(folder, 'prometheus.yml'), dump(config))
+  const port = await freePort()
+  const child = spawn(
+    'prometheus',
+    [
+      `--config.file=${join(folder, 'prometheus.yml')}`,
+      `--storage.tsdb.path=${join(folder, 'data')}`,
+      `--web.listen-address=127.0.0.1:${port}`,
+      '--log.level=warn',
+    ],
+    { stdio: ['ignore', 'inherit', 'inherit'] },
+  )
+  const exited = once(child, 'exit')
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    await exited
+  })
+  return `http://127.0.0.1:${port}`
+}
+
+interface Answer {
+  readonly status: string
+  readonly error?: string
+  readonly data?: { readonly result: readonly { readonly value: readonly [number, string] }[] }
+}
+
+/** The values that a query finds now. */
+const ask = async (prometheus: string, expr: string): Promise<readonly string[]> => {
+  const response = await fetch(`${prometheus}/api/v1/query?query=${encodeURIComponent(expr)}`)
+  const { status, error, data } = (await response.json()) as Answer
+  if (status !== 'success') throw new Error(`${error} in ${expr}`)
+  return (data?.result ?? []).map(({ value: [, value] }) => value)
+}
+
+const isEmpty = (values: readonly string[]): boolean => values.every((value) => value === 'NaN')
+
+const isAllowedEmpty = ({ expr }: Query): boolean => mayBeEmpty.some(({ part }) => expr.includes(part))
+
+/** Those of the queries that find nothing, and should. */
+const findEmpty = async (prometheus: string, queries: readonly Query[]): Promise<readonly Query[]> => {
+  const answers = await Promise.all(queries.map(({ expr }) => ask(prometheus, expr)))
+  return queries.filter((query, index) => isEmpty(answers[index] ?? []) && !isAllowedEmpty(query))
+}
+
+/** Milliseconds until every query finds something: rates need two scrapes, and durations requests between them. */
+const patience = 60_000
+
+const checkQueries = async (t: Teardown): Promise<void> => {
+  const queries = [...(await queriesOfDashboard()), ...(await queriesOfPage()), ...(await queriesOfAlerts())]
+  const { service, use } = await startBusyService(t)
+  const prometheus = await startPrometheus(t, new URL(metricsUrl(service)))
+  let empty: readonly Query[] = queries
+  await eventually('Prometheus answers', async () =>
+    fetch(`${prometheus}/-/ready`).then(
+      ({ ok }) => ok,
+      () => false,
+    ),
+  )
+  const end = Date.now() + patience
+  while (empty.length > 0 && Date.now() < end) {
+    await use()
+    empty = await findEmpty(prometheus, queries)
+    await pause(500)
+  }
+  if (empty.length > 0)
+    throw new Error(`These find nothing:\n${empty.map(({ where, expr }) => `${where}: ${expr}`).join('\n')}`)
+  console.log(`${queries.length} queries, ${queries.filter(isAllowedEmpty).length} of which may find nothing`)
+}
+
+const checkRules = async (t: Teardown): Promise<void> => {
+  for (const args of [
+    ['check', 'rules', 'alerts.yml'],
+    ['test', 'rules', 'alerts.test.yml'],
+  ])
+    console.log(await runCommand(t, { command: 'promtool', args, cwd: operations, env: process.env }))
+}
+
+if (process.env.CI === undefined && !(isInstalled('prometheus') && isInstalled('promtool'))) {
+  console.log('skipped: no prometheus')
+} else {
+  await runToEnd('check:dashboard', deadline, async (t) => {
+    await checkRules(t)
+    await checkQueries(t)
+  })
+}
