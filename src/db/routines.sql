@@ -152,21 +152,6 @@ BEGIN
   WHERE webhooks.id = next.id AND webhooks.deleted_at IS NULL AND webhooks.due_at IS DISTINCT FROM next.due_at;
 END $$;
 
-CREATE OR REPLACE FUNCTION settle_webhooks_of_deliveries() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  PERFORM settle_webhooks((SELECT array_agg(DISTINCT webhook_id) FROM changed));
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER webhook_deliveries_added AFTER INSERT ON webhook_deliveries
-  REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION settle_webhooks_of_deliveries();
-
-CREATE OR REPLACE TRIGGER webhook_deliveries_changed AFTER UPDATE ON webhook_deliveries
-  REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION settle_webhooks_of_deliveries();
-
-CREATE OR REPLACE TRIGGER webhook_deliveries_removed AFTER DELETE ON webhook_deliveries
-  REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION settle_webhooks_of_deliveries();
-
 -- What the sender keeps for itself is not part of the representation.
 CREATE OR REPLACE TRIGGER webhooks_touch BEFORE UPDATE ON webhooks FOR EACH ROW
   WHEN ((OLD.url, OLD.description, OLD.event_types, OLD.secret, OLD.previous_secret_until, OLD.is_enabled, OLD.disabled_reason, OLD.failing_since)

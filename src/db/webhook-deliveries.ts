@@ -55,17 +55,28 @@ const testType = sql.raw(`'webhook.test'`)
  * a project that the owner manages.
  */
 const mayTell = (): SQL => {
-  const caller = (isAdmin: SQL) => ({ caller: ofWebhook.owner_id, is_admin: isAdmin, in_session: sql`false` })
-  const asUser = caller(sql`false`)
-  const asManager = caller(sql`(${columnsOf<'users'>(owner).role} = 'admin')`)
-  const project = columnsOf<'projects'>(sql`projects`)
-  const { deleted_at, is_disabled } = columnsOf<'users'>(owner)
-  return sql`(${deleted_at} is null and not ${is_disabled} and case when ${ofWebhook.project_id} is null
-    then ${allowsEvent('event.see', asUser, event)}
-    else ${ofWebhook.project_id} = ${ofEvent.project_id} and ${allowsEvent('event.see', asManager, event)} and exists (
-      select from projects where ${project.id} = ${ofWebhook.project_id}
-        and ${allowsProject('project.manage', asManager, sql`projects`)}) end)`
+  const { deleted_at, is_disabled, role } = columnsOf<'users'>(owner)
+  const { id } = columnsOf<'projects'>(sql`projects`)
+  const isOfProject = sql`${ofWebhook.project_id} is not null`
+  const caller = {
+    caller: ofWebhook.owner_id,
+    is_admin: sql`(${isOfProject} and ${role} = 'admin')`,
+    in_session: sql`false`,
+  }
+  return sql`(${deleted_at} is null and not ${is_disabled} and ${allowsEvent('event.see', caller, event)}
+    and (${ofWebhook.project_id} is null or (${ofWebhook.project_id} = ${ofEvent.project_id} and exists (
+      select from projects where ${id} = ${ofWebhook.project_id}
+        and ${allowsProject('project.manage', caller, sql`projects`)}))))`
 }
+
+/**
+ * What adding deliveries changes in the row `webhook`. It locks the row, so that whoever settles the webhook waits for the deliveries,
+ * or is waited for. Its `due_at` may be too early, never too late.
+ */
+const afterAdding = (deliveries: SQL): ColumnValues<'webhooks'> => ({
+  last_sequence: sql`${ofWebhook.last_sequence} + ${deliveries}`,
+  due_at: sql`least(${ofWebhook.due_at}, now())`,
+})
 
 /** The events `batch` as deliveries. Who may see an event is found before the webhooks, not for every webhook. */
 const newDeliveries = (): SQL => {
@@ -94,9 +105,7 @@ const newDeliveries = (): SQL => {
       union all
       ${matched(sql`batch`, sql`${ofWebhook.project_id} = ${ofEvent.project_id}`)}
     ), counted as (
-      update webhooks webhook set ${assignments<'webhooks'>({
-        last_sequence: sql`${ofWebhook.last_sequence} + added.deliveries`,
-      })} from (select webhook_id, count(*) as deliveries from matched group by webhook_id) added
+      update webhooks webhook set ${assignments<'webhooks'>(afterAdding(sql`added.deliveries`))} from (select webhook_id, count(*) as deliveries from matched group by webhook_id) added
       where ${ofWebhook.id} = added.webhook_id
       returning ${ofWebhook.id}, ${ofWebhook.last_sequence} - added.deliveries as before
     ), added as (
@@ -217,7 +226,7 @@ const nextColumns = {
 
 const selectNext = statement(
   'webhook_deliveries.select_next',
-  { id: 'uuid', lease_id: 'uuid', attempted: 'uuid[]' },
+  { id: 'uuid', lease_id: 'uuid', limit: 'int' },
   nextColumns,
   (p) => {
     const isTest = sql`${ofDelivery.event_changed_in} is null`
@@ -235,13 +244,13 @@ const selectNext = statement(
       cross join lateral (
         select * from webhook_deliveries delivery
         where ${ofDelivery.webhook_id} = ${ofWebhook.id} and ${ofDelivery.status} = 'pending' and ${ofDelivery.due_at} <= now()
-          and ${ofDelivery.id} <> all (${p.attempted})
-        order by ${ofDelivery.due_at}, ${ofDelivery.sequence} limit 1
+        order by ${ofDelivery.due_at}, ${ofDelivery.sequence} limit ${p.limit}
       ) delivery
       left join events event
         on ${ofEvent.changed_in} = ${ofDelivery.event_changed_in} and ${ofEvent.ordinal} = ${ofDelivery.event_ordinal}
     where ${ofWebhook.id} = ${p.id} and ${ofWebhook.lease_id} = ${p.lease_id} and ${ofWebhook.leased_until} > now()
-      and ${isActive}`
+      and ${isActive}
+    order by ${ofDelivery.due_at}, ${ofDelivery.sequence}`
   },
 )
 
@@ -262,27 +271,25 @@ export interface DueDelivery {
   readonly payload: string | null
 }
 
-/**
- * The next delivery of a webhook that this process has claimed, besides those with an attempt that is not stored yet; null if none
- * is due.
- */
-export const selectNextDelivery = async (
+/** The next deliveries of a webhook that this process has claimed, up to `limit`. */
+export const selectNextDeliveries = async (
   db: Database,
   webhookId: string,
   { id: leaseId }: SenderLease,
-  attempts: readonly Attempt[],
-): Promise<DueDelivery | null> => {
-  const attempted = attempts.map(({ deliveryId }) => deliveryId)
-  const [row] = await selectNext(db, { id: webhookId, lease_id: leaseId, attempted })
-  if (row === undefined) return null
-  const { event_id: eventId, previous_secret: previous, may_tell: mayBeTold, secret, payload, ...rest } = row
-  return {
-    ...rest,
+  limit: number,
+): Promise<readonly DueDelivery[]> => {
+  const rows = await selectNext(db, { id: webhookId, lease_id: leaseId, limit })
+  return rows.map((row) => ({
+    id: row.id,
     webhookId,
-    eventId,
-    secrets: previous.length === 0 ? [secret] : [secret, previous],
-    payload: mayBeTold ? payload : null,
-  }
+    eventId: row.event_id,
+    sequence: row.sequence,
+    attempts: row.attempts,
+    age: row.age,
+    url: row.url,
+    secrets: row.previous_secret.length === 0 ? [row.secret] : [row.secret, row.previous_secret],
+    payload: row.may_tell ? row.payload : null,
+  }))
 }
 
 /** Three days, as `maxDeliveryAge`. */
@@ -309,6 +316,7 @@ const record = statement(
     }
     const hasFailed = sql`result.has_failed`
     const failingBefore = sql`case when not result.has_succeeded then ${ofWebhook.failing_since} end`
+    const isToBeRenewed = sql`${ofWebhook.leased_until} < now() + ${p.lease} / 2 * interval '1 millisecond'`
     const reason = sql`case when result.is_gone then 'gone'
       when ${hasFailed} and ${failingBefore} < now() - ${maxFailing} then 'failing' end`
     return sql`
@@ -331,7 +339,9 @@ const record = statement(
           disabled_reason: sql`coalesce(${reason}, ${ofWebhook.disabled_reason})`,
           leased_until: leaseEnd(p),
         })} from result
-        where ${ofWebhook.id} = ${p.webhook_id} and ${ofWebhook.lease_id} = ${p.lease_id} returning webhook.*
+        where ${ofWebhook.id} = ${p.webhook_id} and ${ofWebhook.lease_id} = ${p.lease_id}
+          and (${hasFailed} or ${ofWebhook.failing_since} is not null or ${isToBeRenewed})
+        returning webhook.*
       )
       select case when not ${ofWebhook.is_enabled} then ${ofWebhook.disabled_reason} end as disabled_reason,
         ${columnsOf<'users'>(owner).email}, ${ofWebhook.url}
@@ -362,7 +372,8 @@ export interface DisabledWebhook {
 }
 
 /**
- * Stores attempts, of which only the last may have failed, and renews the lease. Returns the webhook if this has disabled it.
+ * Stores attempts, of which only the last may have failed, and renews the lease when half of it is over. Returns the webhook if this
+ * has disabled it. A success leaves the webhook alone, since whoever makes new deliveries has locked it.
  */
 export const recordAttempts = async (
   db: Database,
@@ -500,7 +511,7 @@ const addDelivery = (p: AddParameters, source: SQL, values: ColumnValues<'webhoo
           refusals: sql`when not ${columnsOf<'webhooks'>(target).is_enabled} then 'webhook_disabled'`,
         })} as outcome from target
       ), counted as (
-        update webhooks webhook set ${assignments<'webhooks'>({ last_sequence: sql`${ofWebhook.last_sequence} + 1` })}
+        update webhooks webhook set ${assignments<'webhooks'>(afterAdding(sql`1`))}
         from checked where ${ofWebhook.id} = checked.id and checked.outcome = 'done'
         returning ${ofWebhook.id}, ${ofWebhook.last_sequence}
       ), delivery as (

@@ -8,7 +8,7 @@ import {
   type DueDelivery,
   recordAttempts,
   releaseWebhook,
-  selectNextDelivery,
+  selectNextDeliveries,
 } from '../db/webhook-deliveries.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { delayAfter, maxDeliveryAge } from '../domain/webhook-retries.ts'
@@ -22,10 +22,13 @@ const slots = 16
 /** Deliveries to a webhook before others have their turn. */
 const turn = 100
 
-/** Attempts that are stored by one statement. */
-const maxAttempts = 20
+/** Deliveries that are selected, and attempts that are stored, by one statement. */
+const batch = 20
 
-/** Milliseconds after which attempts are stored. What was sent meanwhile is sent again if the process is killed. */
+/**
+ * Milliseconds after which attempts are stored, and deliveries selected again. What was sent meanwhile is sent again if the process
+ * is killed; whether the owner may see a delivery was asked at most so long before it was sent.
+ */
 const maxUnstored = 500
 
 /** Milliseconds between two looks at what is due, while requests are under way. */
@@ -81,10 +84,7 @@ export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): Send
     }
   }
 
-  /**
-   * Sends what is due, one after the other. Whether the owner may see it is asked before each. Ends with the first failure, which may
-   * disable the webhook.
-   */
+  /** Sends what is due, one after the other. Ends with the first failure, which may disable the webhook. */
   const sendSome = async (
     webhookId: string,
     connections: Connections,
@@ -93,9 +93,8 @@ export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): Send
     const end = performance.now() + maxUnstored
     const attempts: Attempt[] = []
     try {
-      while (attempts.length < maxAttempts && performance.now() < end && !stop.aborted) {
-        const delivery = await selectNextDelivery(db, webhookId, lease, attempts)
-        if (delivery === null) break
+      for (const delivery of await selectNextDeliveries(db, webhookId, lease, batch)) {
+        if (performance.now() >= end || stop.aborted) break
         const outcome = await attempt(delivery, connections, stop)
         attempts.push({ ...outcome, deliveryId: delivery.id, endedAt: performance.now() })
         if (outcome.status === 'pending' || outcome.status === 'failed') break

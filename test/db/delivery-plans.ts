@@ -4,7 +4,7 @@ import {
   claimWebhooks,
   makeNewDeliveries,
   selectDeliveries,
-  selectNextDelivery,
+  selectNextDeliveries,
 } from '../../src/db/webhook-deliveries.ts'
 import { createTestDatabase } from '../fixture/database.ts'
 import { rowsRead } from '../fixture/plan.ts'
@@ -105,29 +105,18 @@ t.test('claiming webhooks reads those that are due', async (t) => {
   await release()
 })
 
-t.test('the next delivery is the first one that is pending', async (t) => {
+t.test('the next deliveries are the first ones that are pending', async (t) => {
   const id = await textOf(idOf('webhook', '1'))
   await run(`update webhooks set lease_id = $1, leased_until = now() + interval '1 hour' where id = $2`, [
     lease.id,
     id,
   ])
-  const first = await selectNextDelivery(db, id, lease, [])
-  t.equal(first?.sequence, 5)
-  const attempted = {
-    deliveryId: first?.id ?? '',
-    endedAt: 0,
-    status: 'delivered',
-    retryIn: 0,
-    duration: 1,
-    responseStatus: 204,
-    responseBody: '',
-    error: null,
-    isGone: false,
-  } as const
-  await tryRows(t, { webhook_deliveries: 2, webhooks: 1, users: 2 }, (db) =>
-    selectNextDelivery(db, id, lease, [attempted]),
+  const next = (limit: number) => (db: Database) => selectNextDeliveries(db, id, lease, limit)
+  t.strictSame(
+    (await next(3)(db)).map(({ sequence }) => sequence),
+    [5, 10, 15],
   )
-  t.equal((await selectNextDelivery(db, id, lease, [attempted]))?.sequence, 10)
+  await tryRows(t, { webhook_deliveries: 20, webhooks: 1, users: 1 + 20 }, next(20))
   await release()
 })
 

@@ -62,7 +62,11 @@ const read = async ({ token }: Account, { id }: { readonly id: string }) =>
   (await service.expect('getWebhook', 200, { token, params: { webhook_id: id } })).body
 
 const makeDue = (webhook: { readonly id: string }) =>
-  db.run('update webhook_deliveries set due_at = now() where webhook_id = $1', [webhook.id])
+  db.run(
+    `with due as (update webhook_deliveries set due_at = now() where webhook_id = $1 returning webhook_id)
+     update webhooks set due_at = now() where id in (select webhook_id from due)`,
+    [webhook.id],
+  )
 
 const idsOf = (received: readonly Received[]): readonly unknown[] =>
   received.map(({ headers }) => headers['webhook-id'])
