@@ -1,8 +1,11 @@
--- Revision 6
+-- Revision 7
 --
 -- Functions and triggers, and the indexes that call these functions: everything that drizzle-kit cannot derive from
 -- schema/tables.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
 -- A release that changes the file raises the revision: an older version that starts meanwhile leaves newer routines alone.
+--
+-- Functions tell triggers what is going on by set_config. The SET clause of a function would need a superuser to create it,
+-- because the settings are not declared.
 
 -- Search ------------------------------------------------------------------------------------------------------------
 -- Text is folded and split into words here rather than by a text search configuration, whose parser depends on the
@@ -199,16 +202,17 @@ $$;
 
 -- Replaces the tags of tasks that the calling statement has locked: an array of {task_id, tag_ids}. It sees what was
 -- committed meanwhile, too. That statement updates the tasks afterwards, so that links are counted for those who saw the
--- task before, and counts the change itself: hence the setting, which keeps the trigger from doing so.
-CREATE OR REPLACE FUNCTION replace_task_tags(replacements jsonb) RETURNS void LANGUAGE plpgsql VOLATILE STRICT
-SET taskwright.replaces_tags = 'on' AS $$
+-- task before, and counts the change itself: hence the flag, which keeps the trigger from doing so.
+CREATE OR REPLACE FUNCTION replace_task_tags(replacements jsonb) RETURNS void LANGUAGE plpgsql VOLATILE STRICT AS $$
 BEGIN
+  PERFORM set_config('taskwright.replaces_tags', 'on', true);
   DELETE FROM task_tags link USING jsonb_to_recordset(replacements) AS task (task_id uuid, tag_ids uuid[])
   WHERE link.task_id = task.task_id AND link.tag_id <> ALL (task.tag_ids);
   INSERT INTO task_tags (task_id, tag_id)
     SELECT task.task_id, tag_id
     FROM jsonb_to_recordset(replacements) AS task (task_id uuid, tag_ids uuid[]), unnest(task.tag_ids) tag_id
     ON CONFLICT DO NOTHING;
+  PERFORM set_config('taskwright.replaces_tags', '', true);
 END $$;
 
 -- Time zones --------------------------------------------------------------------------------------------------------
@@ -441,9 +445,9 @@ CREATE OR REPLACE TRIGGER projects_shown BEFORE UPDATE OF deleted_at ON projects
 
 -- The tasks of a project stay as they are when it moves to the trash or is restored: members see them or not by their
 -- membership. The others who see some of them are assignees who are no members, and the administrators.
-CREATE OR REPLACE FUNCTION move_project() RETURNS trigger LANGUAGE plpgsql
-SET taskwright.moves_project = 'on' AS $$
+CREATE OR REPLACE FUNCTION move_project() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+  PERFORM set_config('taskwright.moves_project', 'on', true);
   -- Waits for tasks that are being assigned (keep_tombstones).
   PERFORM FROM projects WHERE id = NEW.id FOR UPDATE;
   IF NEW.deleted_at IS NOT NULL THEN
@@ -464,6 +468,7 @@ BEGIN
     WHERE project_id = NEW.id AND deleted_at IS NULL AND assignee_id IS NOT NULL
       AND NOT EXISTS (SELECT FROM memberships WHERE project_id = NEW.id AND user_id = task.assignee_id);
   END IF;
+  PERFORM set_config('taskwright.moves_project', '', true);
   RETURN NULL;
 END $$;
 
@@ -639,16 +644,19 @@ END $$;
 CREATE OR REPLACE TRIGGER tasks_parent_changed AFTER UPDATE OF parent_id ON tasks FOR EACH ROW
   WHEN (NEW.parent_id IS DISTINCT FROM OLD.parent_id AND NEW.parent_id IS NOT NULL) EXECUTE FUNCTION check_parent();
 
--- Takes the subtasks along. The setting tells `count_subtasks` that their parents keep them.
-CREATE OR REPLACE FUNCTION take_subtasks_along() RETURNS trigger LANGUAGE plpgsql
-SET taskwright.takes_subtasks = 'on' AS $$
+-- Takes the subtasks along, and their subtasks by this trigger. The flag tells `count_subtasks` that their parents keep them.
+CREATE OR REPLACE FUNCTION take_subtasks_along() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  flag_before text := coalesce(current_setting('taskwright.takes_subtasks', true), '');
 BEGIN
+  PERFORM set_config('taskwright.takes_subtasks', 'on', true);
   UPDATE tasks SET
     deleted_at = NEW.deleted_at,
     project_id = NEW.project_id,
     section_id = CASE WHEN project_id IS NOT DISTINCT FROM NEW.project_id THEN section_id END,
     owner_id = CASE WHEN NEW.project_id IS NULL THEN NEW.owner_id ELSE owner_id END
   WHERE parent_id = NEW.id AND deleted_at IS NOT DISTINCT FROM OLD.deleted_at;
+  PERFORM set_config('taskwright.takes_subtasks', flag_before, true);
   RETURN NULL;
 END $$;
 
