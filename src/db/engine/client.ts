@@ -6,6 +6,7 @@ import { type ConnectionOptions, createClient } from './connection.ts'
 import {
   DatabaseUnavailable,
   isConnectionLoss,
+  isReadOnly,
   isRolledBack,
   isTransient,
   OutcomeUnknown,
@@ -60,6 +61,9 @@ const defaultDeadline = 10_000
 
 /** The same for maintenance statements on the embedded database. */
 const maintenanceDeadline = 240_000
+
+/** Milliseconds from one replacement of connections to a server that takes no writes to the next. */
+const readOnlyPause = 1_000
 
 /**
  * Connections per process. The embedded database has one session: messages of a second connection would mix with those of
@@ -117,6 +121,19 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     if (old === pool) pool = openPool()
   }
 
+  let leftReadOnlyAt = Number.NEGATIVE_INFINITY
+
+  /**
+   * Opens new connections for later statements when the server takes no writes: it may have been the primary, and the address may
+   * lead to another one by now. Statements on the old connections finish. It may also stay read-only, and reads go on then.
+   */
+  const leaveReadOnly = (readOnly: Pool): void => {
+    if (readOnly !== pool || performance.now() < leftReadOnlyAt + readOnlyPause) return
+    leftReadOnlyAt = performance.now()
+    replace(readOnly)
+    void endAll(readOnly, deadline / 1_000)
+  }
+
   /** Closes unresponsive connections. The driver itself would keep sending statements on them. */
   const giveUp = async (unresponsive: Pool): Promise<void> => {
     if (options.kind === 'server') {
@@ -155,6 +172,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
       if (!mayHaveRun) work.sent.splice(work.sent.indexOf(text), 1)
       if (error instanceof DatabaseUnavailable) await giveUp(used)
       else if (isConnectionLoss(error) && options.kind === 'server') replace(used)
+      else if (isReadOnly(error) && options.kind === 'server') leaveReadOnly(used)
       throw mayHaveRun && writes(text) && isUnavailable(error) ? new OutcomeUnknown({ cause: error }) : error
     }
   }

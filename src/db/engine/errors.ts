@@ -59,6 +59,9 @@ const connectionLoss =
 /** Whether the connection was lost while the statement ran. */
 export const isConnectionLoss = (error: unknown): boolean => connectionLoss.test(sqlState(error))
 
+/** Whether the server takes no writes (25006), or is a standby (55000: no transaction ids during recovery). */
+export const isReadOnly = (error: unknown): boolean => ['25006', '55000'].includes(sqlState(error))
+
 /** Whether the statement was certainly rolled back: true for errors that do not end the session. */
 export const isRolledBack = (error: unknown): boolean =>
   error instanceof Error && 'severity' in error && error.severity === 'ERROR'

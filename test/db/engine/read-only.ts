@@ -2,6 +2,7 @@ import t from 'tap'
 import { openDatabase } from '../../../src/db/engine/client.ts'
 import { createClient } from '../../../src/db/engine/connection.ts'
 import { createTestDatabase } from '../../fixture/database.ts'
+import { eventually } from '../../fixture/eventually.ts'
 import { startService } from '../../fixture/service.ts'
 
 const skip = process.env.DATABASE_URL === undefined && 'nobody keeps the embedded database from writing'
@@ -31,4 +32,9 @@ t.test('while the database takes no writes, reads go on', { skip }, async (t) =>
   await service.expect('listTasks', 200, { token: made.token })
   await service.expect('createTask', 503, { token, body: { title: 'Refused' } })
   await service.expect('getReadiness', 200)
+
+  // Sessions that exist stay read-only, as those to a primary that has become a standby do.
+  await sql.unsafe(`alter database ${row?.name} reset default_transaction_read_only`)
+  const write = () => service.call('createTask', { token, body: { title: 'Accepted' } })
+  await eventually('writes go to new connections', async () => (await write()).status === 201)
 })
