@@ -1,4 +1,4 @@
-import { execFileSync, spawn, type ChildProcess, type SpawnOptions } from 'node:child_process'
+import { execFileSync, spawn, spawnSync, type ChildProcess, type SpawnOptions } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { globSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { isExecutable, pathFolders } from './commands.ts'
 import { temporaryRoot } from './temporary-root.ts'
 
 /** The user to run the server as; empty unless this process is root, whom PostgreSQL refuses. */
-type Identity = Pick<SpawnOptions, 'uid' | 'gid'>
+export type Identity = Pick<SpawnOptions, 'uid' | 'gid'>
 
 interface Cluster {
   readonly folder: string
@@ -77,13 +77,7 @@ export async function withFragilePostgres<T>(
       if (running !== null) await stop(running)
     },
     signal(signal) {
-      if (running?.pid === undefined) return
-      // Each backend has a process group of its own.
-      const children = execFileSync('pgrep', ['-P', String(running.pid)])
-        .toString()
-        .trim()
-        .split('\n')
-      for (const pid of [running.pid, ...children.map(Number)]) process.kill(pid, signal)
+      if (running?.pid !== undefined) signalServer(running.pid, signal)
     },
   }
   try {
@@ -92,6 +86,22 @@ export async function withFragilePostgres<T>(
   } finally {
     await server.stop()
     await rm(cluster.folder, { recursive: true, force: true })
+  }
+}
+
+/** Sends a signal to a server and its children, of which each has a process group of its own. */
+export function signalServer(pid: number, signal: NodeJS.Signals): void {
+  const { stdout } = spawnSync('pgrep', ['-P', String(pid)], { encoding: 'utf8' })
+  const children = stdout.split('\n').filter(Boolean).map(Number)
+  for (const process of [pid, ...children]) signalProcess(process, signal)
+}
+
+/** Ignores that a process has ended meanwhile. */
+function signalProcess(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal)
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error
   }
 }
 
@@ -104,21 +114,21 @@ async function prepareFolder(parent: string = tmpdir()): Promise<Cluster> {
   return { folder, binaries, identity, password: randomBytes(16).toString('hex') }
 }
 
-function findBinaries(): string {
+/** The folder of these programs of PostgreSQL. */
+export function findBinaries(programs: readonly string[] = ['initdb', 'postgres']): string {
   const versions = globSync('/usr/lib/postgresql/*/bin').toSorted((a, b) =>
     b.localeCompare(a, 'en', { numeric: true }),
   )
   const folders = [...pathFolders(), ...versions]
-  const found = folders.find((folder) =>
-    ['initdb', 'postgres'].every((name) => isExecutable(join(folder, name))),
-  )
+  const found = folders.find((folder) => programs.every((name) => isExecutable(join(folder, name))))
   if (found !== undefined) return found
   throw new Error(
     'PostgreSQL not found: install the server, or add the folder of initdb and postgres to PATH',
   )
 }
 
-function findIdentity(): Identity {
+/** Whom to run a server as. */
+export function findIdentity(): Identity {
   if (process.getuid?.() !== 0) return {}
   const identity = identityOf('postgres') ?? identityOf('nobody')
   if (identity !== null) return identity

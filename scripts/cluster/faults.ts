@@ -1,0 +1,126 @@
+import { eventually } from '../../test/fixture/eventually.ts'
+import type { RedisServer } from '../../test/fixture/redis.ts'
+import type { ReplicatedDatabase, Restartable } from './database.ts'
+import type { Load } from './load.ts'
+import type { Node } from './node.ts'
+import { createNextVersion, type Instance } from './services.ts'
+
+/** Everything that a fault can happen to. */
+export interface Cluster {
+  readonly database: ReplicatedDatabase
+  readonly redis: RedisServer
+  readonly instances: readonly Instance[]
+  readonly load: Load
+  /** The folder of the run. */
+  readonly folder: string
+}
+
+/** Something that happens to a cluster; resolves when the cluster is whole again. */
+type Fault = (cluster: Cluster) => Promise<void>
+
+/** Takes the primary away in some way, and brings it back when another one has taken over. */
+const losePrimary =
+  (lose: (node: Node) => Promise<void>, bringBack: (node: Node) => Promise<void>): Fault =>
+  async ({ database, load }) => {
+    const primary = await database.node('leader')
+    await lose(primary)
+    await database.untilAnother('leader', primary)
+    await load.untilWritten()
+    await bringBack(primary)
+    await database.untilWhole()
+    await load.untilWritten()
+  }
+
+const switchOver: Fault = async ({ database, load }) => {
+  const [primary, standby] = [await database.node('leader'), await database.node('sync_standby')]
+  await database.control('switchover', '--leader', primary.name, '--candidate', standby.name, '--force')
+  await database.untilAnother('leader', primary)
+  await database.untilWhole()
+  await load.untilWritten()
+}
+
+const loseStandby: Fault = async ({ database, load }) => {
+  const standby = await database.node('sync_standby')
+  await standby.kill()
+  await database.untilAnother('sync_standby', standby)
+  await load.untilWritten()
+  await standby.start()
+  await database.untilWhole()
+}
+
+const restartRedis: Fault = async ({ redis, load }) => {
+  await redis.kill()
+  await load.untilWritten()
+  await redis.start()
+  await load.untilWritten()
+}
+
+const restart = async ({ stop, start }: Restartable): Promise<void> => {
+  await stop()
+  await start()
+}
+
+const restartProxy: Fault = async ({ database, load }) => {
+  await restart(database.proxy)
+  await load.untilWritten()
+}
+
+const endEach =
+  (signal: 'SIGTERM' | 'SIGKILL'): Fault =>
+  async ({ instances, load }) => {
+    for (const instance of instances) {
+      const code = await instance.end(signal)
+      if (signal === 'SIGTERM' && code !== 0) throw new Error(`An instance ended with ${code}`)
+      await load.untilWritten()
+      await instance.start()
+    }
+    await load.untilWritten()
+  }
+
+/** One instance after the other gets a version with a newer schema, and the first one the old version again. */
+const upgrade: Fault = async ({ instances, folder, load }) => {
+  const program = await createNextVersion(folder)
+  const replace = async (instance: Instance, version?: string): Promise<void> => {
+    await instance.end('SIGTERM')
+    await instance.start(version)
+    await load.untilWritten()
+  }
+  for (const instance of instances) await replace(instance, program)
+  const [first] = instances as [Instance]
+  await replace(first)
+  if (!first.output().includes('from a newer version'))
+    throw new Error('The old version did not notice the newer schema')
+}
+
+/** Cuts the primary off. It has to give its role up by itself. */
+const cutOff = async (node: Node): Promise<void> => {
+  node.cutOff()
+  await eventually(
+    'the primary that is cut off gives up',
+    async () => (await node.role()) === 'replica',
+    demotionDeadline,
+  )
+}
+
+/** Milliseconds; the lease of a primary is 20 s. */
+const demotionDeadline = 30_000
+
+/** All faults by name, in the order in which they happen. */
+export const faults: Readonly<Record<string, Fault>> = {
+  kill: losePrimary(
+    (node) => node.kill(),
+    (node) => node.start(),
+  ),
+  freeze: losePrimary(
+    (node) => node.freeze(),
+    (node) => node.thaw(),
+  ),
+  partition: losePrimary(cutOff, async (node) => node.reconnect()),
+  switchover: switchOver,
+  standby: loseStandby,
+  redis: restartRedis,
+  haproxy: restartProxy,
+  stop: endEach('SIGTERM'),
+  crash: endEach('SIGKILL'),
+  upgrade,
+}
