@@ -5154,7 +5154,7 @@ export interface components {
         ProjectSort: string;
         /** @description Only webhooks of one of these projects; `none` stands for webhooks of no project. Repeat the parameter for several projects. */
         WebhookProjectFilter: components["schemas"]["ProjectOrNone"][];
-        /** @description Only deliveries with one of these statuses. Repeat the parameter for several. */
+        /** @description Only deliveries with one of these statuses. Repeat the parameter for several. With it, a page can hold fewer deliveries than `limit`, or none, because a request examines 2,500. Continue until `next_cursor` is null. */
         WebhookDeliveryStatusFilter: components["schemas"]["WebhookDeliveryStatus"][];
         /** @description Only teams whose name contains this text, ignoring case and accents. */
         TeamSearch: string;
@@ -10443,7 +10443,7 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Only deliveries with one of these statuses. Repeat the parameter for several. */
+                /** @description Only deliveries with one of these statuses. Repeat the parameter for several. With it, a page can hold fewer deliveries than `limit`, or none, because a request examines 2,500. Continue until `next_cursor` is null. */
                 status?: components["parameters"]["WebhookDeliveryStatusFilter"];
             };
             header?: never;

@@ -157,6 +157,59 @@ for (const operation of operations) {
   })
 }
 
+t.test('filters that no index serves examine 2,500 rows of a request', async (t) => {
+  const body = { url: 'http://127.0.0.1:9/', event_types: ['task.created'] }
+  const { id: webhook_id } = (await service.expect('createWebhook', 201, { token, body })).body
+  const numbered = `('0199c0df-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
+  for (let first = 1; first <= 10_000; first += 500) {
+    await db.run(
+      `insert into webhook_deliveries (id, webhook_id, sequence, event_id, event_type, status, created_at)
+      select ${numbered}, $1, n, ${numbered}, 'task.created', case n when 1 then 'failed' else 'delivered' end,
+        now() + n * interval '1 second'
+      from generate_series($2::int, $2 + 499) n`,
+      [webhook_id, first],
+    )
+    await db.run(
+      `insert into events (changed_in, ordinal, id, type, task_id, owner_id, before, after, created_at)
+      select '0', n + 1000000, ${numbered}, 'task.updated', ${numbered}, ${numbered}, '{}', '{}',
+        now() + n * interval '1 second'
+      from generate_series($1::int, $1 + 499) n`,
+      [first],
+    )
+  }
+  for (const table of ['webhook_deliveries', 'events']) await db.run(`analyze ${table}`, [], 'once')
+  const read = async (id: OperationId, call: Call) => {
+    const { statements, reply } = await statementsOf(id, call)
+    let count = 0
+    for (const statement of statements)
+      count += await rowsRead(db, statement, ({ 'Relation Name': name }) =>
+        /^(events|webhook_del)/.test(name ?? ''),
+      )
+    return {
+      count,
+      page: reply.body as { readonly items: readonly unknown[]; readonly next_cursor: string | null },
+    }
+  }
+
+  const failed = { token, params: { webhook_id }, query: { status: ['failed'] } }
+  const first = await read('listWebhookDeliveries', failed)
+  t.strictSame([first.page.items.length, first.count <= 2_501], [0, true], `${first.count} rows`)
+  const found: unknown[] = []
+  for (let { next_cursor: cursor } = first.page; cursor !== null;) {
+    const { page } = await read('listWebhookDeliveries', { ...failed, query: { ...failed.query, cursor } })
+    found.push(...page.items)
+    cursor = page.next_cursor
+  }
+  t.equal(found.length, 1)
+
+  const query = { project_id: ['none'] }
+  const own = await read('listEvents', { token, query })
+  t.ok(own.page.items.length > 0)
+  t.ok(own.count < 500, `${own.count} rows: those of the caller`)
+  const all = await read('listEvents', { token: admin.token, query: { ...query, all: true } })
+  t.ok(all.count <= 2_501, `${all.count} rows`)
+})
+
 t.test(
   'a request with an Idempotency-Key takes one statement more, and one that repeats it one',
   async (t) => {

@@ -6,13 +6,13 @@ import { isMember } from './access/task-relations.ts'
 import { countingStatement, untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import {
-  type Condition,
   conditionsOf,
   constant,
   filterBy,
   filterOneOf,
   isOfProjects,
   listOf,
+  searched,
 } from './engine/conditions.ts'
 import type { OpContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
@@ -159,13 +159,6 @@ const searchedFilters = {
   type: filterBy('text[]', (patterns) => matchesEventTypes(listed.type, patterns)),
   actor_id: filterOneOf('uuid', listed.actor_id),
 }
-
-/** A condition that no index serves: a request examines so many rows. */
-const searched = ({ sql: condition, values }: Condition): Condition => ({
-  sql: condition,
-  values,
-  search: { cost: sql`1000::float8` },
-})
 
 /**
  * Access branches for the events `item`, by what they say of their task: those of the caller's projects, also in the

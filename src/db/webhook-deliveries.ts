@@ -10,7 +10,7 @@ import {
 } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
-import { type Condition, filterOneOf, conditionsOf } from './engine/conditions.ts'
+import { conditionsOf, filterOneOf, searched } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation, readCreation } from './engine/creation.ts'
 import { instantText } from './engine/instant-text.ts'
@@ -464,7 +464,7 @@ export const selectDeliveries = async (
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
   const id = parameter('webhook_id', 'uuid')
-  const conditions: readonly Condition[] = conditionsOf(filters, status === undefined ? {} : { status })
+  const conditions = conditionsOf(filters, status === undefined ? {} : { status })
   const deliveries = await selectPage(
     ctx.db,
     {
@@ -472,7 +472,7 @@ export const selectDeliveries = async (
       from: sql`webhook_deliveries item`,
       branches: (caller) => onlyBranch(sql`item.webhook_id = ${id} and ${seesWebhook(caller, id)}`),
       values: { webhook_id: webhookId },
-      filters: conditions,
+      filters: conditions.map(searched),
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row) => webhookDeliveryJson(row),

@@ -50,6 +50,12 @@ export const isOfProjects = (column: SQL, projects: readonly string[]): Conditio
     return { sql: ids.length === projects.length ? isOfOne : sql`(${column} is null or ${isOfOne})` }
   })
 
+/** The condition, as one that no index serves: a request examines a bounded number of rows. */
+export const searched = (condition: Condition): Condition => ({
+  ...condition,
+  search: { cost: sql`1000::float8` },
+})
+
 /** Whether a folded text contains another. */
 export const contains = (text: SQL, part: string, bind: Bind): SQL =>
   sql`${text} like ${bind('text', `%${escapeLike(part)}%`)} escape '\\'`
