@@ -18,6 +18,9 @@ export const maxSendTime = 10_000
 /** Bytes of a response that are read. */
 const maxResponse = 8_192
 
+/** Informational responses (1xx) before the response. */
+const maxInformation = 10
+
 /** Why there is no response, as the contract names it. */
 export type SendFault =
   'address_refused' | 'timeout' | 'connection_failed' | 'tls_failed' | 'response_invalid'
@@ -119,8 +122,14 @@ export const createSend = ({ rules, resolve, time = maxSendTime }: SenderOptions
     }
     try {
       const response = await exchange(url, options, body)
+      const { statusCode: status = 0 } = response
+      // Node passes on 101, and numbers that are no status.
+      if (status < 200) {
+        response.destroy()
+        throw new SendFailed('response_invalid')
+      }
       return {
-        status: response.statusCode ?? 0,
+        status,
         body: await beginningOf(response),
         retryAfter: response.headers['retry-after'] ?? null,
       }
@@ -136,6 +145,17 @@ const exchange = (url: URL, options: RequestOptions, body: string): Promise<Inco
   new Promise((resolve, reject) => {
     const request = url.protocol === 'https:' ? requestHttps(url, options) : requestHttp(url, options)
     request.once('response', resolve)
+    // Nobody asked for another protocol. Without a listener, Node emits neither a response nor an error.
+    request.once('upgrade', (_, socket) => {
+      socket.destroy()
+      reject(new SendFailed('response_invalid'))
+    })
+    let informed = 0
+    request.on('information', () => {
+      if ((informed += 1) > maxInformation) request.destroy(new SendFailed('response_invalid'))
+    })
+    // Whatever the connection does, no request takes longer.
+    options.signal?.addEventListener('abort', () => reject(options.signal?.reason), { once: true })
     request.on('error', (error) => {
       // The receiver may have closed a connection while it was idle.
       if (request.reusedSocket && !options.signal?.aborted && 'code' in error && error.code === 'ECONNRESET')

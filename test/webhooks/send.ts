@@ -1,5 +1,5 @@
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { createAddressRules } from '../../src/webhooks/addresses.ts'
 import { createSend, openConnections, type Resolve, SendFailed } from '../../src/webhooks/send.ts'
@@ -20,16 +20,20 @@ const faultOf = async (sending: Promise<unknown>): Promise<string> =>
     (error: unknown) => (error instanceof SendFailed ? error.fault : String(error)),
   )
 
-/** A server that answers a request with these bytes, and then closes the connection or leaves it open. */
-const startRaw = async (t: Test, bytes: string, closes = true): Promise<string> => {
+/** A server that answers each connection by itself; resolves to its URL. */
+const startServer = async (t: Test, behave: (socket: Socket) => void): Promise<string> => {
   const server = createServer((socket) => {
     socket.on('error', () => undefined)
-    socket.once('data', () => (closes ? socket.end(bytes) : socket.write(bytes)))
+    socket.once('data', () => behave(socket))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => server.close())
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
 }
+
+/** A server that answers a request with these bytes, and then closes the connection or leaves it open. */
+const startRaw = (t: Test, bytes: string | Buffer, closes = true): Promise<string> =>
+  startServer(t, (socket) => void (closes ? socket.end(bytes) : socket.write(bytes)))
 
 t.test('sends the body, and reads the beginning of the response', async (t) => {
   const receiver = await startReceiver(t, (response) => {
@@ -73,6 +77,70 @@ t.test('survives receivers that break the protocol', async (t) => {
   t.equal(await faultOf(sendHere(await startRaw(t, head, false))), 'response_invalid', 'an endless header')
   const https = (await startRaw(t, 'HTTP/1.1 200 OK\r\n\r\n')).replace('http:', 'https:')
   t.equal(await faultOf(sendHere(https)), 'tls_failed')
+})
+
+t.test('ends what a receiver does not end', async (t) => {
+  const chunked = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
+  const read = { status: 200, body: 'x'.repeat(8_192) }
+  const refused = 'response_invalid'
+  const endless: Readonly<Record<string, readonly [head: string, again: string, expected: unknown]>> = {
+    body: ['HTTP/1.1 200 OK\r\n\r\n', 'x', read],
+    'body of chunks': [chunked, '1\r\nx\r\n', read],
+    'extension of a chunk': [`${chunked}1;`, 'x', { status: 200, body: '' }],
+    trailers: [`${chunked}0\r\n`, 'X: y\r\n', { status: 200, body: '' }],
+    header: ['HTTP/1.1 200 OK\r\nX: ', 'x', refused],
+    'status line': ['HTTP/1.1 200 ', 'x', refused],
+    'informational responses': ['', 'HTTP/1.1 103 Early Hints\r\n\r\n', refused],
+  }
+  for (const [name, [head, again, expected]] of Object.entries(endless)) {
+    const { promise: closed, resolve: close } = Promise.withResolvers<void>()
+    const url = await startServer(t, (socket) => {
+      const flood = (): void => {
+        while (!socket.destroyed && socket.write(again.repeat(1_000)));
+      }
+      socket.on('drain', flood).on('close', close)
+      socket.write(head)
+      flood()
+    })
+    const result = await sendHere(url).catch((error: unknown) => error instanceof SendFailed && error.fault)
+    t.match(result, expected, name)
+    await closed
+  }
+})
+
+t.test('counts a status of a response that breaks off, if there is one', async (t) => {
+  const head = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
+  t.match(await sendHere(await startRaw(t, `${head}ff\r\nhalf`)), { status: 200, body: 'half' })
+  t.equal(await faultOf(sendHere(await startRaw(t, 'HTTP/1.1 200 OK\r\nContent-Le'))), 'connection_failed')
+})
+
+t.test('does not decompress', async (t) => {
+  const bomb = gzipSync(Buffer.alloc(20_000_000))
+  const head = `HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: ${bomb.length}\r\n\r\n`
+  const response = await sendHere(await startRaw(t, Buffer.concat([Buffer.from(head), bomb])))
+  t.equal(response.body.slice(0, 3), bomb.toString('utf8', 0, 16).slice(0, 3))
+  t.ok(response.body.length <= 8_192)
+})
+
+t.test('refuses what is no status, and another protocol', async (t) => {
+  const upgrade = 'Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n'
+  for (const head of [
+    `101 Switching\r\n${upgrade}`,
+    '101 Switching\r\n\r\n',
+    '099 Low\r\n\r\n',
+    '000 No\r\n\r\n',
+  ])
+    t.equal(await faultOf(sendHere(await startRaw(t, `HTTP/1.1 ${head}`, false))), 'response_invalid', head)
+})
+
+t.test('takes a second response for no answer to the next message', async (t) => {
+  const empty = 'Content-Length: 0\r\n\r\n'
+  const url = await startRaw(t, `HTTP/1.1 500 No\r\n${empty}HTTP/1.1 200 OK\r\n${empty}`, false)
+  const send = createSend({ rules: createAddressRules(['127.0.0.1']) })
+  const connections = openConnections()
+  t.teardown(() => connections.close())
+  for (let count = 0; count < 2; count += 1)
+    t.equal((await send({ url, headers: {}, body }, never, connections)).status, 500)
 })
 
 t.test('reports that nobody listens', async (t) => {
