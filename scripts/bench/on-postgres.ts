@@ -8,7 +8,7 @@ import { type Server, service, startServer } from './processes.ts'
 /** Runs `measure` on the service with a PostgreSQL server of its own, on all processors and without a limit of rate. */
 export const onPostgres = async (
   t: Teardown,
-  measure: (server: Server) => Promise<void>,
+  measure: (server: Server, databaseUrl: string) => Promise<void>,
   settings: Readonly<Record<string, string>> = {},
 ): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
@@ -21,6 +21,6 @@ export const onPostgres = async (
       LOG_LEVEL: 'error',
       ...settings,
     }
-    await measure(await startServer(t, { program: service, environment, core: null, folder }))
+    await measure(await startServer(t, { program: service, environment, core: null, folder }), databaseUrl)
   })
 }

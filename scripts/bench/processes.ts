@@ -131,6 +131,12 @@ export const cpuTime = async (pid: number): Promise<number> => {
   return (Number(fields[11]) + Number(fields[12])) * (1_000 / clockTicks)
 }
 
+/** The same of a process and its children that run. */
+export const cpuTimeOfTree = async (pid: number): Promise<number> => {
+  const times = await Promise.all((await treeOf(pid)).map((one) => cpuTime(one).catch(() => 0)))
+  return times.reduce((sum, time) => sum + time, 0)
+}
+
 /** Ticks per second: 100 on all Linux platforms that Node supports. */
 const clockTicks = 100
 
@@ -142,11 +148,14 @@ export const peakMemory = (pid: number): Promise<number> => readStatus(pid, 'VmH
 
 /** Resident memory of a process and its children, in bytes. */
 export const memoryOfTree = async (pid: number): Promise<number> => {
-  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
-  const all = [pid, ...children.split(' ').filter(Boolean).map(Number)]
   // A child may exit meanwhile.
-  const sizes = await Promise.all(all.map((one) => residentMemory(one).catch(() => 0)))
+  const sizes = await Promise.all((await treeOf(pid)).map((one) => residentMemory(one).catch(() => 0)))
   return sizes.reduce((sum, size) => sum + size, 0)
+}
+
+const treeOf = async (pid: number): Promise<readonly number[]> => {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
+  return [pid, ...children.split(' ').filter(Boolean).map(Number)]
 }
 
 /** Resets the peak to the current value (proc_pid_clear_refs(5)). */
