@@ -1,5 +1,6 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import { inspect, isDeepStrictEqual } from 'node:util'
 import type { components } from '../generated/openapi.ts'
 import type { OperationId } from '../src/contract/contract.ts'
@@ -457,7 +458,48 @@ const shareAProject = async (
   await guide.ask('deleteTrashedProject', 204, { token, params }, () => `${project.name} deleted permanently`)
 }
 
-/** A task in a project of both: who waits for what, what is said about it, and what has happened. */
+/** The unread notification of a comment, which arrives about a second after it. */
+const notificationOf = async (
+  guide: Guide,
+  token: string,
+  commentId: string,
+): Promise<Schemas['Notification']> => {
+  for (let attempt = 0; attempt < 20; attempt += 1) {
+    const inbox = { token, query: { unread: true } }
+    const { body } = await guide.ask(
+      'listNotifications',
+      200,
+      inbox,
+      ({ body }) => `colleague: ${body.items.map(({ reason }) => reason).join(', ') || 'nothing yet'}`,
+    )
+    const found = body.items.find(({ comment_id }) => comment_id === commentId)
+    if (found !== undefined) return found
+    await pause(500)
+  }
+  throw new Difference('No notification of the comment has arrived within 10 seconds')
+}
+
+/** A webhook for a type of event that does not happen, so that nothing is sent to anybody. */
+const subscribe = async (guide: Guide, { token }: Session, place: { project_id: string }): Promise<void> => {
+  const url = 'https://hooks.example.com/tour'
+  const body = { ...place, url, event_types: ['project.restored'] }
+  const { body: webhook } = await guide.ask('createWebhook', 201, { token, body }, ({ body }) =>
+    fields(body, 'url', 'event_types'),
+  )
+  const params = { webhook_id: webhook.id }
+  const rotated = await guide.ask(
+    'rotateWebhookSecret',
+    200,
+    { token, params },
+    ({ body }) => `signed with both secrets until ${body.previous_secret_until}`,
+  )
+  expectSame('whether the secret is another one', rotated.body.secret !== webhook.secret, true)
+  const deliveries = await guide.ask('listWebhookDeliveries', 200, { token, params }, () => 'no deliveries')
+  expectSame('the deliveries', deliveries.body.items, [])
+  await guide.ask('deleteWebhook', 204, { token, params }, () => 'webhook deleted')
+}
+
+/** A task in a project of both: its subtask, who waits for what, what is said about it, and what has happened. */
 const workTogether = async (guide: Guide, manager: Session, colleague: Account): Promise<void> => {
   const { token } = manager
   const theirs = (await signIn(guide, colleague)).token
@@ -488,6 +530,8 @@ const workTogether = async (guide: Guide, manager: Session, colleague: Account):
   await isBlocked(true)
   const cycle = { token, params: { ...relation, kind: 'blocks' } }
   await guide.ask('addTaskRelation', 409, cycle, problemOf)
+  const books = await createTask(guide, manager, { title: 'Pack the books', parent_id: boxes.id })
+  expectSame('the project of the subtask', books.project_id, project.id)
 
   const text = `@${colleague.username}, please ask for the keys.`
   const { body: question } = await guide.ask(
@@ -501,6 +545,25 @@ const workTogether = async (guide: Guide, manager: Session, colleague: Account):
   await guide.ask('createComment', 201, reply, ({ body }) => `colleague: ${fields(body, 'body')}`)
   const edit = { token: theirs, params: { comment_id: question.id }, body: { body: 'Never mind.' } }
   await guide.ask('updateComment', 403, edit, (answer) => `colleague: ${problemOf(answer)}`)
+  const { id: notification_id } = await notificationOf(guide, theirs, question.id)
+  const mark = { token: theirs, params: { notification_id }, body: { is_read: true } }
+  await guide.ask(
+    'updateNotification',
+    200,
+    mark,
+    ({ body }) => `colleague: ${fields(body, 'reason', 'read_at')}`,
+  )
+  const followers = await guide.ask(
+    'listTaskFollowers',
+    200,
+    { token, params },
+    ({ body }) => `${body.items.length} followers: who created it, and who has commented`,
+  )
+  expectSame(
+    'the followers',
+    followers.body.items.map(({ user_id }) => user_id).toSorted(),
+    [colleague.id, boxes.owner_id].toSorted(),
+  )
   const change = { token, params: { task_id: keys.id }, body: { status: 'done' } }
   await guide.ask('updateTask', 200, change, ({ body }) => fields(body, 'title', 'status'))
   await isBlocked(false)
@@ -512,6 +575,9 @@ const workTogether = async (guide: Guide, manager: Session, colleague: Account):
     history.body.items.filter(({ type }) => type === 'comment.created').map(({ actor_id }) => actor_id),
     [colleague.id, question.author_id],
   )
+  const activity = { token: theirs, query: { project_id: [project.id], type: ['task.*'] } }
+  await guide.ask('listEvents', 200, activity, ({ body }) => body.items.map(({ type }) => type).join(', '))
+  await subscribe(guide, manager, place)
   await guide.ask('deleteProject', 204, { token, params: place }, () => `${project.name} moved to the trash`)
   await guide.ask(
     'deleteTrashedProject',
@@ -567,7 +633,9 @@ const work = async (guide: Guide, account: Account, colleague: Account): Promise
   await turnPages(guide, laptop, account, [list.notes, list.train, list.plants, cake])
   guide.title('Sharing a project: members see its tasks, and their roles say what they can change')
   await shareAProject(guide, laptop, colleague, cake)
-  guide.title('Working together: what blocks a task, what is said about it, and what has happened')
+  guide.title(
+    'Working together: what blocks a task, what is said about it, who is told, and what has happened',
+  )
   await workTogether(guide, laptop, colleague)
   guide.title('Refreshing tokens: a used refresh token ends the session, unless it is a retry')
   await refresh(guide, phone)
