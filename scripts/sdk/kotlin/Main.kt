@@ -10,27 +10,41 @@ import java.util.UUID
 import kotlin.system.exitProcess
 import taskwright.api.AttachmentsApi
 import taskwright.api.AuthApi
+import taskwright.api.CommentsApi
+import taskwright.api.EventsApi
 import taskwright.api.MembersApi
+import taskwright.api.NotificationsApi
 import taskwright.api.ProjectsApi
+import taskwright.api.RelationsApi
 import taskwright.api.TagsApi
 import taskwright.api.TaskTagsApi
 import taskwright.api.TasksApi
+import taskwright.api.WebhooksApi
 import taskwright.infrastructure.ApiClient
+import taskwright.infrastructure.ApiResponse
 import taskwright.infrastructure.ClientError
 import taskwright.infrastructure.ClientException
 import taskwright.infrastructure.Serializer
+import taskwright.model.CommentCreate
+import taskwright.model.CommentPatch
+import taskwright.model.Notification
+import taskwright.model.NotificationPatch
+import taskwright.model.NotificationReason
 import taskwright.model.Problem
 import taskwright.model.ProjectCreate
 import taskwright.model.ProjectMemberSet
 import taskwright.model.ProjectRole
 import taskwright.model.RefreshRequest
 import taskwright.model.Registration
+import taskwright.model.RelationKind
 import taskwright.model.TagCreate
 import taskwright.model.TaskCreate
 import taskwright.model.TaskPatch
 import taskwright.model.TaskPriority
 import taskwright.model.TaskReplace
 import taskwright.model.TaskState
+import taskwright.model.WebhookCreate
+import taskwright.model.WebhookDeliveryStatus
 
 fun main() {
     val url = System.getenv("TASKWRIGHT_URL")
@@ -113,12 +127,82 @@ fun main() {
     equal("project", shared.projectId, project.id)
     equal("tasks of the project", projects.listProjectTasks(project.id).items, listOf(shared))
     ApiClient.accessToken = tokens.accessToken
-    projects.deleteProject(project.id)
-    problem(404) { tasks.getTask(plan.id) }
     ok("project")
 
-    val headers = tasks.getTaskWithHttpInfo(task.id, null, null, null).headers
-    val etag = headers.entries.first { it.key.equals("ETag", ignoreCase = true) }.value.first()
+    val comments = CommentsApi(url)
+    val question = CommentCreate("Is the date right, @${colleague.user.username}?")
+    val comment = comments.createComment(plan.id, question)
+    equal("mentions", comment.mentions, listOf(colleague.user.id))
+    equal("the same comment", comments.getComment(comment.id), comment)
+    val commentTag = etagOf(comments.getCommentWithHttpInfo(comment.id, null, null))
+    val edit = CommentPatch("Is the time right, @${colleague.user.username}?")
+    val edited = comments.updateComment(comment.id, edit, commentTag)
+    equal("version", edited.version, 2)
+    problem(412) { comments.updateComment(comment.id, edit, commentTag) }
+    ApiClient.accessToken = colleague.accessToken
+    val answer = comments.createComment(plan.id, CommentCreate("It is."))
+    ApiClient.accessToken = tokens.accessToken
+    val first = comments.listTaskComments(plan.id, limit = 1)
+    val last = comments.listTaskComments(plan.id, limit = 1, cursor = first.nextCursor)
+    equal("comments", first.items + last.items, listOf(edited, answer))
+    equal("no more", last.nextCursor, null)
+    ok("comment")
+
+    val subtask = tasks.createTask(TaskCreate(title = "Choose the date", parentId = plan.id))
+    equal("parent", subtask.parentId, plan.id)
+    equal("project", subtask.projectId, project.id)
+    equal("subtasks", tasks.getTask(plan.id).subtaskCount, 1)
+    ok("subtask")
+
+    val relations = RelationsApi(url)
+    relations.addTaskRelation(plan.id, RelationKind.BLOCKED_BY, subtask.id)
+    val related = relations.listTaskRelations(plan.id).items.map { it.kind to it.otherTaskId }
+    equal("relations", related, listOf(RelationKind.BLOCKED_BY to subtask.id))
+    equal("is blocked", tasks.getTask(plan.id).isBlocked, true)
+    ok("relation")
+
+    val notifications = NotificationsApi(url)
+    ApiClient.accessToken = colleague.accessToken
+    notifications.followTask(subtask.id)
+    val followers = notifications.listTaskFollowers(subtask.id).items.map { it.userId }
+    equal("followers", followers.toSet(), setOf(tokens.user.id, colleague.user.id))
+    val unread = { notifications.listNotifications(unread = true).items }
+    val notification = eventually("notification") { unread().firstOrNull() }
+    equal("reason", notification.reason, NotificationReason.MENTION)
+    equal("comment", notification.commentId, comment.id)
+    val seen = notifications.updateNotification(notification.id, NotificationPatch(isRead = true))
+    equal("is read", seen.readAt != null, true)
+    equal("unread", unread(), emptyList<Notification>())
+    ApiClient.accessToken = tokens.accessToken
+    ok("inbox")
+
+    val webhooks = WebhooksApi(url)
+    val receiver = System.getenv("TASKWRIGHT_RECEIVER")
+    val webhook = webhooks.createWebhook(WebhookCreate(receiver, setOf("project.*"), projectId = project.id))
+    equal("secret", webhook.secret.startsWith("whsec_"), true)
+    val testing = webhooks.testWebhook(webhook.id)
+    val delivery =
+        eventually("delivery") {
+            webhooks.getWebhookDelivery(webhook.id, testing.id).takeIf { it.status != WebhookDeliveryStatus.PENDING }
+        }
+    equal("delivery", delivery.status, WebhookDeliveryStatus.DELIVERED)
+    equal("answer", delivery.responseStatus, 204)
+    equal("deliveries", webhooks.listWebhookDeliveries(webhook.id).items, listOf(delivery))
+    ok("webhook")
+
+    val events = EventsApi(url)
+    equal("history", events.listTaskEvents(plan.id).items.last().type.value, "task.created")
+    val found = events.listEvents(projectId = listOf(project.id.toString()), type = listOf("comment.*")).items
+    val expected =
+        listOf("comment.created" to answer.id, "comment.updated" to comment.id, "comment.created" to comment.id)
+    equal("events", found.map { it.type.value to it.resourceId }, expected)
+    ok("events")
+
+    projects.deleteProject(project.id)
+    problem(404) { tasks.getTask(plan.id) }
+    ok("delete")
+
+    val etag = etagOf(tasks.getTaskWithHttpInfo(task.id, null, null, null))
     val rename = TaskPatch(title = "Publish the release notes")
     tasks.updateTask(task.id, rename, etag)
     val conflict = problem(412) { tasks.updateTask(task.id, rename, etag) }
@@ -143,6 +227,18 @@ fun main() {
     // Idle connections would keep the process for a minute.
     exitProcess(0)
 }
+
+/** What is found, once it is: the service works on it in the background. */
+private fun <Found : Any> eventually(what: String, find: () -> Found?): Found {
+    repeat(600) {
+        find()?.let { return it }
+        Thread.sleep(50)
+    }
+    throw AssertionError("$what: not within 30 seconds")
+}
+
+private fun etagOf(response: ApiResponse<*>): String =
+    response.headers.entries.first { it.key.equals("ETag", ignoreCase = true) }.value.first()
 
 /** The problem that a call is refused with. */
 private fun problem(status: Int, call: () -> Unit): Problem {

@@ -1,9 +1,9 @@
-import { collaboration, type Generator } from '../generator.ts'
+import type { Generator } from '../generator.ts'
 import { mavenProject } from '../maven.ts'
 
 export const generator: Generator = {
   name: 'kotlin',
-  leavesOut: collaboration,
+  leavesOut: ['stream'],
   tools: ['mvn', 'java'],
   slow: true,
   plan: (paths) => mavenProject(paths, 'MainKt'),

@@ -1,11 +1,11 @@
 import { join } from 'node:path'
-import { collaboration, type Generator } from '../generator.ts'
+import type { Generator } from '../generator.ts'
 import { openapiGenerator, openapiGeneratorTools } from '../openapi-generator.ts'
 
 /** openapi-generator with its default library, reqwest; builds of the libraries are kept between runs. */
 export const generator: Generator = {
   name: 'rust',
-  leavesOut: collaboration,
+  leavesOut: ['stream'],
   tools: [...openapiGeneratorTools, 'cargo'],
   slow: true,
   plan: (paths) => {

@@ -1,15 +1,25 @@
 //! The SDK scenario: every step goes through the generated client, and the first difference ends the program.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Debug;
 
 use chrono::{Duration, SubsecRound, Utc};
 use sha2::{Digest, Sha256};
 use taskwright::apis::configuration::Configuration;
-use taskwright::apis::{self, attachments_api, auth_api, members_api, projects_api, tags_api, task_tags_api, tasks_api};
-use taskwright::models::{
-    Problem, ProjectCreate, ProjectMemberSet, ProjectRole, RefreshRequest, Registration, TagCreate, TaskCreate, TaskPatch, TaskPriority, TaskState,
+use taskwright::apis::{
+    self, attachments_api, auth_api, comments_api, events_api, members_api, notifications_api, projects_api,
+    relations_api, tags_api, task_tags_api, tasks_api, webhooks_api,
 };
+use taskwright::models::{
+    CommentCreate, CommentList, CommentPatch, EventType, NotificationList, NotificationPatch, NotificationReason,
+    Problem, ProjectCreate, ProjectMemberSet, ProjectRole, RefreshRequest, Registration, RelationKind, TagCreate,
+    TaskCreate, TaskPatch, TaskPriority, TaskState, WebhookCreate, WebhookDeliveryStatus,
+};
+
+/// How often to ask for what the service works on in the background.
+const ATTEMPTS: usize = 600;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -115,11 +125,109 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("project", shared.project_id, Some(project.id));
     let planned = list_page(&theirs, Some(vec![in_project.clone()]), None).await?;
     equal("tasks of the project", planned.items, vec![shared]);
-    projects_api::delete_project(&client, &in_project, None).await?;
-    problem(404, tasks_api::get_task(&client, &plan.id.to_string(), None, None, None).await)?;
     ok("project");
 
-    // The client does not show the headers of an answer, but the version of a task works like its ETag.
+    let plan_id = plan.id.to_string();
+    let question = CommentCreate::new(format!("Is the date right, @{}?", colleague.user.username));
+    let comment = comments_api::create_comment(&client, &plan_id, question, None).await?;
+    equal("mentions", &comment.mentions, &vec![colleague.user.id]);
+    let comment_id = comment.id.to_string();
+    equal("the same comment", &comments_api::get_comment(&client, &comment_id, None, None).await?, &comment);
+    // The client does not show the headers of an answer, but the version of a resource works like its ETag.
+    let written = format!("\"{}\"", comment.version);
+    let edit = CommentPatch { body: Some(format!("Is the time right, @{}?", colleague.user.username)) };
+    let edited = comments_api::update_comment(&client, &comment_id, edit.clone(), Some(&written)).await?;
+    equal("version", edited.version, 2);
+    problem(412, comments_api::update_comment(&client, &comment_id, edit, Some(&written)).await)?;
+    let reply = CommentCreate::new("It is.".to_owned());
+    let answer = comments_api::create_comment(&theirs, &plan_id, reply, None).await?;
+    let first = list_comments(&client, &plan_id, None).await?;
+    let last = list_comments(&client, &plan_id, first.next_cursor.as_deref()).await?;
+    equal("first comment", first.items, vec![edited]);
+    equal("last comment", &last.items, &vec![answer.clone()]);
+    equal("no more", last.next_cursor, None);
+    ok("comment");
+
+    let new_subtask =
+        TaskCreate { parent_id: Some(Some(plan.id)), ..TaskCreate::new("Choose the date".to_owned()) };
+    let subtask = tasks_api::create_task(&client, new_subtask, None).await?;
+    equal("parent", subtask.parent_id, Some(plan.id));
+    equal("project", subtask.project_id, Some(project.id));
+    let subtask_id = subtask.id.to_string();
+    equal("subtasks", tasks_api::get_task(&client, &plan_id, None, None, None).await?.subtask_count, 1);
+    ok("subtask");
+
+    relations_api::add_task_relation(&client, &plan_id, RelationKind::BlockedBy, &subtask_id).await?;
+    let related = relations_api::list_task_relations(&client, &plan_id, None, None, None, None, None, None).await?;
+    let kinds: Vec<_> = related.items.iter().map(|relation| (relation.kind, relation.other_task_id)).collect();
+    equal("relations", kinds, vec![(RelationKind::BlockedBy, subtask.id)]);
+    equal("is blocked", tasks_api::get_task(&client, &plan_id, None, None, None).await?.is_blocked, true);
+    ok("relation");
+
+    notifications_api::follow_task(&theirs, &subtask_id).await?;
+    let following =
+        notifications_api::list_task_followers(&client, &subtask_id, None, None, None, None, None).await?;
+    let followers: BTreeSet<_> = following.items.iter().map(|follower| follower.user_id).collect();
+    equal("followers", followers, BTreeSet::from([tokens.user.id, colleague.user.id]));
+    let mut inbox = list_unread(&theirs).await?;
+    for _ in 0..ATTEMPTS {
+        if !inbox.items.is_empty() {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        inbox = list_unread(&theirs).await?;
+    }
+    equal("reason", inbox.items[0].reason, NotificationReason::Mention);
+    equal("comment", inbox.items[0].comment_id, Some(comment.id));
+    let mark = NotificationPatch { is_read: Some(true) };
+    let notification_id = inbox.items[0].id.to_string();
+    let seen = notifications_api::update_notification(&theirs, &notification_id, mark).await?;
+    equal("is read", seen.read_at.is_some(), true);
+    equal("unread", list_unread(&theirs).await?.items.len(), 0);
+    ok("inbox");
+
+    let receiver = std::env::var("TASKWRIGHT_RECEIVER")?;
+    let new_webhook = WebhookCreate {
+        project_id: Some(Some(project.id)),
+        ..WebhookCreate::new(receiver, vec!["project.*".to_owned()])
+    };
+    let webhook = webhooks_api::create_webhook(&client, new_webhook, None).await?;
+    equal("secret", webhook.secret.starts_with("whsec_"), true);
+    let webhook_id = webhook.id.to_string();
+    let mut delivery = webhooks_api::test_webhook(&client, &webhook_id, None).await?;
+    let delivery_id = delivery.id.to_string();
+    for _ in 0..ATTEMPTS {
+        if delivery.status != WebhookDeliveryStatus::Pending {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        delivery = webhooks_api::get_webhook_delivery(&client, &webhook_id, &delivery_id).await?;
+    }
+    equal("delivery", delivery.status, WebhookDeliveryStatus::Delivered);
+    equal("answer", delivery.response_status, Some(204));
+    let deliveries =
+        webhooks_api::list_webhook_deliveries(&client, &webhook_id, None, None, None, None, None).await?;
+    equal("deliveries", deliveries.items, vec![delivery]);
+    ok("webhook");
+
+    let history = events_api::list_task_events(&client, &plan_id, None, None, None, None).await?;
+    equal("history", history.items.last().map(|event| event.r#type), Some(EventType::TaskCreated));
+    let (types, projects) = (Some(vec!["comment.*".to_owned()]), Some(vec![in_project.clone()]));
+    let found =
+        events_api::list_events(&client, None, None, None, None, None, types, projects, None, None, None).await?;
+    let events: Vec<_> = found.items.iter().map(|event| (event.r#type, event.resource_id)).collect();
+    let expected = vec![
+        (EventType::CommentCreated, Some(answer.id)),
+        (EventType::CommentUpdated, Some(comment.id)),
+        (EventType::CommentCreated, Some(comment.id)),
+    ];
+    equal("events", events, expected);
+    ok("events");
+
+    projects_api::delete_project(&client, &in_project, None).await?;
+    problem(404, tasks_api::get_task(&theirs, &plan_id, None, None, None).await)?;
+    ok("delete");
+
     let version = format!("\"{}\"", tasks_api::get_task(&client, &id, None, None, None).await?.version);
     let rename = TaskPatch { title: Some("Publish the release notes".to_owned()), ..TaskPatch::new() };
     tasks_api::update_task(&client, &id, rename.clone(), Some(&version)).await?;
@@ -158,6 +266,20 @@ async fn list_page(
         None, None, None, None, None, None, None, None, None, None, None, None, None, None, None, None,
     )
     .await
+}
+
+async fn list_comments(
+    client: &Configuration,
+    task: &str,
+    cursor: Option<&str>,
+) -> Result<CommentList, apis::Error<comments_api::ListTaskCommentsError>> {
+    comments_api::list_task_comments(client, task, Some(1), None, cursor, None, None, None, None).await
+}
+
+async fn list_unread(
+    client: &Configuration,
+) -> Result<NotificationList, apis::Error<notifications_api::ListNotificationsError>> {
+    notifications_api::list_notifications(client, None, None, None, None, Some(true), None).await
 }
 
 /// The problem that a call is refused with.
