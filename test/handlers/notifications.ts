@@ -4,11 +4,12 @@ import { openTestDatabase } from '../fixture/database.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { notificationOf } from '../fixture/notifications.ts'
 import { projectActions } from '../fixture/projects.ts'
+import { jobTimes } from '../../src/jobs/registry.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { taskActions, unknownId } from '../fixture/tasks.ts'
 
 const { db } = await openTestDatabase(t)
-const service = await startService(t, { db })
+const service = await startService(t, { db, jobTimes: { ...jobTimes, cleanupAtStart: false, events: 50 } })
 const { createTask, peopleOf } = taskActions(service)
 const { createProject, setMember } = projectActions(service)
 const admin = await service.register('admin')
