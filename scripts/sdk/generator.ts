@@ -36,18 +36,6 @@ export interface Plan {
   readonly program: Step
 }
 
-/** The steps in which people work together, for programs that do not take them yet. */
-export const collaboration: readonly string[] = [
-  'comment',
-  'subtask',
-  'relation',
-  'inbox',
-  'webhook',
-  'events',
-  'stream',
-  'delete',
-]
-
 /** How one community turns the contract into a client and uses it. */
 export interface Generator {
   readonly name: string

@@ -1,13 +1,13 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { collaboration, type Generator } from '../generator.ts'
+import type { Generator } from '../generator.ts'
 
 const jsonOnly = fileURLToPath(new URL('json-only.ts', import.meta.url))
 
 /** progenitor as a macro of the program, which reads a contract that has only JSON. */
 export const generator: Generator = {
   name: 'progenitor',
-  leavesOut: collaboration,
+  leavesOut: ['stream'],
   tools: ['cargo'],
   slow: true,
   plan: ({ contract, source, output, cache }) => {

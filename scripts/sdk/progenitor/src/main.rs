@@ -1,5 +1,6 @@
 //! The SDK scenario: every step goes through the generated client, and the first difference ends the program.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Debug;
 
@@ -9,14 +10,20 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::multipart::{Form, Part};
 use sha2::{Digest, Sha256};
 use taskwright::types::{
-    Attachment, Problem, ProjectCreate, ProjectMemberSet, ProjectRole, RefreshRequest, Registration, TagCreate, TagCreateColor, TaskCreate, TaskPatch,
-    TaskPriority, TaskReplace, TaskState, TaskTitle,
+    Attachment, CommentBody, CommentCreate, CommentPatch, EventType, EventTypePattern, NotificationPatch,
+    NotificationReason, Problem, ProjectCreate, ProjectMemberSet, ProjectOrNone, ProjectRole, RefreshRequest,
+    Registration, RelationKind, TagCreate, TagCreateColor, TaskCreate, TaskPatch, TaskPriority, TaskReplace, TaskState,
+    TaskTitle, WebhookCreate, WebhookDeliveryStatus,
 };
 use taskwright::{Client, ClientInfo, ResponseValue};
 
 mod taskwright {
     progenitor::generate_api!(spec = "contract.json", interface = Builder);
 }
+
+/// How often to ask for what the service works on in the background.
+const ATTEMPTS: usize = 600;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 type Refusal = taskwright::Error<Problem>;
 
@@ -118,9 +125,103 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("project", shared.project_id, Some(project.id));
     let planned = theirs.list_project_tasks().project_id(project.id).send().await?.into_inner();
     equal("tasks of the project", planned.items.iter().map(|item| item.id).collect(), vec![plan.id]);
-    client.delete_project().project_id(project.id).send().await?;
-    problem(404, client.get_task().task_id(plan.id).send().await)?;
     ok("project");
+
+    let question = CommentCreate::builder().body(format!("Is the date right, @{}?", *colleague.user.username));
+    let comment = client.create_comment().task_id(plan.id).body(question).send().await?.into_inner();
+    equal("mentions", &comment.mentions, &vec![colleague.user.id]);
+    let written = client.get_comment().comment_id(comment.id).send().await?;
+    equal("the same comment", written.body.as_str(), comment.body.as_str());
+    let comment_tag = written.headers()["etag"].to_str()?;
+    let text = CommentBody::try_from(format!("Is the time right, @{}?", *colleague.user.username))?;
+    let edit = || {
+        let patch = CommentPatch::builder().body(text.clone());
+        client.update_comment().comment_id(comment.id).if_match(comment_tag).body(patch).send()
+    };
+    equal("version", edit().await?.version.get(), 2);
+    problem(412, edit().await)?;
+    let reply = CommentCreate::builder().body("It is.");
+    let answer = theirs.create_comment().task_id(plan.id).body(reply).send().await?.into_inner();
+    let first = client.list_task_comments().task_id(plan.id).limit(1).send().await?.into_inner();
+    let cursor = first.next_cursor.unwrap_or_default();
+    let last = client.list_task_comments().task_id(plan.id).limit(1).cursor(cursor).send().await?.into_inner();
+    equal("first comment", first.items[0].id, comment.id);
+    equal("last comment", last.items[0].id, answer.id);
+    equal("no more", last.next_cursor, None);
+    ok("comment");
+
+    let new_subtask = TaskCreate::builder().title("Choose the date").parent_id(plan.id);
+    let subtask = client.create_task().body(new_subtask).send().await?.into_inner();
+    equal("parent", subtask.parent_id, Some(plan.id));
+    equal("project", subtask.project_id, Some(project.id));
+    equal("subtasks", client.get_task().task_id(plan.id).send().await?.subtask_count, 1);
+    ok("subtask");
+
+    let relation = client.add_task_relation().task_id(plan.id).kind(RelationKind::BlockedBy);
+    relation.other_task_id(subtask.id).send().await?;
+    let related = client.list_task_relations().task_id(plan.id).send().await?.into_inner().items;
+    let kinds: Vec<_> = related.iter().map(|relation| (relation.kind, relation.other_task_id)).collect();
+    equal("relations", kinds, vec![(RelationKind::BlockedBy, subtask.id)]);
+    equal("is blocked", client.get_task().task_id(plan.id).send().await?.is_blocked, true);
+    ok("relation");
+
+    theirs.follow_task().task_id(subtask.id).send().await?;
+    let following = client.list_task_followers().task_id(subtask.id).send().await?.into_inner().items;
+    let followers: BTreeSet<_> = following.iter().map(|follower| follower.user_id).collect();
+    equal("followers", followers, BTreeSet::from([tokens.user.id, colleague.user.id]));
+    let unread = || theirs.list_notifications().unread(true).send();
+    let mut inbox = unread().await?.into_inner().items;
+    for _ in 0..ATTEMPTS {
+        if !inbox.is_empty() {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        inbox = unread().await?.into_inner().items;
+    }
+    equal("reason", inbox[0].reason, NotificationReason::Mention);
+    equal("comment", inbox[0].comment_id, Some(comment.id));
+    let mark = NotificationPatch::builder().is_read(true);
+    let seen = theirs.update_notification().notification_id(inbox[0].id).body(mark).send().await?;
+    equal("is read", seen.read_at.is_some(), true);
+    equal("unread", unread().await?.items.len(), 0);
+    ok("inbox");
+
+    let receiver = std::env::var("TASKWRIGHT_RECEIVER")?;
+    let types = vec!["project.*".parse::<EventTypePattern>()?];
+    let new_webhook = WebhookCreate::builder().url(receiver).event_types(types).project_id(project.id);
+    let webhook = client.create_webhook().body(new_webhook).send().await?.into_inner();
+    equal("secret", webhook.secret.starts_with("whsec_"), true);
+    let mut delivery = client.test_webhook().webhook_id(webhook.id).send().await?.into_inner();
+    for _ in 0..ATTEMPTS {
+        if delivery.status != WebhookDeliveryStatus::Pending {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        let sending = client.get_webhook_delivery().webhook_id(webhook.id).delivery_id(delivery.id);
+        delivery = sending.send().await?.into_inner();
+    }
+    equal("delivery", delivery.status, WebhookDeliveryStatus::Delivered);
+    equal("answer", delivery.response_status, Some(204));
+    let deliveries = client.list_webhook_deliveries().webhook_id(webhook.id).send().await?.into_inner().items;
+    equal("deliveries", deliveries.iter().map(|one| one.id).collect(), vec![delivery.id]);
+    ok("webhook");
+
+    let history = client.list_task_events().task_id(plan.id).send().await?.into_inner().items;
+    equal("history", history.last().map(|event| event.type_), Some(EventType::TaskCreated));
+    let search = client.list_events().project_id(vec![project.id.to_string().parse::<ProjectOrNone>()?]);
+    let found = search.type_(vec!["comment.*".parse::<EventTypePattern>()?]).send().await?.into_inner().items;
+    let events: Vec<_> = found.iter().map(|event| (event.type_, event.resource_id)).collect();
+    let expected = vec![
+        (EventType::CommentCreated, Some(answer.id)),
+        (EventType::CommentUpdated, Some(comment.id)),
+        (EventType::CommentCreated, Some(comment.id)),
+    ];
+    equal("events", events, expected);
+    ok("events");
+
+    client.delete_project().project_id(project.id).send().await?;
+    problem(404, theirs.get_task().task_id(plan.id).send().await)?;
+    ok("delete");
 
     let read = client.get_task().task_id(task.id).send().await?;
     let etag = read.headers()["etag"].to_str()?;
