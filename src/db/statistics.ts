@@ -25,16 +25,28 @@ const unreadSince = (name: string): SQL => sql`
     order by ${event.changed_in}, ${event.ordinal} limit 1
   ) event where ${reader.name} = ${sql.raw(`'${name}'`)}`
 
+/** Webhooks whose deliveries are looked at, those that wait for the longest time first. */
+const maxWebhooks = sql.raw('100')
+
+/** The oldest delivery that is due. A webhook's own `due_at` is too early while it is served. */
+const dueSince = sql`
+  select min(delivery.due_at) from (
+    select ${webhook.id} from webhooks webhook
+    where ${webhook.due_at} <= now() and ${webhook.is_enabled} and ${webhook.deleted_at} is null
+    order by ${webhook.due_at} limit ${maxWebhooks}
+  ) webhook cross join lateral (
+    select ${delivery.due_at} from webhook_deliveries delivery
+    where ${delivery.webhook_id} = webhook.id and ${delivery.status} = 'pending' and ${delivery.due_at} <= now()
+    order by ${delivery.due_at} limit 1
+  ) delivery`
+
 const readBacklog = statement(
   'statistics.select_backlog',
   {},
   { notifications: 'int8', webhooks: 'int8', deliveries: 'int8', pending: 'int8' },
   () => sql`
     select ${ageOf(unreadSince('notifications'))} as notifications, ${ageOf(unreadSince('webhooks'))} as webhooks,
-      ${ageOf(sql`
-        select ${webhook.due_at} from webhooks webhook
-        where ${webhook.due_at} <= now() and ${webhook.is_enabled} and ${webhook.deleted_at} is null
-        order by ${webhook.due_at} limit 1`)} as deliveries,
+      ${ageOf(dueSince)} as deliveries,
       (select count(*) from (
         select from webhook_deliveries delivery where ${delivery.status} = 'pending'
         limit ${sql.raw(String(maxCountedDeliveries))}
