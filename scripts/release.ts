@@ -1,0 +1,69 @@
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { load } from 'js-yaml'
+import manifest from '../package.json' with { type: 'json' }
+
+/**
+ * `npm run release -- FOLDER`: tags the commit that is checked out as the version in package.json, and writes to the folder what
+ * belongs to the release: an archive of the sources, its notes and their checksums. Refuses a commit that is not ready for it, and
+ * then changes nothing. CONTRIBUTING.md says what comes before and after.
+ */
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const read = (path: string): string => readFileSync(join(root, path), 'utf8')
+const git = (...args: readonly string[]): string =>
+  execFileSync('git', args, { cwd: root, encoding: 'utf8' }).trim()
+
+const { name, version } = manifest
+const tag = `v${version}`
+
+/** What CHANGELOG.md says about the version, without its heading; empty if there is nothing. */
+const notesOf = (changelog: string): string => {
+  const section = changelog.split(/^## /m).find((text) => text.split(/\s/, 1)[0] === version) ?? ''
+  return section.slice(section.indexOf('\n') + 1).trim()
+}
+
+const notes = notesOf(read('CHANGELOG.md'))
+
+/** Why the commit cannot be released, and what to do; null if it can. */
+const findFault = (): string | null => {
+  const { info } = load(read('openapi.yaml')) as { readonly info: { readonly version: string } }
+  if (git('status', '--porcelain') !== '') return 'The work tree has changes. Commit them first.'
+  if (info.version !== version)
+    return `package.json says ${version} and openapi.yaml ${info.version}. Set both to the version to be released.`
+  if (git('tag', '--list', tag) !== '') return `The tag ${tag} exists already. Set a new version.`
+  if (notes === '') return `CHANGELOG.md says nothing about ${version}. Add a section with that heading.`
+  if (
+    git('ls-files', 'scripts/released/openapi.yaml') === '' ||
+    read('scripts/released/openapi.yaml') !== read('openapi.yaml')
+  )
+    return 'scripts/released/openapi.yaml is not the contract. Copy openapi.yaml there, and commit it.'
+  return null
+}
+
+const checksum = (file: string): string => createHash('sha256').update(readFileSync(file)).digest('hex')
+
+const release = (folder: string): void => {
+  mkdirSync(folder, { recursive: true })
+  git('tag', '--annotate', tag, '--message', `${name} ${version}\n\n${notes}`, '--cleanup', 'verbatim')
+  const [archive, description] = [`${name}-${version}.tar.gz`, `${name}-${version}.md`]
+  git('archive', `--prefix=${name}-${version}/`, `--output=${join(folder, archive)}`, tag)
+  writeFileSync(join(folder, description), `# ${name} ${version}\n\n${notes}\n`)
+  const sums = [archive, description].map((file) => `${checksum(join(folder, file))}  ${file}\n`)
+  writeFileSync(join(folder, 'SHA256SUMS'), sums.join(''))
+  console.log(
+    `Tagged ${git('rev-parse', '--short', tag)} as ${tag}, and wrote ${archive}, ${description} and SHA256SUMS to ${folder}.`,
+  )
+  console.log(`Publish it: git push origin ${tag}`)
+}
+
+const [folder] = process.argv.slice(2)
+const fault =
+  folder === undefined ? 'Name the folder for the archive: npm run release -- FOLDER' : findFault()
+if (folder === undefined || fault !== null) {
+  console.error(`release: ${fault}`)
+  process.exitCode = 1
+} else release(resolve(folder))
