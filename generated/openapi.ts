@@ -3669,7 +3669,7 @@ export interface components {
         WebhookDeliveryList: components["schemas"]["Page"] & {
             items: components["schemas"]["WebhookDelivery"][];
         };
-        /** @description The body of a request to a webhook. */
+        /** @description The body of a request to a webhook. That of a test has the type `webhook.test`, and `data` has the `webhook_id` instead of an event. */
         WebhookMessage: {
             type: components["schemas"]["EventType"];
             /**
