@@ -254,9 +254,10 @@ t.test('a delivery is given up after three days', async (t) => {
   await createTask(owner, { title: 'A task' })
   await settled(owner, webhook, 1, isTried)
   await db.run(
-    `update webhook_deliveries set created_at = created_at - interval '72 hours', due_at = now() where webhook_id = $1`,
+    `update webhook_deliveries set created_at = created_at - interval '72 hours' where webhook_id = $1`,
     [webhook.id],
   )
+  await makeDue(webhook)
   const [failed] = await settled(owner, webhook, 1)
   t.match(failed, { status: 'failed', attempts: 2, next_attempt_at: null })
   t.match(await read(owner, webhook), { is_enabled: true })
