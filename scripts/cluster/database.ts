@@ -133,8 +133,11 @@ const createProxy = async (
   return { port, ...proxy }
 }
 
-/** Starts all of it, with an empty database that the service owns. */
-export const startReplicatedDatabase = async (t: Teardown, folder: string): Promise<ReplicatedDatabase> => {
+/** Starts all of it, with an empty database that the service owns. `isDirect`: its URL names the nodes instead of HAProxy. */
+export const startReplicatedDatabase = async (
+  t: Teardown,
+  { folder, isDirect }: { readonly folder: string; readonly isDirect: boolean },
+): Promise<ReplicatedDatabase> => {
   const { uid, gid } = findIdentity()
   if (uid !== undefined && gid !== undefined) await chown(folder, uid, gid)
   const etcdPort = await startEtcd(t, folder)
@@ -188,8 +191,11 @@ export const startReplicatedDatabase = async (t: Teardown, folder: string): Prom
     password,
   )
 
+  const direct = nodes.map((one) => `127.0.0.1:${one.ports.database}`).join(',')
   return {
-    url: `postgres://${scope}:${password}@127.0.0.1:${proxy.port}/${scope}`,
+    url: isDirect
+      ? `postgres://${scope}:${password}@${direct}/${scope}?target_session_attrs=primary`
+      : `postgres://${scope}:${password}@127.0.0.1:${proxy.port}/${scope}`,
     proxy,
     node,
     untilAnother: (role, before) =>

@@ -1,5 +1,6 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { parseArgs } from 'node:util'
 import { createClient } from '../../src/db/engine/connection.ts'
 import { createRedis } from '../../test/fixture/redis.ts'
 import { isInstalled } from '../commands.ts'
@@ -12,8 +13,9 @@ import { createLoad, type Observation } from './load.ts'
 import { createInstances } from './services.ts'
 
 /**
- * `npm run test:cluster [-- <fault>...]`: whether three instances of the service, on three PostgreSQL nodes under Patroni, lose or
- * double anything when a part of it fails. `scripts/s3.ts` starts it, with a server for the attachments.
+ * `npm run test:cluster [-- [--direct] <fault>...]`: whether three instances of the service, on three PostgreSQL nodes under Patroni, lose or
+ * double anything when a part of it fails. With --direct, they find the primary without HAProxy. `scripts/s3.ts` starts it, with a
+ * server for the attachments.
  */
 
 /** Milliseconds for all of it. */
@@ -34,10 +36,10 @@ const findMissing = (): string | null => {
   }
 }
 
-const startCluster = async (t: Teardown, storageUrl: string): Promise<Cluster> => {
+const startCluster = async (t: Teardown, storageUrl: string, isDirect: boolean): Promise<Cluster> => {
   const folder = await mkdtemp(join(temporaryRoot(), 'taskwright-cluster-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
-  const database = await startReplicatedDatabase(t, folder)
+  const database = await startReplicatedDatabase(t, { folder, isDirect })
   const redis = await createRedis(t)
   await redis.start()
   const shared = { databaseUrl: database.url, redisUrl: redis.url, storageUrl, folder }
@@ -114,7 +116,11 @@ const countedWrongly = async (url: string, expected: number): Promise<readonly s
 }
 
 await runToEnd('cluster', deadline, async (t) => {
-  const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(faults)
+  const { values: given, positionals } = parseArgs({
+    options: { direct: { type: 'boolean', default: false } },
+    allowPositionals: true,
+  })
+  const names = positionals.length > 0 ? positionals : Object.keys(faults)
   const unknown = names.find((name) => faults[name] === undefined)
   if (unknown !== undefined)
     throw new Error(`${unknown} is no fault; there are ${Object.keys(faults).join(', ')}`)
@@ -126,7 +132,7 @@ await runToEnd('cluster', deadline, async (t) => {
   const storageUrl = process.env.TEST_STORAGE_URL
   if (storageUrl === undefined) throw new Error('Run it by npm run test:cluster, which starts an S3 server')
   const begun = performance.now()
-  const cluster = await startCluster(t, storageUrl)
+  const cluster = await startCluster(t, storageUrl, given.direct)
   console.log(`cluster: started in ${inSeconds(performance.now() - begun)} s`)
   const rows: Record<string, Row> = {}
   const failed: string[] = []
