@@ -1,6 +1,6 @@
 import { readConfig } from '../src/config/config.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
-import { noteOrigin } from '../src/db/task-changes.ts'
+import { beginHistoryAnew, noteOrigin } from '../src/db/task-changes.ts'
 import { claimFiles } from '../src/jobs/ownership.ts'
 import { openStorage } from '../src/storage/open.ts'
 import { openConfigured } from './configured-database.ts'
@@ -12,7 +12,8 @@ import { runToEnd } from './run-to-end.ts'
  *     npm run storage:adopt
  *
  * It is for a database that was restored or moved. From then on a background job removes every file that no row of it names, so
- * look first with `npm run storage:check`. With the embedded database the service has to be stopped.
+ * look first with `npm run storage:check`. Clients that synchronize start over, since what they know may be of a later state than
+ * the one that was restored. With the embedded database the service has to be stopped.
  */
 
 const deadline = 120_000
@@ -23,8 +24,10 @@ await runToEnd('storage:adopt', deadline, async (t) => {
   t.teardown(() => db.close())
   const storage = await openStorage(config)
   t.teardown(() => storage.close())
+  // A physical copy cannot tell that it is one.
+  await db.run(beginHistoryAnew, [])
   await claimFiles(storage, await noteOrigin(db))
   console.log(
-    'The files now belong to this database. The next cleanup deletes those that it does not refer to.',
+    'The files now belong to this database. The next cleanup deletes those that it does not refer to. Clients that synchronize start over.',
   )
 })

@@ -82,6 +82,16 @@ t.test('while the service uses the embedded database nobody else can look', asyn
   }
 })
 
+/** The number of the history that clients synchronize with. */
+const epochOf = async (t: Test): Promise<unknown> => {
+  let epoch: unknown
+  await t.test('the history', async (t) => {
+    const db = await useDatabase(t)
+    epoch = (await db.run('select epoch from change_history', []))[0]?.epoch
+  })
+  return epoch
+}
+
 t.test('files of another database are told, and given to this one when that is asked for', async (t) => {
   const own = await readFile(owner, 'utf8')
   await writeFile(owner, own.replace('"database":"', '"database":"1'))
@@ -92,8 +102,10 @@ t.test('files of another database are told, and given to this one when that is a
   const doctor = await runProcess(environment, program('doctor'))
   t.equal(doctor.code, 1)
   t.match(doctor.output, /FAIL +files: The files belong to another database, .* npm run storage:adopt\./)
+  const before = await epochOf(t)
   const adopted = await runProcess(environment, program('storage-adopt'))
   t.equal(adopted.code, 0, adopted.output)
+  t.not(await epochOf(t), before, 'clients that synchronize start over')
 })
 
 const orphans = ['0190c2a0-0000-7000-8000-0000000000aa', '0190c2a0-0000-7000-8000-0000000000bb'] as const
