@@ -4,6 +4,7 @@ import { text } from 'node:stream/consumers'
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import { createEmptyDatabase, environmentFor } from '../fixture/database.ts'
+import { openStream } from '../fixture/event-stream.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { metricsUrl } from '../fixture/observe.ts'
 import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from '../fixture/process.ts'
@@ -187,6 +188,42 @@ t.test('two workers are one service', { skip }, async (t) => {
     t.strictSame(new Set(statuses), new Set([401, 429]))
     const hashed = statuses.filter((status) => status === 401).length
     t.ok(hashed >= 33, 'one is hashed and 32 wait, a half of what a process alone takes')
+  })
+
+  await t.test('streams of both tell every event once, also those that go on with the other', async (t) => {
+    const [one, other] = await openToBoth(1)
+    const { hostname } = new URL(service.url)
+    // Another name, so that a stream does not get a connection that a request has left open.
+    const url = service.url.replace(hostname, hostname === 'localhost' ? '127.0.0.1' : 'localhost')
+    const openAlone = async (others: number, after?: string) => {
+      process.kill(others, 'SIGSTOP')
+      try {
+        return await openStream(t, { url }, { token: ada.token, ...(after !== undefined && { after }) })
+      } finally {
+        process.kill(others, 'SIGCONT')
+      }
+    }
+    const streams = [await openAlone(other.pid), await openAlone(one.pid)] as const
+    const create = async (title: string): Promise<string> =>
+      (await client.expect('createTask', 201, { token: ada.token, body: { title } })).body.id
+    const next = async ({ next }: (typeof streams)[number], count: number) => {
+      const tasks: unknown[] = []
+      while (tasks.length < count) tasks.push((await next()).data.task_id)
+      return tasks
+    }
+    const first = [await create('One'), await create('Two'), await create('Three')]
+    for (const stream of streams) t.strictSame(await next(stream, first.length), first)
+
+    const ids = streams.map(({ lastId }) => lastId())
+    for (const { close } of streams) close()
+    const missed = [await create('Four'), await create('Five')]
+    const resumed = [await openAlone(one.pid, ids[0]), await openAlone(other.pid, ids[1])] as const
+    const last = await create('Six')
+    for (const stream of resumed) t.strictSame(await next(stream, 3), [...missed, last])
+    for (const { close, rest } of resumed) {
+      t.strictSame(rest(), [])
+      close()
+    }
   })
 
   await t.test('a worker that is killed is replaced, and nothing that it acknowledged is lost', async (t) => {
