@@ -2098,8 +2098,8 @@ export interface paths {
          *
          *     Without `project_id`, the webhook tells whatever you can see yourself: events of your own tasks, of tasks that you are
          *     assigned, and of the projects that you are a member of. With `project_id`, it belongs to that project, which you must
-         *     manage: it tells the events of the project, and all its managers can see and change it. What is sent is decided when
-         *     it is sent, so a webhook tells nothing that its owner may no longer see.
+         *     manage: it tells the events of the project, and all its managers can see and change it. What is sent is decided half a
+         *     second before it is sent at the earliest, so a webhook tells nothing that its owner may no longer see.
          *
          *     Requests follow Standard Webhooks (https://www.standardwebhooks.com), whose libraries verify them. The body is a
          *     `WebhookMessage`. Sign and compare `webhook-id.webhook-timestamp.body` with HMAC-SHA256 and the secret. The response
