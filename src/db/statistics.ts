@@ -1,3 +1,4 @@
+import { nilId } from '../domain/nil-id.ts'
 import type { Database } from './engine/client.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 import { columnsOf } from './schema/columns.ts'
@@ -75,8 +76,6 @@ export const selectBacklog = async (db: Database): Promise<Backlog> => {
 /** Rows per statement. It takes milliseconds, so that counting delays nobody on the embedded database. */
 const batchSize = sql.raw('5000')
 
-const beforeAll = '00000000-0000-0000-0000-000000000000'
-
 interface Counted {
   readonly table: SQL
   readonly isCounted: SQL
@@ -103,7 +102,7 @@ const totalsOf = (name: StatementName, { table, isCounted, kind, value }: Counte
   )
   return async (db: Database, stop: AbortSignal): Promise<Totals | null> => {
     const totals = new Map<string, number>()
-    let after: string | undefined = beforeAll
+    let after: string | undefined = nilId
     while (after !== undefined) {
       if (stop.aborted) return null
       const sums: Awaited<ReturnType<typeof sumBatch>> = await sumBatch(db, { after })
