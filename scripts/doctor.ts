@@ -7,9 +7,15 @@ import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { type Config, ConfigError, readConfig } from '../src/config/config.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
-import type { ConnectionOptions } from '../src/db/engine/connection.ts'
+import {
+  type ConnectionOptions,
+  createClient,
+  type ServerConnection,
+  standbysAt,
+} from '../src/db/engine/connection.ts'
 import { diagnose } from '../src/db/engine/diagnosis.ts'
 import { DiskFull, FolderInUse, minFreeBytes } from '../src/db/engine/embedded.ts'
+import { findStandbyFault } from '../src/db/engine/standbys.ts'
 import { readMigrationState } from '../src/db/engine/migrate.ts'
 import { verifySmtp } from '../src/mail/smtp.ts'
 import { expectOwnHost } from '../src/process/own-host.ts'
@@ -127,6 +133,26 @@ const checkDatabase: Check = async (config, t) => {
   }
 }
 
+const checkStandbys: Check = async ({ databaseUrl, databaseReadUrl }, t) => {
+  if (databaseUrl === null || databaseReadUrl === null) return null
+  const open = (connection: ServerConnection) => {
+    const client = createClient(connection)
+    t.teardown(() => client.end({ timeout: 1 }))
+    return client
+  }
+  const primary = open({ kind: 'server', url: databaseUrl, waitsForStandbys: true })
+  const standbys = standbysAt(databaseReadUrl)
+  for (const standby of standbys) {
+    const { host } = new URL(standby.url)
+    const fault = await findStandbyFault(primary, open(standby)).catch(messageOf)
+    if (fault !== null)
+      throw new Fault(
+        `${host} gets no reads: ${fault}. Check DATABASE_READ_URL, and docs/operations/scaling.md.`,
+      )
+  }
+  return `${standbys.length} synchronous, so they are read from`
+}
+
 const checkStorage: Check = (config, t) =>
   config.storageUrl === null ? checkFilesFolder(config) : checkBucket(config, config.storageUrl.bucket, t)
 
@@ -227,6 +253,7 @@ const checks: Readonly<Record<string, Check>> = {
   host: checkHosts,
   folder: checkFolder,
   database: checkDatabase,
+  standbys: checkStandbys,
   storage: checkStorage,
   files: checkOwner,
   redis: checkRedis,

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { globSync } from 'node:fs'
 import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { freePort } from '../test/fixture/ports.ts'
 import { isExecutable, pathFolders } from './commands.ts'
@@ -53,6 +53,8 @@ export interface FragileServer {
   stop(): Promise<void>
   /** Stops every process of it in its tracks, with connections open, or lets them go on. */
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void
+  /** Runs `use` with a standby of it, which it knows by a name. Both have to be started first. */
+  withStandby<T>(name: string, use: (standby: FragileServer) => Promise<T>): Promise<T>
 }
 
 /**
@@ -63,7 +65,14 @@ export async function withFragilePostgres<T>(
   use: (server: FragileServer) => Promise<T>,
   parent: string = tmpdir(),
 ): Promise<T> {
-  const cluster = await prepareFolder(parent)
+  return withFragileCluster(await prepareFolder(parent), initialize, use)
+}
+
+async function withFragileCluster<T>(
+  cluster: Cluster,
+  fill: (cluster: Cluster) => Promise<void>,
+  use: (server: FragileServer) => Promise<T>,
+): Promise<T> {
   const port = await freePort()
   let running: ChildProcess | null = null
   const server: FragileServer = {
@@ -79,9 +88,13 @@ export async function withFragilePostgres<T>(
     signal(signal) {
       if (running?.pid !== undefined) signalServer(running.pid, signal)
     },
+    async withStandby(name, use) {
+      const standby = { ...(await prepareFolder(dirname(cluster.folder))), password: cluster.password }
+      return withFragileCluster(standby, (standby) => copyServer(standby, server.url, name), use)
+    },
   }
   try {
-    await initialize(cluster)
+    await fill(cluster)
     return await use(server)
   } finally {
     await server.stop()
@@ -169,6 +182,23 @@ async function initialize(cluster: Cluster): Promise<void> {
   if (code !== 0) throw new Error(`initdb failed with exit code ${code}`)
 }
 
+/** Makes the data of a standby. */
+async function copyServer({ folder, identity }: Cluster, url: string, name: string): Promise<void> {
+  const child = spawn(
+    join(findBinaries(['pg_basebackup']), 'pg_basebackup'),
+    [
+      `--dbname=${url}?application_name=${name}`,
+      `--pgdata=${join(folder, 'data')}`,
+      '--write-recovery-conf',
+      '--checkpoint=fast',
+      '--no-sync',
+    ],
+    { ...identity, cwd: folder, stdio: ['ignore', 'ignore', 'inherit'] },
+  )
+  const code = await exitCode(child)
+  if (code !== 0) throw new Error(`pg_basebackup failed with exit code ${code}`)
+}
+
 async function withServer<T>(
   cluster: Cluster,
   options: Options,
@@ -211,7 +241,7 @@ async function untilReady({ stderr }: ChildProcess): Promise<void> {
   log.on('line', (line) => {
     if (!starting) return
     lines.push(line)
-    if (!line.includes('ready to accept connections')) return
+    if (!/ready to accept (read-only )?connections/.test(line)) return
     starting = false
     resolve()
   })

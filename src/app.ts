@@ -22,6 +22,7 @@ import type { PasswordHasher } from './auth/passwords.ts'
 import type { Config } from './config/config.ts'
 import { type Contract, loadContract } from './contract/contract.ts'
 import type { Database } from './db/engine/client.ts'
+import type { Standbys } from './db/engine/standbys.ts'
 import { apiTokenHandlers } from './handlers/api-tokens.ts'
 import { attachmentHandlers } from './handlers/attachments.ts'
 import { auditHandlers } from './handlers/audit.ts'
@@ -128,6 +129,8 @@ export interface AppDeps {
   >
   readonly secrets: Secrets
   readonly db: Database
+  /** Where GET requests read; `db` by default. */
+  readonly standbys?: Pick<Standbys, 'readingFor'> | null
   /** For background work, which waits while the database is unavailable; `db` by default. */
   readonly backgroundDb?: Database
   readonly storage: Storage
@@ -168,6 +171,7 @@ export const buildApp = async ({
   config,
   secrets,
   db: rawDb,
+  standbys = null,
   backgroundDb = rawDb,
   logStream,
   storage: rawStorage,
@@ -404,6 +408,7 @@ export const buildApp = async ({
 
   await registerOperations(app, contract, handlers, {
     db,
+    readDb: standbys === null ? db : standbys.readingFor(db),
     limit,
     shares,
     authenticate: createAuthenticate(accessTokens, credentials),

@@ -17,6 +17,8 @@ import { createNode, type Member, type Node } from './node.ts'
 export interface ReplicatedDatabase {
   /** Leads to the primary. */
   readonly url: string
+  /** Of all nodes, of which an instance reads from synchronous standbys. */
+  readonly readUrl: string
   readonly proxy: Restartable
   /** The node that is the primary, or the synchronous standby, by what the reachable nodes say. */
   node(role: 'leader' | 'sync_standby'): Promise<Node>
@@ -196,6 +198,7 @@ export const startReplicatedDatabase = async (
     url: isDirect
       ? `postgres://${scope}:${password}@${direct}/${scope}?target_session_attrs=primary`
       : `postgres://${scope}:${password}@127.0.0.1:${proxy.port}/${scope}`,
+    readUrl: `postgres://${scope}:${password}@${direct}/${scope}`,
     proxy,
     node,
     untilAnother: (role, before) =>
@@ -227,12 +230,13 @@ const isWhole = (members: readonly Member[]): boolean => {
 /** Bytes by which a replica may be behind; there is a load. */
 const maxLag = 1_048_576
 
-/** Creates the user of the service, and its database, as docs/operations/install.md says. */
+/** Creates the user of the service, and its database, as docs/operations/scaling.md says. */
 const createOwner = async (url: string, password: string): Promise<void> => {
   const sql = createClient({ kind: 'server', url })
   try {
     await sql.unsafe(`create role ${scope} login password '${password}'`)
     await sql.unsafe(`create database ${scope} owner ${scope}`)
+    await sql.unsafe(`grant pg_monitor to ${scope}`)
   } finally {
     await sql.end()
   }

@@ -42,7 +42,13 @@ const startCluster = async (t: Teardown, storageUrl: string, isDirect: boolean):
   const database = await startReplicatedDatabase(t, { folder, isDirect })
   const redis = await createRedis(t)
   await redis.start()
-  const shared = { databaseUrl: database.url, redisUrl: redis.url, storageUrl, folder }
+  const shared = {
+    databaseUrl: database.url,
+    readUrl: database.readUrl,
+    redisUrl: redis.url,
+    storageUrl,
+    folder,
+  }
   const instances = await createInstances(t, instanceCount, shared)
   await Promise.all(instances.map((instance) => instance.start()))
   const load = await createLoad(instances.map(({ url }) => url))

@@ -20,6 +20,7 @@ export interface Instance {
 /** What all instances share. */
 interface Shared {
   readonly databaseUrl: string
+  readonly readUrl: string
   readonly storageUrl: string
   readonly redisUrl: string
   /** The parent of their folders. */
@@ -35,7 +36,7 @@ const limits = Object.fromEntries(
 export const createInstances = async (
   t: Teardown,
   count: number,
-  { databaseUrl, storageUrl, redisUrl, folder }: Shared,
+  { databaseUrl, readUrl, storageUrl, redisUrl, folder }: Shared,
 ): Promise<readonly Instance[]> => {
   const secret = randomBytes(48).toString('base64')
   const create = async (name: string): Promise<Instance> => {
@@ -44,6 +45,7 @@ export const createInstances = async (
       PORT: String(port),
       DATA_DIR: join(folder, name),
       DATABASE_URL: databaseUrl,
+      DATABASE_READ_URL: readUrl,
       STORAGE_URL: storageUrl,
       REDIS_URL: redisUrl,
       JWT_SECRET: secret,

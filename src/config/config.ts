@@ -33,7 +33,7 @@ type TraceSettings = Pick<
   'tracesExporter' | 'otlpEndpoint' | 'otlpTracesEndpoint' | 'isOtelDisabled'
 >
 
-/** The configuration of a process. `databaseUrl`, `redisUrl`, `jwtSecrets`, `metricsToken`, `firstAdmin` and `mail` hold secrets. */
+/** The configuration of a process. `databaseUrl`, `databaseReadUrl`, `redisUrl`, `jwtSecrets`, `metricsToken`, `firstAdmin` and `mail` hold secrets. */
 export interface Config extends Omit<
   Settings,
   keyof TraceSettings | 'smtpUrl' | 'mailFrom' | 'isProduction' | 'workers' | 'adminEmail' | 'adminPassword'
@@ -88,6 +88,12 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     const { name, example } = settings.publicUrl
     faults.push(
       `${settings.smtpUrl.name} requires ${name}, the base URL of the links in mails (example: ${example})`,
+    )
+  }
+  if (isSet(settings.databaseReadUrl) && !isSet(settings.databaseUrl)) {
+    const { name, example } = settings.databaseUrl
+    faults.push(
+      `${settings.databaseReadUrl.name} requires ${name}, the URL of the primary (example: ${example})`,
     )
   }
   if (workers !== 'auto' && workers > 1 && !isSet(settings.databaseUrl)) {

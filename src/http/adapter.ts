@@ -44,6 +44,8 @@ declare module 'fastify' {
 
 export interface AdapterDeps {
   readonly db: Database
+  /** For requests that only read. */
+  readonly readDb: Database
   /** Authenticates by the Authorization header; throws a 401 problem on failure. */
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
   /** Authenticates by the link that the URL is; throws a problem on failure. */
@@ -114,7 +116,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
       const work = workOf(operation, request, reply)
       const ctx: OpContext = {
-        db: deps.db,
+        db: isRead(request) ? deps.readDb : deps.db,
         principal,
         client: clientOf(request),
         // A write is about the resource, whichever of its representations the client has read.

@@ -6,9 +6,10 @@ import { type Config, type MailConfig, readLogFormat } from '../config/config.ts
 import { makeDataDir } from './data-dir.ts'
 import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
-import type { ConnectionOptions } from '../db/engine/connection.ts'
+import { type ConnectionOptions, standbysAt } from '../db/engine/connection.ts'
 import { startEmbedded } from '../db/engine/embedded.ts'
 import { keepEmbeddedTidy } from '../db/engine/maintenance.ts'
+import { openStandbys } from '../db/engine/standbys.ts'
 import { migrateWhenPossible, untilMigrated } from '../db/engine/when-migrated.ts'
 import { version } from '../domain/version.ts'
 import { listenAddress } from '../http/listen.ts'
@@ -117,10 +118,21 @@ const serve = async (
   })
   onShutdown(() => database.close())
   const { refusing, waiting } = untilMigrated(database, migrated, stopping)
+  const standbys =
+    connection.kind === 'server' && config.databaseReadUrl !== null
+      ? openStandbys({
+          primary: connection,
+          standbys: standbysAt(config.databaseReadUrl),
+          migrated,
+          log: { info: process.info, warn: process.warn },
+        })
+      : null
+  onShutdown(async () => standbys?.close())
 
   const app = await buildApp({
     config,
     db: refusing,
+    standbys,
     backgroundDb: waiting,
     secrets: await loadSecrets(config),
     storage,
@@ -226,12 +238,12 @@ const serveMetricsOf = async (
 
 /** Connects to the server of DATABASE_URL, or starts the embedded database. */
 const openConnection = async (
-  { databaseUrl, dataDir }: Config,
+  { databaseUrl, databaseReadUrl, dataDir }: Config,
   { info, warn, onShutdown, fail }: ServiceProcess,
 ): Promise<ConnectionOptions> => {
   if (databaseUrl !== null) {
     info('using the database server at DATABASE_URL')
-    return { kind: 'server', url: databaseUrl }
+    return { kind: 'server', url: databaseUrl, waitsForStandbys: databaseReadUrl !== null }
   }
   info(`starting the embedded database in ${dataDir} (the first start takes a few seconds to initialize it)`)
   const embedded = await startEmbedded({ dataDir, log: { info, warn }, onFailure: fail })

@@ -1,0 +1,146 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import type postgres from 'postgres'
+import { writes } from '../../concurrency/work.ts'
+import { withTimeout } from '../../concurrency/deadline.ts'
+import { type Database, openDatabase } from './client.ts'
+import { createClient, type ServerConnection } from './connection.ts'
+import { DatabaseUnavailable, isTransient } from './errors.ts'
+
+/**
+ * Reads from standbys of the primary. A commit on the primary waits until its synchronous standbys have applied it
+ * (`synchronous_commit = remote_apply`), so a client reads its own writes there, whichever instance it writes to and reads from.
+ * Whether a standby is one of them is asked all the time. One of which that is not certain gets no statements.
+ */
+export interface Standbys {
+  /** Like the primary's database, but statements that only read run on a standby if one can be used. */
+  readingFor(primary: Database): Database
+  /** Waits up to 5 seconds for running statements. */
+  close(): Promise<void>
+}
+
+/** Milliseconds between two questions, and how long an answer counts, from when it was asked for. */
+const interval = 300
+const validity = 1_000
+
+/** Milliseconds that a statement may take on a standby. Then the primary runs it. */
+const readDeadline = 2_000
+
+/** Where a standby is, as far as an operator may see it. */
+const nameOf = ({ url }: ServerConnection): string => new URL(url).host
+
+interface Standby {
+  readonly connection: ServerConnection
+  readonly database: Database
+  /** `performance.now()` until which its rows are known to be as new as those of the primary. */
+  usableUntil: number
+  running: number
+}
+
+interface Options {
+  readonly primary: ServerConnection
+  /** One of each standby. */
+  readonly standbys: readonly ServerConnection[]
+  /** Nothing is asked before it resolves. */
+  readonly migrated: Promise<void>
+  readonly log: { info(message: string): void; warn(message: string): void }
+}
+
+/** Opens standbys, and asks about them until it is closed. */
+export const openStandbys = ({ primary, standbys: connections, migrated, log }: Options): Standbys => {
+  const stopping = new AbortController()
+  const ofPrimary = createClient(primary)
+  const standbys = connections.map((connection): Standby => ({
+    connection,
+    database: openDatabase(connection, readDeadline),
+    usableUntil: 0,
+    running: 0,
+  }))
+
+  const observe = async (standby: Standby): Promise<void> => {
+    const name = nameOf(standby.connection)
+    const ofStandby = createClient(standby.connection)
+    let lastFault: string | null | undefined
+    while (!stopping.signal.aborted) {
+      const askedAt = performance.now()
+      const fault = await withTimeout(
+        validity,
+        findStandbyFault(ofPrimary, ofStandby),
+        () => new Error('no answer in time'),
+      ).catch((error: unknown) => (error instanceof Error ? error.message : String(error)))
+      standby.usableUntil = fault === null ? askedAt + validity : 0
+      if (fault !== lastFault && fault === null) log.info(`reading from the standby ${name}`)
+      if (fault !== lastFault && fault !== null)
+        log.warn(`not reading from the standby ${name}, but from the primary: ${fault}`)
+      lastFault = fault
+      await pause(interval, undefined, { signal: stopping.signal, ref: false }).catch(() => undefined)
+    }
+    await ofStandby.end({ timeout: 0 })
+  }
+  const observing = migrated.then(
+    () => Promise.all(standbys.map(observe)),
+    () => undefined,
+  )
+
+  const leastBusy = (): Standby | undefined =>
+    standbys
+      .filter(({ usableUntil }) => performance.now() < usableUntil)
+      .toSorted((a, b) => a.running - b.running)[0]
+
+  return {
+    readingFor: (primary) => ({
+      ...primary,
+      async run(...parameters) {
+        const standby = writes(parameters[0]) ? undefined : leastBusy()
+        if (standby === undefined) return primary.run(...parameters)
+        standby.running += 1
+        try {
+          return await standby.database.run(...parameters)
+        } catch (error) {
+          // It is away, or what it applied was in the way of the statement.
+          if (!(error instanceof DatabaseUnavailable) && !isTransient(error)) throw error
+          return await primary.run(...parameters)
+        } finally {
+          standby.running -= 1
+        }
+      },
+    }),
+    async close() {
+      stopping.abort()
+      await observing
+      await Promise.all([ofPrimary.end({ timeout: 0 }), ...standbys.map(({ database }) => database.close())])
+    },
+  }
+}
+
+/**
+ * Why reads may not go to a standby; null if commits of the primary, on connections such as this one, wait until the standby has
+ * applied them. The user of both connections has to be a member of `pg_monitor`.
+ *
+ * @throws errors of the driver
+ */
+export const findStandbyFault = async (
+  primary: postgres.Sql,
+  standby: postgres.Sql,
+): Promise<string | null> => {
+  // PostgreSQL's own settings of the connection say by which name the primary knows the standby.
+  const [receiver] = await standby<{ is_standby: boolean; may_see: boolean; name: string | null }[]>`
+    select pg_is_in_recovery() as is_standby, pg_has_role('pg_read_all_stats', 'usage') as may_see, (
+      select coalesce(
+        substring(conninfo from '(?:^| )application_name=([^ ]+)'), substring(conninfo from 'fallback_application_name=([^ ]+)'))
+      from pg_stat_wal_receiver where status = 'streaming') as name`
+  if (receiver?.is_standby !== true) return 'it is no standby'
+  if (!receiver.may_see) return 'the user must be a member of pg_monitor: GRANT pg_monitor TO …'
+  if (receiver.name === null) return 'it does not stream from the primary'
+  // A quorum is waited for, not all of its members, unless it has no more than that.
+  const [sender] = await primary<{ waits: boolean; is_synchronous: boolean }[]>`
+    select current_setting('synchronous_commit') = 'remote_apply' as waits, exists (
+      select from pg_stat_replication
+      where application_name = ${receiver.name} and state = 'streaming' and (sync_state = 'sync' or sync_state = 'quorum'
+        and substring(current_setting('synchronous_standby_names') from '(?i)^ *any +([0-9]+)')::int
+          >= (select count(*) from pg_stat_replication where sync_state = 'quorum'))) as is_synchronous`
+  if (sender?.waits !== true)
+    return 'commits do not wait for standbys: synchronous_commit is not remote_apply'
+  return sender.is_synchronous
+    ? null
+    : `${receiver.name} is not a synchronous standby: see synchronous_standby_names`
+}

@@ -1,0 +1,165 @@
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+import { type FragileServer, withFragilePostgres } from '../../scripts/postgres.ts'
+import { openDatabase } from '../../src/db/engine/client.ts'
+import { createClient, standbysAt } from '../../src/db/engine/connection.ts'
+import { migrate } from '../../src/db/engine/migrate.ts'
+import { openStandbys } from '../../src/db/engine/standbys.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { runProcess, temporaryFolder } from '../fixture/process.ts'
+import { type Service, startService } from '../fixture/service.ts'
+
+/** Instances that read from a standby. */
+
+t.test('a URL of several standbys names each of them', async (t) => {
+  const urls = (url: string) => standbysAt(url).map((standby) => standby.url)
+  t.strictSame(urls('postgres://u:p@a:1,b:2/tasks?x=y'), [
+    'postgres://u:p@a:1/tasks?x=y',
+    'postgres://u:p@b:2/tasks?x=y',
+  ])
+  t.strictSame(urls('postgresql://a/tasks'), ['postgresql://a/tasks'])
+})
+
+const doctor = fileURLToPath(new URL('../../scripts/doctor.ts', import.meta.url))
+
+/** An instance of the service, and what it says about its standby. */
+interface Instance extends Service {
+  readonly said: string[]
+}
+
+const openInstance = async (
+  t: Test,
+  primaryUrl: string,
+  standbyUrl: string,
+  secret: Buffer,
+): Promise<Instance> => {
+  const primary = { kind: 'server', url: primaryUrl, waitsForStandbys: true } as const
+  const said: string[] = []
+  const log = {
+    info: (message: string) => void said.push(message),
+    warn: (message: string) => void said.push(message),
+  }
+  const db = openDatabase(primary)
+  t.teardown(() => db.close())
+  const standbys = openStandbys({
+    primary,
+    standbys: standbysAt(standbyUrl),
+    migrated: migrate(primary).then(() => undefined),
+    log,
+  })
+  t.teardown(() => standbys.close())
+  return { ...(await startService(t, { db, standbys, secrets: [secret] })), said }
+}
+
+/** How many statements of the service have run on a server. */
+const statementsOn = async (server: FragileServer): Promise<number> => {
+  const sql = createClient({ kind: 'server', url: server.url })
+  const [row] = await sql<[{ n: string }]>`
+    select sum(xact_commit)::text as n from pg_stat_database where datname = current_database()`
+  await sql.end()
+  return Number(row.n)
+}
+
+t.test('a client reads its own writes on a standby, through any instance', (t) =>
+  withFragilePostgres(async (primary) => {
+    await primary.start()
+    await primary.withStandby('standby1', async (standby) => {
+      await standby.start()
+      const sql = createClient({ kind: 'server', url: primary.url })
+      const isSynchronous = async (names: string): Promise<void> => {
+        await sql.unsafe(`alter system set synchronous_standby_names = '${names}'`)
+        await sql`select pg_reload_conf()`
+      }
+      const askDoctor = async (): Promise<string> => {
+        const environment = {
+          DATABASE_URL: primary.url,
+          DATABASE_READ_URL: standby.url,
+          DATA_DIR: await temporaryFolder(t),
+        }
+        return (await runProcess(environment, doctor)).output
+      }
+      await t.test('of two', async (t) => {
+        const secret = Buffer.from('a secret of both instances, long enough')
+        const [one, other] = [
+          await openInstance(t, primary.url, standby.url, secret),
+          await openInstance(t, primary.url, standby.url, secret),
+        ]
+        const both = [one, other] as const
+        const { token } = await one.register('ada')
+        const isRead = () => both.every(({ said }) => said.at(-1)?.startsWith('reading from the standby'))
+        const isNotRead = (why: RegExp) => () => both.every(({ said }) => why.test(said.at(-1) ?? ''))
+        const { body: task } = await one.expect('createTask', 201, {
+          token,
+          body: { title: 'Never written' },
+        })
+        /** Writes on one instance and reads on the other one, so many times. */
+        const writeAndRead = async (times: number): Promise<number> => {
+          let stale = 0
+          for (let count = 0; count < times; count += 1) {
+            const [writing, reading] = count % 2 === 0 ? both : [other, one]
+            const params = { task_id: task.id }
+            const title = `Title ${Math.random()}`
+            await writing.expect('updateTask', 200, { token, params, body: { title } })
+            const { body } = await reading.expect('getTask', 200, { token, params })
+            if (body.title !== title) stale += 1
+          }
+          return stale
+        }
+
+        await eventually('an asynchronous standby is refused', async () =>
+          isNotRead(/standby1 is not a synchronous standby/)(),
+        )
+        t.equal(await writeAndRead(20), 0, 'it reads from the primary')
+
+        t.match(
+          await askDoctor(),
+          /FAIL +standbys: 127\.0\.0\.1:\d+ gets no reads: standby1 is not a synchronous standby/,
+        )
+
+        await isSynchronous('standby1')
+        await eventually('it is read from', async () => isRead())
+        t.match(await askDoctor(), /ok +standbys: 1 synchronous/)
+        const before = await statementsOn(standby)
+        t.equal(await writeAndRead(300), 0)
+        await eventually(
+          'the standby has run the reads',
+          async () => (await statementsOn(standby)) > before + 200,
+        )
+
+        // Nothing is replayed from now on, but a commit does not wait for it either.
+        await createPaused(standby, async () => {
+          await isSynchronous('')
+          await eventually('it is refused', async () => isNotRead(/not a synchronous standby/)())
+          t.equal(await writeAndRead(20), 0, 'reads are on the primary again')
+        })
+        await isSynchronous('any 1 (standby1)')
+        await eventually('a quorum of all is waited for', async () => isRead())
+        t.equal(await writeAndRead(20), 0)
+
+        await isSynchronous('any 1 (standby1, standby2)')
+        t.equal(await writeAndRead(20), 0, 'also while another member may come')
+
+        await standby.stop()
+        await isSynchronous('')
+        t.equal(await writeAndRead(20), 0, 'without it, requests are answered all the same')
+        await standby.start()
+        await isSynchronous('standby1')
+        await eventually('it is read from again', async () => isRead())
+        t.equal(await writeAndRead(20), 0)
+      })
+      await sql.end()
+    })
+  }),
+)
+
+/** Runs `use` while a standby receives, but does not apply. */
+const createPaused = async (standby: FragileServer, use: () => Promise<void>): Promise<void> => {
+  const sql = createClient({ kind: 'server', url: standby.url })
+  await sql`select pg_wal_replay_pause()`
+  try {
+    await use()
+  } finally {
+    await sql`select pg_wal_replay_resume()`
+    await sql.end()
+  }
+}
