@@ -18,7 +18,7 @@ import type { OpContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { eventJson } from './read-models.ts'
-import { restampReaders } from './event-readers.ts'
+import { hasEvents, restampReaders } from './event-readers.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { listOfTask } from './schema/task-order.ts'
@@ -51,25 +51,28 @@ export const removeOldEvents = async (db: Database, days: number, stop: AbortSig
   await untilNone(() => removeOldest(db, { days }), stop)
 }
 
+const isAhead = sql`${event.changed_in} >= pg_snapshot_xmax(pg_current_snapshot())`
+
 const restampBatch = countingStatement(
   'events.restamp',
   {},
   () => sql`
     update events event set ${assignments<'events'>({ changed_in: sql`'0'` })} from (
       select ${event.changed_in}, ${event.ordinal} from events event
-      where ${event.changed_in} >= pg_snapshot_xmax(pg_current_snapshot()) limit ${batch}
+      where ${isAhead} limit ${batch}
     ) ahead where (${event.changed_in}, ${event.ordinal}) = (ahead.changed_in, ahead.ordinal) returning 1`,
 )
 
 const ofDelivery = columnsOf<'webhook_deliveries'>(sql`webhook_deliveries`)
 
+// Before the events. No index has the transactions of deliveries, so the table is read only if there are such events.
 const restampDeliveries = countingStatement(
   'webhook_deliveries.restamp',
   {},
   () => sql`
     update webhook_deliveries set ${assignments<'webhook_deliveries'>({ event_changed_in: sql`'0'` })} where id in (
       select id from webhook_deliveries
-      where ${ofDelivery.event_changed_in} >= pg_snapshot_xmax(pg_current_snapshot()) limit ${batch}) returning 1`,
+      where ${hasEvents(isAhead)} and ${ofDelivery.event_changed_in} >= pg_snapshot_xmax(pg_current_snapshot()) limit ${batch}) returning 1`,
 )
 
 /** Orders events by their ordinals alone whose transactions are ahead: they were recorded in another database. */

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { type Database, openDatabase } from '../../src/db/engine/client.ts'
+import { restampEvents } from '../../src/db/events.ts'
 import {
   claimWebhooks,
   makeNewDeliveries,
@@ -138,6 +139,10 @@ t.test('GET /webhooks/{webhook_id}/deliveries', async (t) => {
   // Whatever part of the deliveries has the status.
   for (const status of ['pending', 'failed'])
     await tryRows(t, { webhook_deliveries: 2_501, webhooks: 1 }, list({ status: [status] }))
+})
+
+t.test('a start reads no deliveries', async (t) => {
+  await tryRows(t, { webhook_deliveries: 0 }, restampEvents)
 })
 
 t.test('making deliveries reads the webhooks of those who see the events', async (t) => {
