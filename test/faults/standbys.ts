@@ -4,8 +4,9 @@ import { type FragileServer, withFragilePostgres } from '../../scripts/postgres.
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { createClient, standbysAt } from '../../src/db/engine/connection.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
-import { openStandbys } from '../../src/db/engine/standbys.ts'
+import { openStandbys, type Standbys } from '../../src/db/engine/standbys.ts'
 import { eventually } from '../fixture/eventually.ts'
+import { operations, prepareOperations } from '../fixture/operations.ts'
 import { runProcess, temporaryFolder } from '../fixture/process.ts'
 import { type Service, startService } from '../fixture/service.ts'
 
@@ -25,6 +26,7 @@ const doctor = fileURLToPath(new URL('../../scripts/doctor.ts', import.meta.url)
 /** An instance of the service, and what it says about its standby. */
 interface Instance extends Service {
   readonly said: string[]
+  readonly standbys: Standbys
 }
 
 const openInstance = async (
@@ -48,14 +50,14 @@ const openInstance = async (
     log,
   })
   t.teardown(() => standbys.close())
-  return { ...(await startService(t, { db, standbys, secrets: [secret] })), said }
+  return { ...(await startService(t, { db, standbys, secrets: [secret] })), said, standbys }
 }
 
-/** How many statements of the service have run on a server. */
+/** How many statements have run on a server. */
 const statementsOn = async (server: FragileServer): Promise<number> => {
   const sql = createClient({ kind: 'server', url: server.url })
   const [row] = await sql<[{ n: string }]>`
-    select sum(xact_commit)::text as n from pg_stat_database where datname = current_database()`
+    select xact_commit::text as n from pg_stat_database where datname = current_database()`
   await sql.end()
   return Number(row.n)
 }
@@ -85,7 +87,8 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
           await openInstance(t, primary.url, standby.url, secret),
         ]
         const both = [one, other] as const
-        const { token } = await one.register('ada')
+        const admin = await one.register('ada')
+        const { token } = admin
         const isRead = () => both.every(({ said }) => said.at(-1)?.startsWith('reading from the standby'))
         const isNotRead = (why: RegExp) => () => both.every(({ said }) => why.test(said.at(-1) ?? ''))
         const { body: task } = await one.expect('createTask', 201, {
@@ -125,6 +128,19 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
           'the standby has run the reads',
           async () => (await statementsOn(standby)) > before + 200,
         )
+
+        const { newWorld, requestTo } = await prepareOperations(one, admin)
+        const world = await newWorld()
+        for (const operation of operations.filter(
+          ({ id, method }) => method === 'GET' && id !== 'streamEvents',
+        ))
+          await one.call(operation.id, await requestTo(operation, { world }))
+        const refused = () => one.said.filter((line) => line.startsWith('only the primary can run'))
+        t.strictSame(refused(), [], 'no statement of a GET request writes or locks')
+        await eventually('one that does is run by the primary', async () => {
+          await one.standbys.readingFor(one.deps.db).run('select id from users for update', [])
+          return refused().length > 0
+        })
 
         // Nothing is replayed from now on, but a commit does not wait for it either.
         await createPaused(standby, async () => {

@@ -4,7 +4,7 @@ import { writes } from '../../concurrency/work.ts'
 import { withTimeout } from '../../concurrency/deadline.ts'
 import { type Database, openDatabase } from './client.ts'
 import { createClient, type ServerConnection } from './connection.ts'
-import { DatabaseUnavailable, isTransient } from './errors.ts'
+import { DatabaseUnavailable, isTransient, WritesRefused } from './errors.ts'
 
 /**
  * Reads from standbys of the primary. A commit on the primary waits until its synchronous standbys have applied it
@@ -98,6 +98,8 @@ export const openStandbys = ({ primary, standbys: connections, migrated, log }: 
         } catch (error) {
           // It is away, or what it applied was in the way of the statement.
           if (!(error instanceof DatabaseUnavailable) && !isTransient(error)) throw error
+          if (error instanceof WritesRefused)
+            log.warn(`only the primary can run ${parameters[0].slice(0, 80)}`)
           return await primary.run(...parameters)
         } finally {
           standby.running -= 1
