@@ -7,6 +7,7 @@ import {
   selectDeliveries,
   selectNextDeliveries,
 } from '../../src/db/webhook-deliveries.ts'
+import { changesToBeKnown } from '../fixture/changes.ts'
 import { createTestDatabase } from '../fixture/database.ts'
 import { rowsRead } from '../fixture/plan.ts'
 
@@ -155,6 +156,7 @@ t.test('making deliveries reads the webhooks of those who see the events', async
   const [events] = await run('select count(*)::int as n from events')
   t.equal(events?.['n'], 100)
   await begin()
+  await changesToBeKnown(db)
   await makeNewDeliveries(db, never)
   const [made] = await run(
     `select count(*)::int as n from webhook_deliveries where event_type = 'task.updated'`,
