@@ -164,39 +164,38 @@ async function initialize(cluster: Cluster): Promise<void> {
   await writeFile(passwordFile, password, { mode: 0o600 })
   if (identity.uid !== undefined && identity.gid !== undefined)
     await chown(passwordFile, identity.uid, identity.gid)
-  const child = spawn(
-    join(binaries, 'initdb'),
-    [
-      `--pgdata=${join(folder, 'data')}`,
-      '--username=postgres',
-      `--pwfile=${passwordFile}`,
-      '--auth=scram-sha-256',
-      '--encoding=UTF8',
-      '--no-locale',
-      '--no-sync',
-      '--no-instructions',
-    ],
-    { ...identity, cwd: folder, stdio: ['ignore', 'ignore', 'inherit'] },
-  )
-  const code = await exitCode(child)
-  if (code !== 0) throw new Error(`initdb failed with exit code ${code}`)
+  await fillFolder(cluster, join(binaries, 'initdb'), [
+    '--username=postgres',
+    `--pwfile=${passwordFile}`,
+    '--auth=scram-sha-256',
+    '--encoding=UTF8',
+    '--no-locale',
+    '--no-instructions',
+  ])
 }
 
 /** Makes the data of a standby. */
-async function copyServer({ folder, identity }: Cluster, url: string, name: string): Promise<void> {
-  const child = spawn(
-    join(findBinaries(['pg_basebackup']), 'pg_basebackup'),
-    [
-      `--dbname=${url}?application_name=${name}`,
-      `--pgdata=${join(folder, 'data')}`,
-      '--write-recovery-conf',
-      '--checkpoint=fast',
-      '--no-sync',
-    ],
-    { ...identity, cwd: folder, stdio: ['ignore', 'ignore', 'inherit'] },
-  )
+function copyServer(cluster: Cluster, url: string, name: string): Promise<void> {
+  return fillFolder(cluster, join(findBinaries(['pg_basebackup']), 'pg_basebackup'), [
+    `--dbname=${url}?application_name=${name}`,
+    '--write-recovery-conf',
+    '--checkpoint=fast',
+  ])
+}
+
+/** Runs a program that makes the data of a server. */
+async function fillFolder(
+  { folder, identity }: Cluster,
+  program: string,
+  parameters: readonly string[],
+): Promise<void> {
+  const child = spawn(program, [`--pgdata=${join(folder, 'data')}`, '--no-sync', ...parameters], {
+    ...identity,
+    cwd: folder,
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
   const code = await exitCode(child)
-  if (code !== 0) throw new Error(`pg_basebackup failed with exit code ${code}`)
+  if (code !== 0) throw new Error(`${program} failed with exit code ${code}`)
 }
 
 async function withServer<T>(
