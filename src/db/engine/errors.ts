@@ -59,8 +59,12 @@ const connectionLoss =
 /** Whether the connection was lost while the statement ran. */
 export const isConnectionLoss = (error: unknown): boolean => connectionLoss.test(sqlState(error))
 
-/** Whether the server takes no writes (25006), or is a standby (55000: no transaction ids during recovery). */
-export const isReadOnly = (error: unknown): boolean => ['25006', '55000'].includes(sqlState(error))
+// 25006: a read-only server such as a standby. 55000: no transaction ids during recovery.
+const readOnlyStates = ['25006', '55000'] as const
+
+/** Whether the server takes no writes. */
+export const isReadOnly = (error: unknown): boolean =>
+  readOnlyStates.some((state) => state === sqlState(error))
 
 /** Whether the statement was certainly rolled back: true for errors that do not end the session. */
 export const isRolledBack = (error: unknown): boolean =>
@@ -78,8 +82,8 @@ export const translateError = (error: unknown): unknown => {
   return error
 }
 
-// 25006: a read-only server such as a standby. 53100: disk full. 55000: no transaction ids during recovery.
-const writeRefusals: ReadonlySet<string> = new Set(['25006', '53100', '55000'])
+// 53100: disk full.
+const writeRefusals: ReadonlySet<string> = new Set([...readOnlyStates, '53100'])
 
 // 08: connection errors. 28: login refused. 3D: no such database. 53: insufficient resources. 57: operator intervention or
 // timeout. 58: system error on the server. 25006: a read-only server such as a standby. 25P, 55P03: timeouts that an
