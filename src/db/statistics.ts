@@ -3,6 +3,7 @@ import type { Database } from './engine/client.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
+import { isActive } from './webhook-deliveries.ts'
 
 /** Numbers about the whole installation, for operators. */
 
@@ -33,7 +34,7 @@ const maxWebhooks = sql.raw('100')
 const dueSince = sql`
   select min(delivery.due_at) from (
     select ${webhook.id} from webhooks webhook
-    where ${webhook.due_at} <= now() and ${webhook.is_enabled} and ${webhook.deleted_at} is null
+    where ${webhook.due_at} <= now() and ${isActive}
     order by ${webhook.due_at} limit ${maxWebhooks}
   ) webhook cross join lateral (
     select ${delivery.due_at} from webhook_deliveries delivery

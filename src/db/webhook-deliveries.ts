@@ -45,7 +45,8 @@ const ofWebhook = columnsOf<'webhooks'>(webhook)
 const ofDelivery = columnsOf<'webhook_deliveries'>(delivery)
 const ofEvent = columnsOf<'events'>(event)
 
-const isActive = sql`${ofWebhook.is_enabled} and ${ofWebhook.deleted_at} is null`
+/** Whether the row `webhook` gets deliveries. */
+export const isActive = sql`${ofWebhook.is_enabled} and ${ofWebhook.deleted_at} is null`
 
 /** The type of a message that no event is behind. */
 const testType = sql.raw(`'webhook.test'`)
@@ -105,7 +106,8 @@ const newDeliveries = (): SQL => {
       union all
       ${matched(sql`batch`, sql`${ofWebhook.project_id} = ${ofEvent.project_id}`)}
     ), counted as (
-      update webhooks webhook set ${assignments<'webhooks'>(afterAdding(sql`added.deliveries`))} from (select webhook_id, count(*) as deliveries from matched group by webhook_id) added
+      update webhooks webhook set ${assignments<'webhooks'>(afterAdding(sql`added.deliveries`))}
+      from (select webhook_id, count(*) as deliveries from matched group by webhook_id) added
       where ${ofWebhook.id} = added.webhook_id
       returning ${ofWebhook.id}, ${ofWebhook.last_sequence} - added.deliveries as before
     ), added as (
