@@ -124,7 +124,7 @@ const serve = async (
           primary: connection,
           standbys: standbysAt(config.databaseReadUrl),
           migrated,
-          log: { info: process.info, warn: process.warn },
+          log: process,
         })
       : null
   onShutdown(async () => standbys?.close())
