@@ -84,7 +84,10 @@ export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): Send
     }
   }
 
-  /** Sends what is due, one after the other. Ends with the first failure, which may disable the webhook. */
+  /**
+   * Sends what is due, one after the other. Ends with the first failure, which may disable the webhook. The first delivery is sent
+   * however long its selection took, so that a slow database delays deliveries but never stops them.
+   */
   const sendSome = async (
     webhookId: string,
     connections: Connections,
@@ -94,7 +97,7 @@ export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): Send
     const attempts: Attempt[] = []
     try {
       for (const delivery of await selectNextDeliveries(db, webhookId, lease, batch)) {
-        if (performance.now() >= end || stop.aborted) break
+        if (stop.aborted || (attempts.length > 0 && performance.now() >= end)) break
         const outcome = await attempt(delivery, connections, stop)
         attempts.push({ ...outcome, deliveryId: delivery.id, endedAt: performance.now() })
         if (outcome.status === 'pending' || outcome.status === 'failed') break

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
@@ -463,4 +464,22 @@ t.test('many events of many writers arrive once each', async (t) => {
     receiver.received.map(({ headers }) => Number(headers['webhook-sequence'])).toSorted((a, b) => a - b),
     Array.from({ length: 40 }, (_, index) => index + 1),
   )
+})
+
+t.test('a database that takes long to select deliveries sends them all the same', async (t) => {
+  const own = await openTestDatabase(t)
+  const slow: typeof own.db = {
+    ...own.db,
+    async run(...parameters) {
+      if (parameters[0].includes('webhook_deliveries.select_next')) await pause(600)
+      return own.db.run(...parameters)
+    },
+  }
+  const slowService = await startService(t, { ...options, db: own.db, backgroundDb: slow })
+  const { token } = await slowService.register('ada')
+  const receiver = await startReceiver(t)
+  const body = { url: receiver.url, event_types: ['*'] }
+  const { body: webhook } = await slowService.expect('createWebhook', 201, { token, body })
+  await slowService.expect('testWebhook', 201, { token, params: { webhook_id: webhook.id } })
+  await receiver.expect(1)
 })
