@@ -1,4 +1,4 @@
--- Revision 7
+-- Revision 8
 --
 -- Functions and triggers, and the indexes that call these functions: everything that drizzle-kit cannot derive from
 -- schema/tables.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
@@ -196,9 +196,10 @@ CREATE OR REPLACE TRIGGER task_tags_removed AFTER DELETE ON task_tags FOR EACH R
   EXECUTE FUNCTION touch_untagged_task();
 
 -- The tags of a task. Volatile, so that it sees what was committed while the calling statement waited for the task.
-CREATE OR REPLACE FUNCTION tags_of_task(carrier uuid) RETURNS uuid[] LANGUAGE sql VOLATILE AS $$
-  SELECT coalesce(array_agg(tag_id ORDER BY tag_id), '{}') FROM task_tags WHERE task_id = carrier;
-$$;
+CREATE OR REPLACE FUNCTION tags_of_task(carrier uuid) RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  RETURN (SELECT coalesce(array_agg(tag_id ORDER BY tag_id), '{}') FROM task_tags WHERE task_id = carrier);
+END $$;
 
 -- Replaces the tags of tasks that the calling statement has locked: an array of {task_id, tag_ids}. It sees what was
 -- committed meanwhile, too. That statement updates the tasks afterwards, so that links are counted for those who saw the
@@ -246,13 +247,16 @@ END $$;
 
 CREATE OR REPLACE FUNCTION refuse_deleted_user() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  IF (TG_OP = 'INSERT' OR NEW.owner_id <> OLD.owner_id)
-    AND EXISTS (SELECT FROM users WHERE id = NEW.owner_id AND deleted_at IS NOT NULL) THEN
-    RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'tasks_owner_id_users_id_fk';
+  IF TG_OP = 'INSERT' OR NEW.owner_id <> OLD.owner_id THEN
+    IF EXISTS (SELECT FROM users WHERE id = NEW.owner_id AND deleted_at IS NOT NULL) THEN
+      RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'tasks_owner_id_users_id_fk';
+    END IF;
   END IF;
-  IF (TG_OP = 'INSERT' OR NEW.assignee_id IS DISTINCT FROM OLD.assignee_id)
-    AND EXISTS (SELECT FROM users WHERE id = NEW.assignee_id AND deleted_at IS NOT NULL) THEN
-    RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'tasks_assignee_id_users_id_fk';
+  -- PostgreSQL would plan a condition on a null assignee again for each task.
+  IF NEW.assignee_id IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.assignee_id IS DISTINCT FROM OLD.assignee_id) THEN
+    IF EXISTS (SELECT FROM users WHERE id = NEW.assignee_id AND deleted_at IS NOT NULL) THEN
+      RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'tasks_assignee_id_users_id_fk';
+    END IF;
   END IF;
   RETURN NULL;
 END $$;
@@ -570,12 +574,17 @@ END $$;
 
 -- Locks `targets` and, in the order of all their ids, what the statement may read or write of their trees: their parents,
 -- which count them, the tasks from `parents` up, and the subtasks of `roots`. Looks again until nobody has changed these
--- trees while it waited.
-CREATE OR REPLACE FUNCTION lock_trees(targets uuid[], parents uuid[], roots uuid[]) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+-- trees while it waited. The generic plan, because PostgreSQL underestimates it with each array and would plan at each call.
+CREATE OR REPLACE FUNCTION lock_trees(targets uuid[], parents uuid[], roots uuid[]) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   wanted uuid[];
   locked uuid[] := '{}';
 BEGIN
+  -- Most writes concern no tree.
+  IF targets || parents || roots = '{}' THEN
+    RETURN true;
+  END IF;
   LOOP
     WITH RECURSIVE above AS (
       SELECT id, parent_id FROM tasks WHERE id = ANY (parents)
@@ -846,6 +855,10 @@ CREATE OR REPLACE TRIGGER tasks_removed AFTER DELETE ON tasks FOR EACH ROW
 
 CREATE OR REPLACE FUNCTION count_tags_added() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+  -- The statement that creates tasks fires this for those without tags, too.
+  IF NOT EXISTS (SELECT FROM added) THEN
+    RETURN NULL;
+  END IF;
   INSERT INTO tag_counts AS counted (tag_id, project_id, user_id, tasks, created_at)
     SELECT added.tag_id, viewer.project_id, viewer.user_id, count(*), tag.created_at
     FROM added JOIN tasks task ON task.id = added.task_id JOIN tags tag ON tag.id = added.tag_id,

@@ -221,7 +221,7 @@ const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColum
       ), targets as (
         ${lockTasksOfTrees(p, p.id)}
       ), ${countTaken(sql`select id from targets where subtask_count > 0`)}, change as (
-        select target.id, patch, tag_ids, coalesce(tag_ids <> tags_of_task(target.id), false) as replaces_tags, unknown_tag,
+        select target.id, patch, tag_ids, tag_ids is not null and tag_ids <> tags_of_task(target.id) as replaces_tags, unknown_tag,
           ${changeOutcome(p, row, { patch: sql`patch`, ifMatch: p.if_match })} as outcome
         from targets target cross join changes ${joinUnknownTag(sql`tag_ids`)}
       ), replaced as materialized (
