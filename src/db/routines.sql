@@ -574,7 +574,8 @@ END $$;
 
 -- Locks `targets` and, in the order of all their ids, what the statement may read or write of their trees: their parents,
 -- which count them, the tasks from `parents` up, and the subtasks of `roots`. Looks again until nobody has changed these
--- trees while it waited. The generic plan, because PostgreSQL underestimates it with each array and would plan at each call.
+-- trees while it waited. It has a generic plan, or PostgreSQL would plan it at each call. OFFSET 0 looks up the subtasks of each task by
+-- an index: where a few tasks have most of the subtasks, a join would read those of the whole installation.
 CREATE OR REPLACE FUNCTION lock_trees(targets uuid[], parents uuid[], roots uuid[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -588,10 +589,12 @@ BEGIN
   LOOP
     WITH RECURSIVE above AS (
       SELECT id, parent_id FROM tasks WHERE id = ANY (parents)
-      UNION SELECT task.id, task.parent_id FROM above JOIN tasks task ON task.id = above.parent_id
+      UNION SELECT task.id, task.parent_id
+      FROM above, LATERAL (SELECT id, parent_id FROM tasks WHERE id = above.parent_id OFFSET 0) task
     ), below AS (
       SELECT id FROM tasks WHERE parent_id = ANY (roots) AND deleted_at IS NULL
-      UNION SELECT task.id FROM below JOIN tasks task ON task.parent_id = below.id AND task.deleted_at IS NULL
+      UNION SELECT task.id
+      FROM below, LATERAL (SELECT id FROM tasks WHERE parent_id = below.id AND deleted_at IS NULL OFFSET 0) task
     )
     SELECT array_agg(id) INTO wanted FROM (
       SELECT unnest(targets) AS id
@@ -636,7 +639,8 @@ BEGIN
   RETURN (
     WITH RECURSIVE below AS (
       SELECT id FROM tasks WHERE parent_id = ANY (roots) AND deleted_at IS NULL
-      UNION SELECT task.id FROM below JOIN tasks task ON task.parent_id = below.id AND task.deleted_at IS NULL
+      UNION SELECT task.id
+      FROM below, LATERAL (SELECT id FROM tasks WHERE parent_id = below.id AND deleted_at IS NULL OFFSET 0) task
     )
     SELECT count(*) > 500 FROM (SELECT FROM below LIMIT 501) taken);
 END $$;
