@@ -443,7 +443,7 @@ export interface paths {
         };
         /**
          * Get a user
-         * @description `email` is null unless you are this user or an administrator.
+         * @description `email` and the quotas are null unless you are this user or an administrator.
          */
         get: operations["getUser"];
         /**
@@ -461,9 +461,35 @@ export interface paths {
         head?: never;
         /**
          * Update a user
-         * @description A JSON merge patch. Users can update their own account, and administrators any account. Only administrators can change a `role`, and the last administrator cannot be demoted. A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`. If the operator has configured mail, a mail to the previous address reports the change. When users change their own address, the mail has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and at most 5 changes are allowed in 24 hours. When an administrator changes it, the mail has no link.
+         * @description A JSON merge patch. Users can update their own account, and administrators any account. Only administrators can change a `role` and quotas, and the last administrator cannot be demoted. A lower quota applies within 5 seconds; what exceeds it already stays. A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`. If the operator has configured mail, a mail to the previous address reports the change. When users change their own address, the mail has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and at most 5 changes are allowed in 24 hours. When an administrator changes it, the mail has no link.
          */
         patch: operations["updateUser"];
+        trace?: never;
+    };
+    "/users/{user_id}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get the usage of a user
+         * @description Returns what the user uses of each resource that has a quota, and the quotas that apply: the user's own ones (`attachment_quota_bytes`, `task_quota`), or those of the installation. For the user and administrators.
+         */
+        get: operations["getUserUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/users/{user_id}/password": {
@@ -2472,6 +2498,8 @@ export interface components {
             time_zone: components["schemas"]["TimeZone"];
             /** @description Whether an administrator has disabled the account. A disabled user cannot sign in. */
             is_disabled: boolean;
+            attachment_quota_bytes: components["schemas"]["AttachmentQuota"];
+            task_quota: components["schemas"]["TaskQuota"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -2494,6 +2522,32 @@ export interface components {
             /** @description Defaults to `UTC`. */
             time_zone?: components["schemas"]["TimeZone"];
         };
+        /**
+         * Format: int64
+         * @description The maximum size of all attachments of the user, in bytes. 0 is unlimited. Null is the quota of the installation, as in responses to anyone but the user and administrators; `getUserUsage` returns the quota that applies.
+         */
+        AttachmentQuota: number | null;
+        /** @description The maximum number of tasks that the user may own, including those in the trash. 0 is unlimited. Null is the quota of the installation, as in responses to anyone but the user and administrators. */
+        TaskQuota: number | null;
+        /** @description How much of a resource a user uses. */
+        ResourceUsage: {
+            /** Format: int64 */
+            used: number;
+            /**
+             * Format: int64
+             * @description The maximum. Null is unlimited.
+             */
+            quota: number | null;
+        };
+        /** @description What a user uses of each resource that has a quota. */
+        UserUsage: {
+            /** @description The size of the user's attachments, in bytes. */
+            attachment_bytes: components["schemas"]["ResourceUsage"];
+            /** @description The tasks that the user owns, including those in the trash. Counting stops at one more than the quota, or at 200,001 without a quota. */
+            tasks: components["schemas"]["ResourceUsage"];
+            /** @description The webhooks that the user owns. */
+            webhooks: components["schemas"]["ResourceUsage"];
+        };
         /** @description Whether the user is kept out: `true` ends all sessions of the user, and no sign-in and no API token works until it is `false` again. Nothing is deleted. Only administrators change it, and not of themselves. */
         IsDisabled: boolean;
         /** @description All writable fields of a user. Read-only fields are accepted as `getUser` returns them, and ignored. */
@@ -2506,6 +2560,10 @@ export interface components {
             time_zone?: components["schemas"]["TimeZone"];
             /** @description Keeps its value if omitted. Only administrators change it, and not of themselves. */
             is_disabled?: components["schemas"]["IsDisabled"];
+            /** @description Keeps its value if omitted. Only administrators change it. */
+            attachment_quota_bytes?: components["schemas"]["AttachmentQuota"];
+            /** @description Keeps its value if omitted. Only administrators change it. */
+            task_quota?: components["schemas"]["TaskQuota"];
             /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
             current_password?: components["schemas"]["Password"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
@@ -2525,6 +2583,8 @@ export interface components {
             role?: components["schemas"]["UserRole"];
             time_zone?: components["schemas"]["TimeZone"];
             is_disabled?: components["schemas"]["IsDisabled"];
+            attachment_quota_bytes?: components["schemas"]["AttachmentQuota"];
+            task_quota?: components["schemas"]["TaskQuota"];
             /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
             current_password?: components["schemas"]["Password"];
         };
@@ -3985,7 +4045,7 @@ export interface components {
          * @description What happened.
          * @enum {string}
          */
-        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin";
+        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin";
         /** @description An event that concerns access to an account, or a read of another user's task, file or comments by an administrator. */
         AuditEvent: {
             /**
@@ -6245,6 +6305,56 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getUserUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The usage of the user. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "attachment_bytes": {
+                     *         "used": 98000000,
+                     *         "quota": 10737418240
+                     *       },
+                     *       "tasks": {
+                     *         "used": 1250,
+                     *         "quota": null
+                     *       },
+                     *       "webhooks": {
+                     *         "used": 2,
+                     *         "quota": 100
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["UserUsage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     setUserPassword: {

@@ -34,6 +34,7 @@ const usage = `Usage: npm run --silent admin -- user <command>
   make-admin <user>
   disable <user>
   enable <user>
+  set-quota <user> [--attachment-bytes <number>|unlimited|default] [--tasks <number>|unlimited|default]
 
 <user> is a username or an email address. Passwords are read from the terminal, or from standard input.`
 
@@ -52,6 +53,8 @@ interface Options {
   readonly admin?: boolean
   readonly json?: boolean
   readonly 'display-name'?: string
+  readonly 'attachment-bytes'?: string
+  readonly tasks?: string
 }
 
 interface Command {
@@ -68,7 +71,10 @@ class Refused extends Error {}
 const hasher = passwordHasher()
 
 /** Validates and normalizes a body by a schema of the contract. */
-const validBody = <Name extends 'UserCreate' | 'UserPassword'>(name: Name, body: unknown): Schemas[Name] => {
+const validBody = <Name extends 'UserCreate' | 'UserPassword' | 'UserPatch'>(
+  name: Name,
+  body: unknown,
+): Schemas[Name] => {
   const { components } = loadContract().document as {
     readonly components: { readonly schemas: Readonly<Record<string, ObjectSchema>> }
   }
@@ -189,6 +195,28 @@ const commands: Readonly<Record<string, Command>> = {
       return `Enabled ${name}`
     },
   },
+
+  'set-quota': {
+    takes: 1,
+    options: ['attachment-bytes', 'tasks'],
+    async run(shell, [name = ''], { 'attachment-bytes': bytes, tasks }) {
+      if (bytes === undefined && tasks === undefined) throw new Refused('There is no quota to set')
+      const quotas = {
+        ...(bytes !== undefined && { attachment_quota_bytes: quotaOf(bytes) }),
+        ...(tasks !== undefined && { task_quota: quotaOf(tasks) }),
+      }
+      await changeUser(shell, name, validBody('UserPatch', quotas))
+      return `Set the quota of ${name}`
+    },
+  },
+}
+
+/** A quota as the API has it: 0 is unlimited, and null is the quota of the installation. */
+const quotaOf = (text: string): number | string | null => {
+  if (text === 'default') return null
+  if (text === 'unlimited') return 0
+  // What is no number is refused by the contract.
+  return /^[1-9][0-9]*$/.test(text) ? Number(text) : text
 }
 
 /** A password from the terminal, without echo, or the first line of standard input. Never an argument, which others can see. */
@@ -248,6 +276,8 @@ const readCommand = (args: readonly string[]): ((shell: Shell) => Promise<string
         admin: { type: 'boolean' },
         json: { type: 'boolean' },
         'display-name': { type: 'string' },
+        'attachment-bytes': { type: 'string' },
+        tasks: { type: 'string' },
       },
     })
     const [topic, name = '', ...names] = positionals

@@ -360,7 +360,11 @@ export const buildApp = async ({
       secondFactor: createSecondFactors({ checkPassword, attemptKeys, secondFactorKeys }),
     }),
     ...auditHandlers({ paging }),
-    ...userHandlers({ paging, users }),
+    ...userHandlers({
+      paging,
+      quotas: { attachmentBytes: attachmentQuotaBytes, tasks: config.taskQuota },
+      users,
+    }),
     ...taskBatchHandlers({ publicUrl, runBatch: createRunBatch(taskQuota) }),
     ...taskHandlers({ paging, cursorKeys, tasks: createTasks(taskQuota) }),
     ...trashHandlers({ paging, jobs }),

@@ -131,6 +131,28 @@ t.test('disable and enable', async (t) => {
   await admin('enable eve')
 })
 
+t.test('set-quota', async (t) => {
+  const set = await admin('set-quota eve --attachment-bytes 1000 --tasks unlimited')
+  t.match(set.output, /^Set the quota of eve$/m)
+  const quotasOf = async () => {
+    const { output } = await admin('list --json')
+    const users = JSON.parse(output.slice(output.indexOf('['))) as {
+      username: string
+      attachment_quota_bytes: number | null
+      task_quota: number | null
+    }[]
+    const eve = users.find(({ username }) => username === 'eve')
+    return [eve?.attachment_quota_bytes, eve?.task_quota]
+  }
+  t.strictSame(await quotasOf(), [1000, 0])
+  t.equal((await admin('set-quota eve --attachment-bytes default')).code, 0)
+  t.strictSame(await quotasOf(), [null, 0])
+  const bad = await admin('set-quota eve --tasks many')
+  t.match(bad.output, /task_quota must be/)
+  t.equal(bad.code, 1)
+  t.match((await admin('set-quota eve')).output, /There is no quota to set/)
+})
+
 t.test('what is refused', async (t) => {
   const nobody = await admin('make-admin nobody')
   t.match(nobody.output, /^admin: There is no user nobody$/m)

@@ -53,6 +53,7 @@ const rules: Partial<Record<Permission, Rule>> = {
   'second_factor.change': { see: signedIn, may: signedIn },
   'audit.see': { see: signedIn, may: ['admin'] },
   'user.see': { see: signedIn, may: signedIn },
+  'user.see_private': { see: signedIn, may: ['owner', 'admin'] },
   'user.create': { see: signedIn, may: ['admin'] },
   'user.change': { see: signedIn, may: ['owner', 'admin'] },
   'user.delete': { see: signedIn, may: ['owner', 'admin'] },

@@ -71,6 +71,7 @@ const principalOf = (n: number, role: Principal['role']): Principal => ({
   userId: idAt(n),
   role,
   timeZone: 'Europe/Berlin',
+  taskQuota: null,
   credential: { kind: 'session', sessionId: idAt(n) },
 })
 

@@ -25,6 +25,7 @@ const principalOf = (n: number): Principal => ({
   userId: idAt(n),
   role: 'member',
   timeZone: 'UTC',
+  taskQuota: null,
   credential: { kind: 'session', sessionId: idAt(n) },
 })
 

@@ -284,14 +284,14 @@ export const settings = {
     default: 10 * 1024 ** 3,
     shownDefault: '`10737418240` (10 GiB)',
     example: '10737418240',
-    doc: 'Bytes that the files which one user has attached may take together. `0` is unlimited.',
+    doc: 'Maximum size of all attachments of a user, in bytes. `0` is unlimited. An administrator can give a user [another quota](administration.md#quotas).',
   }),
   taskQuota: setting({
     name: 'TASK_QUOTA',
     parse: parseCountLimit,
     default: 200_000,
     example: '200000',
-    doc: 'Tasks that one user may own, including those in the trash. `0` is unlimited. Others can give a user tasks up to half of it. Each process counts by itself, so several processes can exceed it slightly.',
+    doc: 'Tasks that a user may own, including those in the trash. `0` is unlimited. An administrator can give a user [another quota](administration.md#quotas). Others can give a user tasks up to half of it. Each process counts by itself, so several processes can exceed it slightly.',
   }),
   diskReserveBytes: setting({
     name: 'DISK_RESERVE_BYTES',

@@ -6,7 +6,7 @@ import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { creation, readCreation } from './engine/creation.ts'
 import { instantText } from './engine/instant-text.ts'
 import { readOutcome } from './engine/outcome.ts'
-import { parameter, type Placeholders } from './engine/parameters.ts'
+import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
   createdAt,
@@ -16,6 +16,7 @@ import {
   type PageRequest,
   selectPage,
 } from './lists/list.ts'
+import { effectiveQuota } from './quotas.ts'
 import { attachmentJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -32,7 +33,7 @@ import {
 export interface Room {
   /** Bytes of the file, as far as they are known. */
   readonly size: number
-  /** Bytes that all attachments of the uploader may take; null for any number. */
+  /** Bytes that all attachments of a user without an own quota may take; null for any number. */
   readonly quota: number | null
 }
 
@@ -79,38 +80,58 @@ const tasks = columnsOf<'tasks'>(task)
 
 export const roomParameters = { size: 'int8', quota: 'int8?' } as const
 
-/** The outcome of the checks on a new attachment: `row` is its task, `used` the bytes that count against the quota. */
+/** What the checks on a new attachment read. */
+interface InsertionCheck {
+  /** Its task. */
+  readonly row: SQL
+  /** The bytes that count against the quota. */
+  readonly used: SQL
+  /** The quota that applies to the uploader; null for any number of bytes. */
+  readonly quota: SQL
+}
+
+/** The outcome of the checks on a new attachment. A file without bytes needs no room. */
 export const insertionOutcome = (
   p: Placeholders<typeof roomParameters> & ContextPlaceholders,
-  row: SQL,
-  used: SQL,
+  { row, used, quota }: InsertionCheck,
 ): SQL =>
   outcomeOfTaskWrite(p, row, {
     allowed: allowsAttachment('attachment.add', p, attachment, row),
     etag: null,
     ifMatch: p.if_match,
-    refusals: sql`when ${used} + ${p.size} > ${p.quota} then 'quota_exceeded'`,
+    refusals: sql`when ${p.size} > 0 and ${used} + ${p.size} > ${quota} then 'quota_exceeded'`,
   })
 
-/** Reads the columns `outcome` and `used` of a statement with `insertionOutcome`. */
-export const readInsertionOutcome = <R extends { readonly outcome: string; readonly used: number }>(
+/** The columns that `readInsertionOutcome` reads; `quota` is 0 for any number of bytes. */
+export const insertionColumns = { outcome: 'text', used: 'int8', quota: 'int8' } as const
+
+/** Reads the outcome of `insertionOutcome`. */
+export const readInsertionOutcome = <R extends Row<typeof insertionColumns>>(
   row: R | null | undefined,
-  { size, quota }: Room,
+  { size }: Room,
 ): Outcome<R> =>
   row?.outcome === 'quota_exceeded'
-    ? { outcome: 'quota_exceeded', resource: 'attachment_bytes', quota: quota ?? 0, used: row.used, size }
+    ? { outcome: 'quota_exceeded', resource: 'attachment_bytes', quota: row.quota, used: row.used, size }
     : readOutcome(row)
 
-const uploader = columnsOf<'users'>(sql`uploader`)
+/** The quota of the row `uploader` of users; null for any number of bytes. */
+export const uploaderQuota = (p: Placeholders<typeof roomParameters>, row: SQL): SQL =>
+  effectiveQuota(columnsOf<'users'>(row).attachment_quota_bytes, p.quota)
+
+const uploader = sql.raw('uploader')
 
 const checkInsertion = query(
   'attachments.check_insertion',
   { task_id: 'uuid', ...roomParameters },
-  { outcome: 'text', used: 'int8' },
-  (p) => sql`
-    select ${insertionOutcome(p, task, uploader.attachment_bytes)} as outcome, ${uploader.attachment_bytes} as used
-    from tasks task join users uploader on ${uploader.id} = ${p.caller}
-    where ${tasks.id} = ${p.task_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
+  insertionColumns,
+  (p) => {
+    const { id, attachment_bytes: used } = columnsOf<'users'>(uploader)
+    const quota = uploaderQuota(p, uploader)
+    return sql`
+      select ${insertionOutcome(p, { row: task, used, quota })} as outcome, ${used} as used, coalesce(${quota}, 0) as quota
+      from tasks task join users uploader on ${id} = ${p.caller}
+      where ${tasks.id} = ${p.task_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`
+  },
 )
 
 /** Checks whether the caller may attach a file to the task, before it is received. */
@@ -137,7 +158,7 @@ const insert = creation(
     lease_id: 'uuid?',
     ...roomParameters,
   },
-  { outcome: 'text', used: 'int8', json: 'text?' },
+  { ...insertionColumns, json: 'text?' },
   (p) => {
     const users = columnsOf<'users'>(sql`users`)
     const uploads = columnsOf<'uploads'>(sql`uploads`)
@@ -166,11 +187,11 @@ const insert = creation(
           where ${tasks.id} = ${p.task_id} and ${allowsAttachment('attachment.see', p, attachment, task)}
           for no key update
         ), uploader as (
-          select ${users.attachment_bytes} from users
+          select ${users.attachment_bytes} as used, ${uploaderQuota(p, sql`users`)} as quota from users
           where ${users.id} = ${p.caller} and exists (select from target) for no key update
         ), checked as (
-          select ${insertionOutcome(p, sql`target`, uploader.attachment_bytes)} as outcome,
-            coalesce(${uploader.attachment_bytes}, 0) as used, ${versionAfterTrigger(sql`target`)} as task_version
+          select ${insertionOutcome(p, { row: sql`target`, used: sql`used`, quota: sql`quota` })} as outcome,
+            coalesce(used, 0) as used, coalesce(quota, 0) as quota, ${versionAfterTrigger(sql`target`)} as task_version
           from target left join uploader on true
         ), finished as (
           update uploads set ${finished} from checked
@@ -183,7 +204,7 @@ const insert = creation(
         ), created as (
           select id, ${addedToTask(attachmentJson(sql`added`))} as json from added, checked
         )`,
-      select: sql`select outcome, used, json from checked left join created on true`,
+      select: sql`select outcome, used, quota, json from checked left join created on true`,
     }
   },
 )

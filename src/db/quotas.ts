@@ -1,13 +1,80 @@
-import { sql } from './schema/drizzle.ts'
-import { statement } from './engine/statement.ts'
+import type { Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { allowsUser } from './access/permissions.ts'
+import type { OpContext } from './engine/context.ts'
+import { readOutcome } from './engine/outcome.ts'
+import { query, statement } from './engine/statement.ts'
+import { userUsageJson } from './read-models.ts'
+import { columnsOf } from './schema/columns.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
 
-/** The number of tasks that a user owns, including the trash. Stops counting at `limit`. */
+/** The quotas of the installation; null is unlimited. */
+export interface Quotas {
+  readonly attachmentBytes: number | null
+  readonly tasks: number | null
+}
+
+/** Webhooks that a user may own. The contract says so. */
+export const maxWebhooks = 100
+
+/** Where counting the tasks of a user without a quota stops. */
+const maxCountedTasks = sql.raw('200000')
+
+/** The quota that applies to a user: their own, where 0 is unlimited, or that of the installation. Null is unlimited. */
+export const effectiveQuota = (own: SQL, ofInstallation: SQL): SQL =>
+  sql`case when ${own} is null then ${ofInstallation} else nullif(${own}, 0) end`
+
+/** Counts the tasks that a user owns, including the trash, up to one more than `limit`. */
+const countTasks = (owner: SQL, limit: SQL): SQL =>
+  sql`(select count(*) from (select from tasks where owner_id = ${owner} limit ${limit} + 1) owned)`
+
+/** The condition for the row `owned` of webhooks that count towards the quota of a user. */
+export const isOwnedWebhook = (owner: SQL): SQL => {
+  const { owner_id, deleted_at } = columnsOf<'webhooks'>(sql.raw('owned'))
+  return sql`${owner_id} = ${owner} and ${deleted_at} is null`
+}
+
+/** The task quota of a user, and how many tasks they own, counted up to one more than the quota; 0 without a quota. */
 export const countOwnedTasks = statement(
   'quotas.count_owned_tasks',
-  { owner_id: 'uuid', limit: 'int8' },
-  { tasks: 'int8' },
-  (p) => sql`
-    select count(*) as tasks from (
-      select from tasks where owner_id = ${p.owner_id} limit ${p.limit}
-    ) owned`,
+  { owner_id: 'uuid', quota: 'int8?' },
+  { quota: 'int?', tasks: 'int8' },
+  (p) => {
+    const { id, task_quota } = columnsOf<'users'>(sql.raw('owner'))
+    return sql`
+      select quota::int, case when quota is null then 0 else ${countTasks(p.owner_id, sql`quota`)} end as tasks
+      from (select ${effectiveQuota(task_quota, p.quota)} as quota from users owner where ${id} = ${p.owner_id}) owner`
+  },
 )
+
+const selectUsage = query(
+  'quotas.select_usage',
+  { id: 'uuid', attachment_bytes: 'int8?', tasks: 'int8?' },
+  { outcome: 'text', json: 'text' },
+  (p) => {
+    const person = sql.raw('person')
+    const { id, attachment_bytes, attachment_quota_bytes, task_quota } = columnsOf<'users'>(person)
+    const taskQuota = effectiveQuota(task_quota, p.tasks)
+    const json = userUsageJson({
+      attachment_bytes: [attachment_bytes, effectiveQuota(attachment_quota_bytes, p.attachment_bytes)],
+      tasks: [countTasks(id, sql`coalesce(${taskQuota}, ${maxCountedTasks})`), taskQuota],
+      webhooks: [
+        sql`(select count(*) from webhooks owned where ${isOwnedWebhook(id)})`,
+        sql.raw(String(maxWebhooks)),
+      ],
+    })
+    return sql`
+      select case when ${allowsUser('user.see_private', p, person)} then 'done' else 'forbidden' end as outcome, ${json} as json
+      from users person where ${id} = ${p.id} and ${allowsUser('user.see', p, person)}`
+  },
+)
+
+/** What a user uses of each resource with a quota, as JSON text. */
+export const selectUserUsage = async (
+  ctx: OpContext<Principal>,
+  userId: string,
+  { attachmentBytes, tasks }: Quotas,
+): Promise<Outcome<{ readonly json: string }>> => {
+  const [row] = await selectUsage(ctx, { id: userId, attachment_bytes: attachmentBytes, tasks })
+  return readOutcome(row)
+}

@@ -35,23 +35,41 @@ const object = (fields: Readonly<Record<string, SQL>>): SQL => {
 const array = (item: SQL, from: SQL, order: SQL): SQL =>
   sql`(select '[' || coalesce(string_agg(${item}, ',' order by ${order}), '') || ']' from ${from})`
 
-/** A user as the caller sees it: without the address unless they may see it. */
+/** A user as the caller sees it: without the address and the quotas unless they may see them. */
 export const userJson = (user: SQL, caller: CallerPlaceholders): SQL => {
-  const { id, username, display_name, email, role, time_zone, is_disabled, created_at, updated_at, version } =
-    columnsOf<'users'>(user)
+  const columns = columnsOf<'users'>(user)
+  const { id, username, display_name, role, time_zone, is_disabled, created_at, updated_at, version } =
+    columns
+  const ifPrivate = (value: SQL): SQL =>
+    sql`case when ${allowsUser('user.see_private', caller, user)} then ${value} end`
   return object({
     id,
     username,
     display_name,
-    email: sql`case when ${allowsUser('user.see_email', caller, user)} then ${email} end`,
+    email: ifPrivate(columns.email),
     role,
     time_zone,
     is_disabled,
+    attachment_quota_bytes: ifPrivate(columns.attachment_quota_bytes),
+    task_quota: ifPrivate(columns.task_quota),
     created_at: instantText(created_at),
     updated_at: instantText(updated_at),
     version,
   } satisfies Fields<Schemas['User']>)
 }
+
+const usageJson = (used: SQL, quota: SQL): SQL =>
+  sql`${object({ used, quota } satisfies Fields<Schemas['ResourceUsage']>)}::json`
+
+/** What a user uses of each resource, as pairs of the use and the quota. */
+export const userUsageJson = (
+  usage: Readonly<Record<keyof Schemas['UserUsage'], readonly [SQL, SQL]>>,
+): SQL =>
+  object({
+    attachment_bytes: usageJson(...usage.attachment_bytes),
+    tasks: usageJson(...usage.tasks),
+    webhooks: usageJson(...usage.webhooks),
+  } satisfies Fields<Schemas['UserUsage']>)
 
 /** The user with an id, as the caller sees it; null if they do not. */
 const visibleUser = (id: SQL, caller: CallerPlaceholders): SQL =>

@@ -109,8 +109,9 @@ END $$;
 
 -- The password hash and the attachment total are not part of any representation.
 CREATE OR REPLACE TRIGGER users_touch BEFORE UPDATE ON users FOR EACH ROW
-  WHEN ((OLD.username, OLD.email, OLD.display_name, OLD.role, OLD.time_zone, OLD.is_disabled)
-    IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role, NEW.time_zone, NEW.is_disabled)) EXECUTE FUNCTION touch();
+  WHEN ((OLD.username, OLD.email, OLD.display_name, OLD.role, OLD.time_zone, OLD.is_disabled, OLD.attachment_quota_bytes, OLD.task_quota)
+    IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role, NEW.time_zone, NEW.is_disabled, NEW.attachment_quota_bytes, NEW.task_quota))
+  EXECUTE FUNCTION touch();
 
 CREATE OR REPLACE TRIGGER projects_touch BEFORE UPDATE ON projects FOR EACH ROW
   WHEN ((OLD.name, OLD.description, OLD.color, OLD.archived_at, OLD.deleted_at)

@@ -133,11 +133,16 @@ export const readAndNoteUse = async <T>(use: () => Promise<T>, read: () => Promi
 }
 
 /** The columns of a principal's user. */
-export const principalColumns = { user_id: 'text', role: 'text', time_zone: 'text' } as const
+export const principalColumns = {
+  user_id: 'text',
+  role: 'text',
+  time_zone: 'text',
+  task_quota: 'int?',
+} as const
 
 export const selectPrincipal = (user: SQL): SQL => {
-  const { id, role, time_zone } = columnsOf<'users'>(user)
-  return sql`${id}::text as user_id, ${role}, ${time_zone}`
+  const { id, role, time_zone, task_quota } = columnsOf<'users'>(user)
+  return sql`${id}::text as user_id, ${role}, ${time_zone}, ${task_quota}`
 }
 
 /** A zone that the service does not know, because a newer version stored it, counts as UTC. */
@@ -145,6 +150,7 @@ export const readPrincipal = (row: Row<typeof principalColumns>): Omit<Principal
   userId: row.user_id,
   role: row.role === 'admin' ? 'admin' : 'member',
   timeZone: canonicalTimeZone(row.time_zone) ?? defaultTimeZone,
+  taskQuota: row.task_quota,
 })
 
 const liveParameters = { session_id: 'uuid', user_id: 'uuid' } as const

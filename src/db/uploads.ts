@@ -2,10 +2,12 @@ import { done, found, missing, type Outcome } from '../domain/outcome.ts'
 import { leaseSeconds, uploadHours } from '../domain/uploads.ts'
 import { allowsAttachment, allowsOwn, type CallerPlaceholders } from './access/permissions.ts'
 import {
+  insertionColumns,
   insertionOutcome,
   readInsertionOutcome,
   type Room,
   roomParameters,
+  uploaderQuota,
   type UploadLease,
 } from './attachments.ts'
 import { deletionInBatches } from './engine/batches.ts'
@@ -115,7 +117,7 @@ const insert = query(
     storage_key: 'text',
     ...roomParameters,
   },
-  { outcome: 'text', used: 'int8', expires_at: 'text?' },
+  { ...insertionColumns, expires_at: 'text?' },
   (p) => {
     const users = columnsOf<'users'>(sql`users`)
     const { columns, values } = insertion<'uploads'>({
@@ -135,17 +137,17 @@ const insert = query(
         select ${users.attachment_bytes} + coalesce((
           select sum(${uploads.upload_length}) from uploads
           where ${uploads.user_id} = ${users.id} and ${uploads.attachment_id} is null
-        ), 0)::bigint as used
+        ), 0)::bigint as used, ${uploaderQuota(p, sql`users`)} as quota
         from users where ${users.id} = ${p.caller}
       ), checked as (
-        select ${insertionOutcome(p, task, sql`used`)} as outcome, used
+        select ${insertionOutcome(p, { row: task, used: sql`used`, quota: sql`quota` })} as outcome, used, quota
         from tasks task cross join uploader
         where ${tasks.id} = ${p.task_id} and ${allowsAttachment('attachment.see', p, attachment, task)}
       ), added as (
         insert into uploads (${columns}) select ${values} from checked where outcome = 'done'
         returning ${uploads.expires_at}
       )
-      select outcome, used, ${instantText(sql`expires_at`)} as expires_at from checked left join added on true`
+      select outcome, used, coalesce(quota, 0) as quota, ${instantText(sql`expires_at`)} as expires_at from checked left join added on true`
   },
 )
 

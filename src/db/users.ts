@@ -19,11 +19,11 @@ import { isRecentlyAuthenticated } from './reauthentication.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
-/** A user as the caller sees it: the JSON text, its version, and whether the address is in it. */
+/** A user as the caller sees it: the JSON text, its version, and whether the address and the quotas are in it. */
 export interface UserRow {
   readonly json: string
   readonly version: number
-  readonly shows_email: boolean
+  readonly shows_private: boolean
 }
 
 /** A user after a change. */
@@ -50,6 +50,8 @@ export interface UserChange {
   readonly role?: Role
   readonly time_zone?: string
   readonly is_disabled?: boolean
+  readonly attachment_quota_bytes?: number | null
+  readonly task_quota?: number | null
 }
 
 const user = sql.raw('person')
@@ -58,10 +60,10 @@ const target = sql.raw('target')
 const select = query(
   'users.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int', shows_email: 'bool' },
+  { json: 'text', version: 'int', shows_private: 'bool' },
   (p) => sql`
     select ${userJson(user, p)} as json, ${columnsOf<'users'>(user).version},
-      ${allowsUser('user.see_email', p, user)} as shows_email
+      ${allowsUser('user.see_private', p, user)} as shows_private
     from users person where id = ${p.id} and ${allowsUser('user.see', p, user)}`,
 )
 
@@ -174,13 +176,14 @@ const update = query(
     removes_admin: 'bool',
     role_audit_id: 'uuid',
     disabling_audit_id: 'uuid',
+    quota_audit_id: 'uuid',
     undo_hash: 'bytes',
   },
   {
     outcome: 'text',
     json: 'text?',
     version: 'int?',
-    shows_email: 'bool',
+    shows_private: 'bool',
     previous_email: 'text?',
   },
   (p) => {
@@ -193,6 +196,10 @@ const update = query(
     const isDisabled = (row: typeof current): SQL =>
       sql`coalesce((${newValue('is_disabled')})::bool, ${row.is_disabled})`
     const keepsAccess = sql`${isDisabled(before)} = ${before.is_disabled}`
+    const patchedQuota = (field: 'attachment_quota_bytes' | 'task_quota', row: typeof current): SQL =>
+      sql`case when ${p.patch} ? ${sql.raw(`'${field}'`)} then (${newValue(field)})::bigint else ${row[field]} end`
+    const keepsQuotas = sql`(${patchedQuota('attachment_quota_bytes', before)} is not distinct from ${before.attachment_quota_bytes}
+      and ${patchedQuota('task_quota', before)} is not distinct from ${before.task_quota})`
     const changedAccess = sql`from changed join target using (id) where changed.is_disabled <> target.is_disabled`
     const undo = newOneTimeToken({
       purpose: 'undo_email',
@@ -213,7 +220,8 @@ const update = query(
           allowed: sql`${allowsUser('user.change', p, target)}
             and (${keeps('role')} or ${allowsUser('user.change_role', p, target)})
             and (${keeps('email')} or ${allowsUser('user.change_email', p, target)})
-            and (${keepsAccess} or ${allowsUser('user.disable', p, target)})`,
+            and (${keepsAccess} or ${allowsUser('user.disable', p, target)})
+            and (${keepsQuotas} or ${allowsUser('user.set_quota', p, target)})`,
           authenticated: sql`${keeps('email')} or ${isRecentlyAuthenticated(p)}`,
           etag: sql`${before.version}::text`,
           refusals: sql`${whenLastAdmin} and ${p.removes_admin} then 'last_admin'
@@ -230,6 +238,8 @@ const update = query(
           role: patched('role'),
           time_zone: patched('time_zone'),
           is_disabled: isDisabled(current),
+          attachment_quota_bytes: patchedQuota('attachment_quota_bytes', current),
+          task_quota: patchedQuota('task_quota', current),
         })}
         from checked where person.id = checked.id and checked.outcome = 'done'
         returning person.*
@@ -250,10 +260,14 @@ const update = query(
           union all
           ${auditEvent(p, 'user.disabled', { user: sql`id`, id: p.disabling_audit_id })} ${changedAccess} and changed.is_disabled
           union all
-          ${auditEvent(p, 'user.enabled', { user: sql`id`, id: p.disabling_audit_id })} ${changedAccess} and not changed.is_disabled`,
+          ${auditEvent(p, 'user.enabled', { user: sql`id`, id: p.disabling_audit_id })} ${changedAccess} and not changed.is_disabled
+          union all
+          ${auditEvent(p, 'user.quota_changed', { user: sql`id`, id: p.quota_audit_id })} from changed join target using (id)
+          where (changed.attachment_quota_bytes, changed.task_quota)
+            is distinct from (target.attachment_quota_bytes, target.task_quota)`,
       )})
       select outcome, ${userJson(sql`changed`, p)} as json, ${after.version},
-        coalesce(${allowsUser('user.see_email', p, sql`changed`)}, false) as shows_email,
+        coalesce(${allowsUser('user.see_private', p, sql`changed`)}, false) as shows_private,
         (select ${before.email} from target where ${before.email} <> ${after.email}) as previous_email,
         case when changed.is_disabled then ${endAccess(sql`changed.id`)} end, ${auditColumn}
       from checked left join changed on true`
@@ -279,12 +293,13 @@ export const updateUser = async (
     removes_admin: change.role === 'member' || change.is_disabled === true,
     role_audit_id: newId(),
     disabling_audit_id: newId(),
+    quota_audit_id: newId(),
     undo_hash: undoHash,
   })
   const result = readOutcome(row)
   if (result.outcome !== 'done') return result
-  const { json, version, shows_email, previous_email: previousEmail } = result.value
-  return json === null || version === null ? missing : done({ json, version, shows_email, previousEmail })
+  const { json, version, shows_private, previous_email: previousEmail } = result.value
+  return json === null || version === null ? missing : done({ json, version, shows_private, previousEmail })
 }
 
 const remove = query('users.delete', { id: 'uuid' }, { outcome: 'text' }, (p) => {

@@ -9,6 +9,7 @@ import { type Created, creation, readCreation, withSealed } from './engine/creat
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { isOwnedWebhook, maxWebhooks } from './quotas.ts'
 import { webhookJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -22,9 +23,6 @@ export interface WebhookRow {
 const webhook = sql.raw('webhook')
 const target = sql.raw('target')
 const project = sql.raw('project')
-
-/** Webhooks that a user can own. The contract says so. */
-const maxOwned = 100
 
 const selectOne = query(
   'webhooks.select',
@@ -78,8 +76,6 @@ const insert = creation(
       is_enabled: p.is_enabled,
       secret: p.secret,
     })
-    const owned = columnsOf<'webhooks'>(sql`owned`)
-    const isOwned = sql`${owned.owner_id} = ${p.caller} and ${owned.deleted_at} is null`
     return {
       parts: sql`
         project as (
@@ -90,7 +86,7 @@ const insert = creation(
             when ${p.project_id} is not null and not exists (select from project) then 'unknown_project'
             when not (select may_manage from project) then 'forbidden'
             when used >= ${p.quota} then 'quota_exceeded' else 'done' end as outcome, used
-          from (select count(*)::int as used from webhooks owned where ${isOwned}) counted
+          from (select count(*)::int as used from webhooks owned where ${isOwnedWebhook(p.caller)}) counted
         ), webhook as (
           insert into webhooks (${columns}) select ${values} from checked where outcome = 'done' returning *
         ), created as (
@@ -113,13 +109,13 @@ export const insertWebhook = async (
     is_enabled: isEnabled,
     secret: secretFor(id),
     sealed_secret: seal(id),
-    quota: maxOwned,
+    quota: maxWebhooks,
   }))
   return readCreation(result, (row) => {
     if (row?.outcome === 'unknown_project')
       return { outcome: 'unknown_reference', pointer: '/project_id', kind: 'project' }
     if (row?.outcome === 'quota_exceeded')
-      return { outcome: 'quota_exceeded', resource: 'webhooks', quota: maxOwned, used: row.used, size: 1 }
+      return { outcome: 'quota_exceeded', resource: 'webhooks', quota: maxWebhooks, used: row.used, size: 1 }
     return readOutcome(row)
   })
 }

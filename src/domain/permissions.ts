@@ -23,7 +23,8 @@ export const permissions = {
   'second_factor.change': ['signed_in'],
   'audit.see': ['admin'],
   'user.see': ['signed_in'],
-  'user.see_email': ['self', 'admin'],
+  // The email address, the quotas and their use.
+  'user.see_private': ['self', 'admin'],
   'user.create': ['admin'],
   'user.create_admin': ['admin_in_session'],
   'user.change': ['self', 'admin'],
@@ -31,6 +32,7 @@ export const permissions = {
   'user.change_email': ['self_in_session', 'admin_in_session'],
   'user.change_role': ['admin_in_session'],
   'user.disable': ['another_admin'],
+  'user.set_quota': ['admin'],
   'user.set_password': ['another_admin'],
   // An API token must not delete the account that it acts for.
   'user.delete': ['self_in_session', 'another_admin'],
@@ -124,7 +126,7 @@ export interface ShellCredential {
 export type Credential = BearerCredential | LinkCredential | ShellCredential
 
 /**
- * The authenticated user of a request, with the user's current role and time zone. Whoever has a link acts as the user who
+ * The authenticated user of a request, with the user's current role, time zone and quota. Whoever has a link acts as the user who
  * created it.
  */
 export interface Principal<C extends Credential = Credential> {
@@ -132,6 +134,8 @@ export interface Principal<C extends Credential = Credential> {
   readonly role: Role
   /** A name that `canonicalTimeZone` accepts. */
   readonly timeZone: string
+  /** Tasks that the user may own. Null: the quota of the installation. 0: unlimited. */
+  readonly taskQuota: number | null
   readonly credential: C
 }
 
@@ -149,6 +153,7 @@ export const shellPrincipal: Principal<ShellCredential> = {
   userId: nilId,
   role: 'admin',
   timeZone: 'UTC',
+  taskQuota: null,
   credential: { kind: 'shell' },
 }
 

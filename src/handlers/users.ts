@@ -2,6 +2,7 @@ import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, type Input, quoteETag } from '../contract/operation.ts'
 import { type OpContext, withVersion } from '../db/engine/context.ts'
+import { type Quotas, selectUserUsage } from '../db/quotas.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { selectUser, selectUsers, type UserRow } from '../db/users.ts'
 import { variantTag } from '../domain/entity-tags.ts'
@@ -15,13 +16,14 @@ import type { Users } from '../services/users.ts'
 
 interface Deps {
   readonly paging: Paging
+  readonly quotas: Quotas
   readonly users: Users
 }
 
 type User = components['schemas']['User']
 
 /** The operations of the contract's tag `users`. */
-export const userHandlers = ({ paging, users }: Deps) => {
+export const userHandlers = ({ paging, quotas, users }: Deps) => {
   const changeUser = async (
     ctx: OpContext<Principal>,
     { params, body }: Input<'replaceUser'> | Input<'updateUser'>,
@@ -58,6 +60,11 @@ export const userHandlers = ({ paging, users }: Deps) => {
       return { status: 204 }
     },
 
+    async getUserUsage(ctx, { params }) {
+      const { json } = expectDone(await selectUserUsage(ctx, params.user_id, quotas))
+      return { status: 200, body: jsonText(json) }
+    },
+
     async listUserTasks(ctx, { path, params, query }) {
       const { principal } = ctx
       const { filter, asOf, request, answer } = paging(path, principal, query)
@@ -77,9 +84,9 @@ export const userHandlers = ({ paging, users }: Deps) => {
   } satisfies Partial<Handlers>
 }
 
-/** The ETag also depends on whether the caller sees the address, since the same version then has other bytes. */
-const userAnswer = ({ json, version, shows_email }: UserRow) => ({
+/** The ETag also depends on whether the caller sees the address and the quotas, since the same version then has other bytes. */
+const userAnswer = ({ json, version, shows_private }: UserRow) => ({
   status: 200 as const,
-  headers: { etag: quoteETag(shows_email ? version : variantTag(version, 'public')) },
+  headers: { etag: quoteETag(shows_private ? version : variantTag(version, 'public')) },
   body: jsonText<User>(json),
 })

@@ -490,10 +490,10 @@ const dateConflicts: Readonly<Record<DateConflict, ProblemError>> = {
 
 const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number, size: number) => string>> = {
   attachment_bytes: (quota, used, size) =>
-    `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask the operator for a larger quota.`,
+    `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask an administrator for a larger quota.`,
   webhooks: (quota, used) => `You own ${used} of ${quota} webhooks. Delete one that you no longer need.`,
   tasks: (quota, used, size) =>
-    `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, including the trash. Delete tasks permanently, or ask the operator for a larger quota.`,
+    `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, including the trash. Delete tasks permanently, or ask an administrator for a larger quota.`,
 }
 
 const describeCursorFault = (fault: CursorFault): string => {

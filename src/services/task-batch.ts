@@ -33,7 +33,9 @@ export const createRunBatch =
     // A dry run is no answer to a request that writes.
     const repeatable = options.dryRun ? withoutKey(ctx) : ctx
     const { userId } = ctx.principal
-    const answer = await runTaskBatch(repeatable, batch, options, () => expectRoom(quota, userId, batch))
+    const answer = await runTaskBatch(repeatable, batch, options, () =>
+      expectRoom(quota, ctx.principal, batch),
+    )
     if (!answer.replayed && !options.dryRun) countAdded(quota, userId, batch, answer.results)
     return answer
   }
@@ -45,9 +47,10 @@ const checkItems = (batch: Batch): void => {
 }
 
 /** Assumes that every task goes to the owner that its item names. */
-const expectRoom = async (quota: TaskQuota, userId: string, { create, update }: Batch): Promise<void> => {
+const expectRoom = async (quota: TaskQuota, caller: Principal, { create, update }: Batch): Promise<void> => {
+  const { userId } = caller
   const own = (create ?? []).filter(({ owner_id = userId }) => owner_id === userId)
-  expectDone(await quota.roomForNew(userId, own.length))
+  expectDone(await quota.roomForNew(caller, own.length))
   const recipients = Map.groupBy(update ?? [], ({ patch }) => patch.owner_id ?? userId)
   for (const [ownerId, tasks] of recipients) {
     if (ownerId !== userId) expectDone(await quota.roomForTransfer(ownerId, tasks.length))

@@ -2,16 +2,17 @@ import { LRUCache } from 'lru-cache'
 import type { Database } from '../db/engine/client.ts'
 import { countOwnedTasks } from '../db/quotas.ts'
 import { done, type Outcome } from '../domain/outcome.ts'
+import type { Principal } from '../domain/permissions.ts'
 
 /**
- * Bounds how many tasks a user owns. A counter in the database would make the writes of a user wait for each other, so each
- * process keeps an estimate: what it counted once, and what it has added since. Only a request that the estimate
- * would refuse counts again, so that a refusal is based on what is there. Other processes add unseen until then: with n
- * processes a user can own up to n times the quota.
+ * Bounds how many tasks a user owns: by the user's own quota, or by that of the installation. A counter in the database would make
+ * the writes of a user wait for each other, so each process keeps an estimate: what it counted once, and what it has added since.
+ * Only a request that the estimate would refuse counts again, so that a refusal is based on what is there. Other processes add
+ * unseen until then: with n processes a user can own up to n times the quota.
  */
 export interface TaskQuota {
   /** Whether a user may create so many tasks. */
-  roomForNew(ownerId: string, count: number): Promise<Outcome<null>>
+  roomForNew(owner: Pick<Principal, 'userId' | 'taskQuota'>, count: number): Promise<Outcome<null>>
   /**
    * Whether others may hand a user so many tasks. They can fill half of the quota only, so that nobody can keep somebody
    * else from creating tasks.
@@ -27,46 +28,74 @@ const maxUsers = 10_000
 /** Milliseconds for which a count is good enough to refuse by. */
 const recountAfter = 1_000
 
+/** Milliseconds for which the quota of somebody else is known. That of the caller comes with the request. */
+const quotaTtl = 5_000
+
 interface Estimate {
+  /** Null is unlimited. */
+  readonly quota: number | null
   tasks: number
   /** Nothing was added since it was counted. */
   isExact: boolean
   readonly countedAt: number
 }
 
-export const createTaskQuota = (db: Database, limit: number | null): TaskQuota => {
+interface Room {
+  readonly ownerId: string
+  readonly size: number
+  /** The part of the quota that may be filled. */
+  readonly share: number
+  /** Whether the quota of an estimate is still that of the owner. */
+  readonly isCurrent: (estimate: Estimate) => boolean
+}
+
+const fits = ({ quota, tasks }: Estimate, { size, share }: Room): boolean =>
+  quota === null || tasks + size <= Math.floor(quota * share)
+
+const ageOf = ({ countedAt }: Estimate): number => performance.now() - countedAt
+
+/** `installationQuota`: for users without a quota of their own; null is unlimited. */
+export const createTaskQuota = (db: Database, installationQuota: number | null): TaskQuota => {
   const estimates = new LRUCache<string, Estimate>({ max: maxUsers })
   const counting = new Map<string, Promise<Estimate>>()
 
-  const count = async (ownerId: string, quota: number): Promise<Estimate> => {
-    const [row] = await countOwnedTasks(db, { owner_id: ownerId, limit: quota + 1 })
-    const estimate = { tasks: row?.tasks ?? 0, isExact: true, countedAt: performance.now() }
+  const count = async (ownerId: string): Promise<Estimate> => {
+    const [row] = await countOwnedTasks(db, { owner_id: ownerId, quota: installationQuota })
+    const { quota, tasks } = row ?? { quota: installationQuota, tasks: 0 }
+    const estimate = { quota, tasks, isExact: true, countedAt: performance.now() }
     estimates.set(ownerId, estimate)
     return estimate
   }
-  const countOnce = (ownerId: string, quota: number): Promise<Estimate> => {
+  const countOnce = (ownerId: string): Promise<Estimate> => {
     const running = counting.get(ownerId)
     if (running !== undefined) return running
-    const begun = count(ownerId, quota).finally(() => counting.delete(ownerId))
+    const begun = count(ownerId).finally(() => counting.delete(ownerId))
     counting.set(ownerId, begun)
     return begun
   }
 
-  const room = async (ownerId: string, size: number, share: number): Promise<Outcome<null>> => {
-    if (limit === null || size === 0) return done(null)
-    const quota = Math.floor(limit * share)
-    const fits = ({ tasks }: Estimate): boolean => tasks + size <= quota
+  const check = async (room: Room): Promise<Outcome<null>> => {
+    const { ownerId, size, share, isCurrent } = room
+    if (size === 0) return done(null)
     const known = estimates.get(ownerId)
-    if (known !== undefined && fits(known)) return done(null)
-    const isFresh = known?.isExact === true && performance.now() - known.countedAt < recountAfter
-    const estimate = isFresh ? known : await countOnce(ownerId, limit)
-    if (fits(estimate)) return done(null)
-    return { outcome: 'quota_exceeded', resource: 'tasks', quota, used: estimate.tasks, size }
+    const usable = known !== undefined && isCurrent(known) ? known : null
+    if (usable !== null && fits(usable, room)) return done(null)
+    const isFresh = usable?.isExact === true && ageOf(usable) < recountAfter
+    const estimate = isFresh ? usable : await countOnce(ownerId)
+    const { quota, tasks: used } = estimate
+    if (quota === null || fits(estimate, room)) return done(null)
+    return { outcome: 'quota_exceeded', resource: 'tasks', quota: Math.floor(quota * share), used, size }
   }
 
   return {
-    roomForNew: (ownerId, size) => room(ownerId, size, 1),
-    roomForTransfer: (ownerId, size) => room(ownerId, size, 1 / 2),
+    async roomForNew({ userId: ownerId, taskQuota }, size) {
+      const own = taskQuota === 0 ? null : taskQuota
+      const quota = taskQuota === null ? installationQuota : own
+      if (quota === null) return done(null)
+      return check({ ownerId, size, share: 1, isCurrent: (estimate) => estimate.quota === quota })
+    },
+    roomForTransfer: (ownerId, size) =>
+      check({ ownerId, size, share: 1 / 2, isCurrent: (estimate) => ageOf(estimate) < quotaTtl }),
     add(ownerId, size) {
       const estimate = estimates.get(ownerId)
       if (estimate === undefined || size === 0) return

@@ -44,7 +44,7 @@ export const createTasks = (quota: TaskQuota): Tasks => {
       const { owner_id: ownerId = ctx.principal.userId } = task
       const created = await insertTask(ctx, task, async () => {
         // Only administrators create tasks for others.
-        if (ownerId === ctx.principal.userId) expectDone(await quota.roomForNew(ownerId, 1))
+        if (ownerId === ctx.principal.userId) expectDone(await quota.roomForNew(ctx.principal, 1))
       })
       const { replayed, ...row } = expectDone(created)
       if (!replayed) quota.add(ownerId, 1)

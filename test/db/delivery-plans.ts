@@ -129,6 +129,7 @@ t.test('GET /webhooks/{webhook_id}/deliveries', async (t) => {
     userId,
     role: 'member',
     timeZone: 'UTC',
+    taskQuota: null,
     credential: { kind: 'session', sessionId: userId },
   }
   const page = { limit: 50, offset: 0, position: null, includeTotal: false }

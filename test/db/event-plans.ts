@@ -139,6 +139,7 @@ const principalOf = (person: Person) => ({
   userId: people[person],
   role: person === 'admin' ? ('admin' as const) : ('member' as const),
   timeZone: 'UTC',
+  taskQuota: null,
   credential: { kind: 'session', sessionId: member } as const,
 })
 const page = { limit: 50, offset: 0, position: null, includeTotal: false }

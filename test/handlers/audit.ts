@@ -96,6 +96,12 @@ const deeds: Readonly<Record<AuditAction, () => Promise<Told>>> = {
     await service.expect('updateUser', 200, { ...request, body: { is_disabled: false } })
     return byAdmin(user_id)
   },
+  async 'user.quota_changed'() {
+    const { id: user_id } = await service.register('limited')
+    const request = { token: admin.token, params: { user_id }, body: { task_quota: 5 }, headers: client }
+    await service.expect('updateUser', 200, request)
+    return byAdmin(user_id)
+  },
   async 'sign_in.succeeded'() {
     const { id, email, password } = member
     const { body } = await service.expect('login', 200, { body: { email, password }, headers: client })

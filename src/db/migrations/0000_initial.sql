@@ -422,6 +422,8 @@ CREATE TABLE "users" (
 	"password_hash" text NOT NULL,
 	"is_disabled" boolean DEFAULT false NOT NULL,
 	"attachment_bytes" bigint DEFAULT 0 NOT NULL,
+	"attachment_quota_bytes" bigint,
+	"task_quota" integer,
 	"version" integer DEFAULT 1 NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,

@@ -46,6 +46,10 @@ export const users = pgTable(
     is_disabled: boolean('is_disabled').notNull().default(false),
     /** Total size of the files that the user attached. Maintained by triggers on attachments. */
     attachment_bytes: bigint('attachment_bytes', { mode: 'number' }).notNull().default(0),
+    /** Null: the quota of the installation. 0: unlimited. */
+    attachment_quota_bytes: bigint('attachment_quota_bytes', { mode: 'number' }),
+    /** Null: the quota of the installation. 0: unlimited. */
+    task_quota: integer('task_quota'),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().defaultNow(),

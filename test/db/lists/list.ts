@@ -14,6 +14,7 @@ const principal: Principal = {
   userId,
   role: 'member',
   timeZone: 'UTC',
+  taskQuota: null,
   credential: { kind: 'session', sessionId: userId },
 }
 
