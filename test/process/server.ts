@@ -11,7 +11,10 @@ import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from '
 import { createClient, fileForm } from '../fixture/service.ts'
 import { filesBelow } from '../fixture/storage.ts'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
-import { createEmptyDatabase, environmentFor } from '../fixture/database.ts'
+import { openDatabase } from '../../src/db/engine/client.ts'
+import { SchemaUnknown } from '../../src/db/engine/errors.ts'
+import { migrate } from '../../src/db/engine/migrate.ts'
+import { createEmptyDatabase, environmentFor, openDatabaseOf } from '../fixture/database.ts'
 
 const serverUrl = process.env.DATABASE_URL
 const oneForAll = serverUrl !== undefined && 'a server has many clients'
@@ -132,6 +135,20 @@ t.test('a host that is not this machine is named before anything is made', async
     t.equal(output.split('\n').length, 1, 'in one line')
     t.notOk(existsSync(join(DATA_DIR, 'postgres')))
   }
+})
+
+t.test('a schema that cannot be migrated stops the start, and is all that is reported', async (t) => {
+  const environment = await environmentFor(t)
+  const database = await openDatabaseOf(environment)
+  await migrate(database.options)
+  const db = openDatabase(database.options)
+  await db.run('update drizzle.__drizzle_migrations set created_at = created_at - 1', [], 'once')
+  await db.close()
+  await database.close()
+  const { code, output } = await runProcess(environment)
+  t.equal(code, 1)
+  t.match(output, new SchemaUnknown().message)
+  t.notMatch(output, 'background job')
 })
 
 t.test('a database that is not there is waited for', async (t) => {

@@ -61,7 +61,7 @@ const rejectedBy = (signal: AbortSignal): Promise<never> => {
 
 /**
  * Wraps a database until it is `migrated`. `refusing` rejects statements with SchemaPending. `waiting` delays them until
- * the migration ends, or rejects them when the service stops.
+ * the migration ends, or rejects them when the service stops or the migration fails, which its caller reports.
  */
 export const untilMigrated = (
   db: Database,
@@ -70,10 +70,11 @@ export const untilMigrated = (
 ): { readonly refusing: Database; readonly waiting: Database } => {
   const stopped = rejectedBy(signal)
   let isMigrated = false
-  migrated.then(
-    () => (isMigrated = true),
-    () => undefined,
+  const ready = migrated.then(
+    () => void (isMigrated = true),
+    () => Promise.reject(new SchemaPending()),
   )
+  ready.catch(() => undefined)
   return {
     refusing: {
       ...db,
@@ -82,7 +83,7 @@ export const untilMigrated = (
     waiting: {
       ...db,
       async run(...parameters) {
-        await Promise.race([migrated, stopped])
+        await Promise.race([ready, stopped])
         return db.run(...parameters)
       },
     },
