@@ -1,9 +1,10 @@
 import { eventually } from '../../test/fixture/eventually.ts'
+import { createNextVersion } from '../../test/fixture/next-version.ts'
 import type { RedisServer } from '../../test/fixture/redis.ts'
 import type { ReplicatedDatabase, Restartable } from './database.ts'
 import type { Load } from './load.ts'
 import type { Node } from './node.ts'
-import { createNextVersion, type Instance } from './services.ts'
+import type { Instance } from './services.ts'
 
 /** Everything that a fault can happen to. */
 export interface Cluster {
