@@ -6,6 +6,7 @@ import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { createClient } from '../src/db/engine/connection.ts'
 import { freePort } from '../test/fixture/ports.ts'
 import { isExecutable, pathFolders } from './commands.ts'
 import { temporaryRoot } from './temporary-root.ts'
@@ -262,6 +263,22 @@ async function exitCode(child: ChildProcess): Promise<number> {
   return child.exitCode ?? 128
 }
 
+/**
+ * Creates a user that may create databases, and owns those, but has no other rights: what runs as it needs no more than an
+ * operator gives the service. Resolves to the URL for it.
+ */
+async function createOrdinaryUser(url: string): Promise<string> {
+  const ordinary = new URL(url)
+  ordinary.username = 'taskwright'
+  const sql = createClient({ kind: 'server', url })
+  try {
+    await sql.unsafe(`create role ${ordinary.username} login createdb password '${ordinary.password}'`)
+  } finally {
+    await sql.end()
+  }
+  return ordinary.href
+}
+
 async function runCommand(command: string, parameters: readonly string[], url: string): Promise<number> {
   const child = spawn(command, parameters, { stdio: 'inherit', env: { ...process.env, DATABASE_URL: url } })
   const forward = (signal: NodeJS.Signals) => child.kill(signal)
@@ -288,7 +305,8 @@ async function main(parameters: readonly string[]): Promise<number> {
     return 2
   }
   const signals = noteSignals()
-  const use = (url: string) => (signals.interrupted ? 128 : runCommand(command, commandParameters, url))
+  const use = async (url: string) =>
+    signals.interrupted ? 128 : runCommand(command, commandParameters, await createOrdinaryUser(url))
   return withPostgres(use, fast ? { fast, parent: temporaryRoot() } : {})
 }
 
