@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { AddressInfo } from 'node:net'
-import { type AppDeps, buildApp } from '../app.ts'
+import { buildApp } from '../app.ts'
 import { hashQueueOfWorker, type PasswordHasher, passwordHasher } from '../auth/passwords.ts'
 import { type Config, type MailConfig, readLogFormat } from '../config/config.ts'
 import { makeDataDir } from './data-dir.ts'
@@ -19,6 +19,7 @@ import { createThumbnailer } from '../images/thumbnailer.ts'
 import { openLog } from '../observe/log.ts'
 import { loggingMailer, noMailer, type OpenMailer } from '../mail/mailer.ts'
 import { instrumentDatabase, instrumentHasher, instrumentStorage } from '../observe/instrument.ts'
+import type { Metrics } from '../observe/metrics.ts'
 import type { MetricsSource } from '../observe/metrics-server.ts'
 import { expectOwnHost } from './own-host.ts'
 import { loadSecrets } from './secrets.ts'
@@ -110,12 +111,16 @@ const serve = async (
   onShutdown(() => logStream.flush())
   // The callers await it; until then a rejection must not end the process.
   migrated.catch(() => undefined)
-  const { database, storage, passwords, openMailer, observers } = await observe(config, process, {
-    database: openDatabase(connection),
-    storage: await openStorage(config),
-    passwords: passwordHasher(worker === null ? {} : { limiter: hashQueueOfWorker(config.workers) }),
-    openMailer: await createMailer(config.mail, () => listeningUrl(config, app.server.address())),
-  })
+  const { database, observeStandby, storage, passwords, openMailer, observers } = await observe(
+    config,
+    process,
+    {
+      database: openDatabase(connection),
+      storage: await openStorage(config),
+      passwords: passwordHasher(worker === null ? {} : { limiter: hashQueueOfWorker(config.workers) }),
+      openMailer: await createMailer(config.mail, () => listeningUrl(config, app.server.address())),
+    },
+  )
   onShutdown(() => database.close())
   const { refusing, waiting } = untilMigrated(database, migrated, stopping)
   const standbys =
@@ -123,6 +128,7 @@ const serve = async (
       ? openStandbys({
           primary: connection,
           standbys: standbysAt(config.databaseReadUrl),
+          observe: observeStandby,
           migrated,
           log: process,
         })
@@ -168,37 +174,42 @@ const logReady = ({ publicUrl }: Config, { info }: ServiceProcess, url: string):
   info(`ready and listening; Swagger UI is at ${publicUrl ?? url}/docs`)
 
 /** The parts that metrics and traces observe. */
-interface Observed {
+interface Parts {
   readonly database: Database
   readonly storage: Storage
   readonly passwords: PasswordHasher
   readonly openMailer: OpenMailer
 }
 
+interface ObservedParts extends Parts {
+  /** Observes a standby, which is opened later. */
+  readonly observeStandby: (db: Database) => Database
+  readonly observers: readonly ((app: FastifyInstance) => void)[]
+}
+
 /** Adds traces and metrics to the parts, if they are configured; their modules are loaded only then. */
-const observe = async (
-  config: Config,
-  process: ServiceProcess,
-  parts: Observed,
-): Promise<Observed & { readonly observers: AppDeps['observers'] & object }> => {
+const observe = async (config: Config, process: ServiceProcess, parts: Parts): Promise<ObservedParts> => {
   const { metricsPort, traces } = config
   const { info, onShutdown, worker } = process
-  let { database, storage, passwords, openMailer } = parts
+  let { storage, passwords, openMailer } = parts
   const observers: ((app: FastifyInstance) => void)[] = []
+  const observersOfDatabases: Metrics['ofDatabase'][] = []
+  const observeDatabase: Metrics['ofDatabase'] = (db, server) =>
+    observersOfDatabases.reduce((observed, observe) => observe(observed, server), db)
   if (traces) {
     const { startTracing } = await import('../observe/tracing.ts')
     const tracing = startTracing()
     onShutdown(() => tracing.close().catch(() => undefined))
     observers.push(tracing.ofRequests)
-    database = instrumentDatabase(database, tracing.forStatements)
+    observersOfDatabases.push((db) => instrumentDatabase(db, tracing.forStatements))
     storage = instrumentStorage(storage, tracing.forStorage)
     info('sending traces to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT')
   }
   if (metricsPort !== null) {
     const { createMetrics, offerToSupervisor } = await import('../observe/metrics.ts')
-    const metrics = createMetrics(() => parts.database.pending())
+    const metrics = createMetrics()
     observers.push(metrics.ofRequests)
-    database = instrumentDatabase(database, metrics.forStatements)
+    observersOfDatabases.push(metrics.ofDatabase)
     storage = instrumentStorage(storage, metrics.forStorage)
     passwords = instrumentHasher(passwords, metrics.forHashes)
     openMailer = (log) => {
@@ -210,7 +221,14 @@ const observe = async (
     if (worker === null) await serveMetricsOf({ source, database: parts.database }, config, process)
     else offerToSupervisor(metrics.registry, worker)
   }
-  return { database, storage, passwords, openMailer, observers }
+  return {
+    database: observeDatabase(parts.database, 'primary'),
+    observeStandby: (db) => observeDatabase(db, 'standby'),
+    storage,
+    passwords,
+    openMailer,
+    observers,
+  }
 }
 
 /** Serves metrics to Prometheus on METRICS_PORT: those of `source`, and those of the installation. */

@@ -2,13 +2,14 @@ import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { type FragileServer, withFragilePostgres } from '../../scripts/postgres.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
-import { createClient, standbysAt } from '../../src/db/engine/connection.ts'
+import { createClient as createSqlClient, standbysAt } from '../../src/db/engine/connection.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
 import { openStandbys, type Standbys } from '../../src/db/engine/standbys.ts'
 import { eventually } from '../fixture/eventually.ts'
+import { readMetrics } from '../fixture/observe.ts'
 import { operations, prepareOperations } from '../fixture/operations.ts'
-import { runProcess, temporaryFolder } from '../fixture/process.ts'
-import { type Service, startService } from '../fixture/service.ts'
+import { runProcess, startProcess, temporaryFolder } from '../fixture/process.ts'
+import { createClient, type Service, startService } from '../fixture/service.ts'
 
 /** Instances that read from a standby. */
 
@@ -55,7 +56,7 @@ const openInstance = async (
 
 /** How many statements have run on a server. */
 const statementsOn = async (server: FragileServer): Promise<number> => {
-  const sql = createClient({ kind: 'server', url: server.url })
+  const sql = createSqlClient({ kind: 'server', url: server.url })
   const [row] = await sql<[{ n: string }]>`
     select xact_commit::text as n from pg_stat_database where datname = current_database()`
   await sql.end()
@@ -67,7 +68,7 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
     await primary.start()
     await primary.withStandby('standby1', async (standby) => {
       await standby.start()
-      const sql = createClient({ kind: 'server', url: primary.url })
+      const sql = createSqlClient({ kind: 'server', url: primary.url })
       const isSynchronous = async (names: string): Promise<void> => {
         await sql.unsafe(`alter system set synchronous_standby_names = '${names}'`)
         await sql`select pg_reload_conf()`
@@ -81,7 +82,7 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
         return (await runProcess(environment, doctor)).output
       }
       await t.test('of two', async (t) => {
-        const secret = Buffer.from('a secret of both instances, long enough')
+        const secret = Buffer.from('a secret of both instances that is long enough')
         const [one, other] = [
           await openInstance(t, primary.url, standby.url, secret),
           await openInstance(t, primary.url, standby.url, secret),
@@ -129,6 +130,34 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
           async () => (await statementsOn(standby)) > before + 200,
         )
 
+        await t.test('the metrics tell both servers apart', async (t) => {
+          const service = await startProcess(t, {
+            DATA_DIR: await temporaryFolder(t),
+            DATABASE_URL: primary.url,
+            DATABASE_READ_URL: standby.url,
+            JWT_SECRET: secret.toString(),
+            METRICS_PORT: '0',
+            METRICS_HOST: '127.0.0.1',
+          })
+          const { expect } = createClient(service.url)
+          await eventually('it reads from the standby', async () =>
+            service.output().includes('reading from the standby'),
+          )
+          for (let count = 0; count < 20; count += 1)
+            await expect('getTask', 200, { token, params: { task_id: task.id } })
+          const metrics = await readMetrics(service)
+          const done = (server: string): number =>
+            Number(
+              new RegExp(
+                `^taskwright_database_statement_duration_seconds_count\\{server="${server}",outcome="done"\\} (\\d+)$`,
+                'm',
+              ).exec(metrics)?.[1],
+            )
+          t.ok(done('standby') >= 20, `${done('standby')} on the standby`)
+          t.ok(done('primary') > 0)
+          t.match(metrics, /^taskwright_database_statements_pending\{server="standby"\} 0$/m)
+        })
+
         const { newWorld, requestTo } = await prepareOperations(one, admin)
         const world = await newWorld()
         for (const operation of operations.filter(
@@ -170,7 +199,7 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
 
 /** Runs `use` while a standby receives, but does not apply. */
 const createPaused = async (standby: FragileServer, use: () => Promise<void>): Promise<void> => {
-  const sql = createClient({ kind: 'server', url: standby.url })
+  const sql = createSqlClient({ kind: 'server', url: standby.url })
   await sql`select pg_wal_replay_pause()`
   try {
     await use()

@@ -40,18 +40,26 @@ interface Options {
   readonly primary: ServerConnection
   /** One of each standby. */
   readonly standbys: readonly ServerConnection[]
+  /** Wraps the database of each standby. */
+  readonly observe?: (db: Database) => Database
   /** Nothing is asked before it resolves. */
   readonly migrated: Promise<void>
   readonly log: { info(message: string): void; warn(message: string): void }
 }
 
 /** Opens standbys, and asks about them until it is closed. */
-export const openStandbys = ({ primary, standbys: connections, migrated, log }: Options): Standbys => {
+export const openStandbys = ({
+  primary,
+  standbys: connections,
+  observe: observeDatabase = (db) => db,
+  migrated,
+  log,
+}: Options): Standbys => {
   const stopping = new AbortController()
   const ofPrimary = createClient(primary)
   const standbys = connections.map((connection): Standby => ({
     connection,
-    database: openDatabase(connection, readDeadline),
+    database: observeDatabase(openDatabase(connection, readDeadline)),
     usableUntil: 0,
     running: 0,
   }))
