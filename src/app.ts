@@ -55,10 +55,10 @@ import type { LogStream } from './observe/log.ts'
 import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './contract/operation.ts'
 import {
+  closeGracefully,
   finishOnClose,
   maxRequests,
   refuseExpectations,
-  refuseWhileClosing,
   requireHost,
   runInOrder,
   shedLoad,
@@ -214,7 +214,7 @@ export const buildApp = async ({
     },
     trustProxy: config.trustProxy.length > 0 ? [...config.trustProxy] : false,
     genReqId: requestIdOf,
-    // `refuseWhileClosing` answers with a problem document instead.
+    // `closeGracefully` answers with a problem document instead.
     return503OnClosing: false,
     rewriteUrl: (request) => {
       const path = withoutBase(request.url ?? '/', base)
@@ -255,7 +255,10 @@ export const buildApp = async ({
   requireHost(app)
   refuseExpectations(app)
   delayContinue(app)
-  refuseWhileClosing(app, (config.shutdownSeconds - closingSeconds) * 1_000)
+  closeGracefully(app, {
+    farewell: timeLimits.farewell,
+    drain: (config.shutdownSeconds - closingSeconds) * 1_000,
+  })
   shedLoad(app, requestLimit)
   limitBodyTime(app, timeLimits.body)
   const limit = await createLimit(app, {

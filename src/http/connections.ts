@@ -1,6 +1,8 @@
 import type { FastifyInstance } from 'fastify'
-import type { ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
+import type { Server as HttpServer, ServerResponse } from 'node:http'
+import { Server as NetServer, type Socket } from 'node:net'
+import { setImmediate as nextIteration, setTimeout as pause } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import { watchOutage } from '../domain/outage.ts'
 import { problems } from '../problems/problems.ts'
 import { outerRequestOf } from './dispatch.ts'
@@ -113,33 +115,76 @@ const perIteration = (max: number): ((next: () => void) => void) => {
   }
 }
 
+/** Milliseconds between two looks at whether connections are open. */
+const checkEvery = 20
+
+/** Milliseconds for which connections that wait to be accepted can delay a stop. */
+const maxAccepting = 500
+
 /**
- * Graceful shutdown: running requests get up to `drainTime` milliseconds, new ones are refused, and connections are closed
- * after the last response.
+ * Accepts the connections that are waiting, and then no more: the system would reset those that are left. `server.close()` would
+ * also close connections that are idle at the moment.
  */
-export const refuseWhileClosing = (app: FastifyInstance, drainTime: number): void => {
-  let isClosing = false
+const stopListening = async (server: HttpServer): Promise<void> => {
+  const end = performance.now() + maxAccepting
+  let isAccepting = true
+  const note = (): void => void (isAccepting = true)
+  server.on('connection', note)
+  // Each iteration of the event loop accepts a connection if there is one.
+  while (isAccepting && performance.now() < end) {
+    isAccepting = false
+    await nextIteration()
+    await nextIteration()
+  }
+  server.off('connection', note)
+  NetServer.prototype.close.call(server)
+}
+
+interface StopTimes {
+  /** Milliseconds for which requests are served at most. */
+  readonly farewell: number
+  /** Milliseconds after which running requests are cut off. */
+  readonly drain: number
+}
+
+/**
+ * Graceful shutdown. A request that meets a connection that is being closed is lost. So no connection is accepted any more, but requests
+ * are served, each as the last one of its connection, until all connections are closed or `farewell` ends. Then new requests are
+ * refused, and connections are closed after the last response.
+ */
+export const closeGracefully = (app: FastifyInstance, { farewell, drain }: StopTimes): void => {
+  let phase: 'open' | 'accepting' | 'farewell' | 'drain' = 'open'
   let running = 0
+  const held: (() => void)[] = []
+  const countConnections = promisify(app.server.getConnections.bind(app.server))
   // Browsers open spare connections, and Node waits for those on which nothing was ever sent.
   const closeConnections = (): void => app.server.closeAllConnections()
   app.addHook('preClose', async () => {
-    isClosing = true
-    setTimeout(closeConnections, drainTime).unref()
+    phase = 'accepting'
+    setTimeout(closeConnections, drain).unref()
+    const end = performance.now() + farewell
+    await stopListening(app.server)
+    phase = 'farewell'
+    for (const next of held.splice(0)) next()
+    while (performance.now() < end && (await countConnections()) > 0) await pause(checkEvery)
+    phase = 'drain'
     if (running === 0) closeConnections()
   })
   app.addHook('onRequest', (request, reply, done) => {
     if (outerRequestOf(request) !== undefined) return done()
-    if (isClosing) throw problems.serviceUnavailable('The service is stopping. Retry in a few seconds.')
+    if (phase === 'drain')
+      throw problems.serviceUnavailable('The service is stopping. Retry in a few seconds.')
     running += 1
     reply.raw.once('close', () => {
       running -= 1
-      if (isClosing && running === 0) closeConnections()
+      if (phase === 'drain' && running === 0) closeConnections()
     })
-    done()
+    // Once answered, clients that connect for each request would connect again, so that some connections always wait.
+    if (phase === 'accepting') held.push(done)
+    else done()
   })
-  // A kept-alive connection would delay the shutdown until its client closes it.
   app.addHook('onSend', (_request, reply, payload, done) => {
-    if (isClosing) reply.header('connection', 'close')
+    if (phase !== 'open') reply.header('connection', 'close')
     done(null, payload)
   })
 }

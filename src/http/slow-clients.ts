@@ -17,6 +17,8 @@ export interface TimeLimits {
   readonly heartbeat: number
   /** Between two requests of a connection. */
   readonly keepAlive: number
+  /** For which a service that stops serves requests on connections that it has told to close. */
+  readonly farewell: number
   /** For which the result of a readiness check is cached. */
   readonly readiness: number
   /** Between two checks for late heads; a head may be late by that much. */
@@ -30,6 +32,7 @@ export const timeLimits: TimeLimits = {
   stall: 60_000,
   heartbeat: 15_000,
   keepAlive: 72_000,
+  farewell: 1_000,
   readiness: 1_000,
   checkEvery: 5_000,
 }

@@ -8,7 +8,7 @@ import t, { type Test } from 'tap'
 import { environmentFor } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { type ServiceProcess, startProcess } from '../fixture/process.ts'
-import { openRaw } from '../fixture/raw.ts'
+import { head, openRaw } from '../fixture/raw.ts'
 import { createClient, fileForm } from '../fixture/service.ts'
 import { filesBelow } from '../fixture/storage.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
@@ -147,22 +147,34 @@ t.test('one process after the other', async (t) => {
 
   await t.test('uploads that have begun are finished, and nothing begins any more', async (t) => {
     const { form, piece, ofTask } = finished
-    const late = await openRaw(t, first.url)
-    late.socket.write('GET /health/ready HTTP/1.1\r\n')
+    const ready = head('GET /health/ready HTTP/1.1', 'Host: localhost')
+    const [late, kept, idle] = await Promise.all([1, 2, 3].map(() => openRaw(t, first.url)))
+    if (late === undefined || kept === undefined || idle === undefined) throw new Error('Three were opened')
+    late.socket.write(ready.slice(0, 10))
+    const isClosed = once(idle.socket, 'close')
+    for (const { socket, answer } of [kept, idle]) {
+      socket.write(ready)
+      await answer()
+    }
     for (let count = 0; count < 5; count += 1) await giveUpForm(first, ofTask)
 
     // What a terminal sends that is closed.
     const ended = first.end('SIGHUP')
     await untilStopping(first)
+    kept.socket.write(ready)
+    const last = await kept.answer()
+    t.equal(last.status, 200, 'a request on a connection that is kept is served')
+    t.equal(last.headers.get('connection'), 'close', 'as the last one')
     await eventually('no connection is taken any more', () =>
       fetch(`${first.url}/health/ready`).then(
         () => false,
         () => true,
       ),
     )
-    late.socket.write('Host: localhost\r\n\r\n')
+    await isClosed
+    late.socket.write(ready.slice(10))
     const refused = await late.answer()
-    t.equal(refused.status, 503, 'one that was there already hears of it')
+    t.equal(refused.status, 503, 'a request that begins later is refused')
     t.match(refused.body, { code: 'service_unavailable', detail: /stopping/ })
     t.equal(refused.headers.get('connection'), 'close')
 
@@ -202,6 +214,80 @@ t.test('one process after the other', async (t) => {
 t.test('a second signal ends two workers at once', { skip: noServer }, async (t) => {
   const service = await startProcess(t, { ...environment, WORKERS: '2' })
   await endAtOnce(t, service, 'joe')
+})
+
+interface Traffic {
+  /** Sends one request after the other until nobody listens any more; resolves to how requests were lost. */
+  readonly sent: Promise<readonly string[]>
+  /** Resolves when every client has been answered. */
+  readonly begun: Promise<unknown>
+}
+
+const sendUntilRefused = (
+  t: Test,
+  { url }: ServiceProcess,
+  { clients, keepAlive }: { readonly clients: number; readonly keepAlive: boolean },
+): Traffic => {
+  const request = head(
+    'GET /health/live HTTP/1.1',
+    'Host: localhost',
+    ...(keepAlive ? [] : ['Connection: close']),
+  )
+  const lost: string[] = []
+  const send = async (onAnswer: () => void): Promise<void> => {
+    for (;;) {
+      // A reset is a refusal, too, before anything was sent.
+      const connection = await openRaw(t, url).catch(() => null)
+      if (connection === null) return
+      const { socket, answer } = connection
+      for (let count = 1; !socket.destroyed && !socket.readableEnded; count += 1) {
+        socket.write(request)
+        const response = await answer().catch(() => null)
+        if (response === null) {
+          lost.push(`request ${count} of a connection`)
+          break
+        }
+        onAnswer()
+        if (response.headers.get('connection') === 'close') break
+      }
+      socket.destroy()
+    }
+  }
+  const all = Array.from({ length: clients }, () => {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    return { begun: promise, sent: send(resolve) }
+  })
+  return {
+    begun: Promise.all(all.map(({ begun }) => begun)),
+    sent: Promise.all(all.map(({ sent }) => sent)).then(() => lost),
+  }
+}
+
+const rounds = 3
+
+for (const keepAlive of [true, false])
+  t.test(`no request is lost on connections that are ${keepAlive ? 'kept' : 'new'}`, async (t) => {
+    for (let round = 0; round < rounds; round += 1) {
+      const service = await startProcess(t, environment)
+      const { begun, sent } = sendUntilRefused(t, service, { clients: 30, keepAlive })
+      await begun
+      t.equal(await service.end('SIGTERM'), 0)
+      t.strictSame(await sent, [])
+    }
+  })
+
+t.test('no request is lost on connections that two workers keep', { skip: noServer }, async (t) => {
+  for (let round = 0; round < rounds; round += 1) {
+    const service = await startProcess(t, { ...environment, WORKERS: '2' })
+    const { begun, sent } = sendUntilRefused(t, service, { clients: 30, keepAlive: true })
+    await begun
+    t.equal(await service.end('SIGTERM'), 0)
+    // A connection that is made just when the last worker stops to accept any may be reset.
+    t.strictSame(
+      (await sent).filter((lost) => !lost.startsWith('request 1 ')),
+      [],
+    )
+  }
 })
 
 const isAlive = (pid: number): boolean => {
