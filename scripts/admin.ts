@@ -258,7 +258,7 @@ const openShell = async (t: Teardown): Promise<Shell> => {
     )
   const db = openDatabase(connection)
   t.teardown(() => db.close())
-  const credentials = cacheCredentials(db)
+  const credentials = cacheCredentials(db, { background: db, log: console })
   return { ctx: shellContext(db, 'shell'), forgetUser: (userId) => credentials.forgetUser(userId) }
 }
 

@@ -12,6 +12,7 @@ import {
   createClient,
   type ServerConnection,
   standbysAt,
+  statementTimeout as maxStatementTimeout,
 } from '../src/db/engine/connection.ts'
 import { diagnose } from '../src/db/engine/diagnosis.ts'
 import { DiskFull, FolderInUse, minFreeBytes } from '../src/db/engine/embedded.ts'
@@ -96,7 +97,8 @@ const checkDatabase: Check = async (config, t) => {
     return 'none yet; the first start creates an embedded one in DATA_DIR'
   try {
     const connection = await connect(config, t)
-    const { version, mayMigrate, deniedTables, takesWrites, clockAhead } = await diagnose(connection)
+    const { version, mayMigrate, deniedTables, takesWrites, clockAhead, ...sessions } =
+      await diagnose(connection)
     const { applied, pending, unknown } = await readMigrationState(connection)
     const name = `PostgreSQL ${Math.floor(version / 10_000)}.${version % 10_000}`
     if (version < oldestVersion)
@@ -117,12 +119,25 @@ const checkDatabase: Check = async (config, t) => {
       throw new Fault(
         `Its clock is ${Math.round(clockAhead / 1_000)} s ahead of this machine's. Synchronize both with NTP.`,
       )
+    if (!sessions.keepsPrepared)
+      throw new Fault(
+        'A connection pooler loses prepared statements. Pool by session, or use PgBouncer 1.21 or newer with max_prepared_statements.',
+      )
+    const { statementTimeout, notifies } = sessions
+    if (!isEmbedded && (statementTimeout === 0 || statementTimeout > maxStatementTimeout))
+      throw new Fault(
+        `A connection pooler ignores the statement_timeout that the service sets. Set it for the user: ALTER ROLE … SET statement_timeout = '${maxStatementTimeout}ms'.`,
+      )
+    const silence =
+      notifies === false
+        ? '; it delivers no notifications, as behind a pooler by transaction: what one process revokes works in others for up to 5 seconds'
+        : ''
     const todo = pending > 0 ? `; the next start applies ${pending} migrations` : ''
     const newer =
       unknown > 0
         ? `; ${unknown} more are from a newer version of Taskwright: this version can use it only during a rolling upgrade`
         : ''
-    return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${todo}${newer}`
+    return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${todo}${newer}${silence}`
   } catch (error) {
     if (error instanceof FolderInUse) return 'in use by the running service; check GET /health/ready'
     if (error instanceof DiskFull) throw new Fault(error.message)

@@ -267,7 +267,7 @@ async function exitCode(child: ChildProcess): Promise<number> {
  * Creates a user that may create databases, and owns those, but has no other rights: what runs as it needs no more than an
  * operator gives the service. Resolves to the URL for it.
  */
-async function createOrdinaryUser(url: string): Promise<string> {
+export async function createOrdinaryUser(url: string): Promise<string> {
   const ordinary = new URL(url)
   ordinary.username = 'taskwright'
   const sql = createClient({ kind: 'server', url })

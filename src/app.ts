@@ -274,7 +274,7 @@ export const buildApp = async ({
   await app.register(fastifyMultipart, { throwFileSizeLimit: false })
 
   const accessTokens = await createAccessTokens(app, secrets)
-  const credentials = cacheCredentials(db)
+  const credentials = cacheCredentials(db, { background, log: app.log })
   const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').active)
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
   const checkPassword = createCheckPassword({ passwords, attemptKeys })

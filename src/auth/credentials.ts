@@ -39,8 +39,14 @@ const cacheTtl = 5_000
 
 const maxEntries = 20_000
 
+interface CacheOptions {
+  /** Waits until the schema is up to date. */
+  readonly background: Database
+  readonly log: { warn(message: string): void }
+}
+
 /** A cache of live credentials in front of the database. */
-export const cacheCredentials = (db: Database): Credentials => {
+export const cacheCredentials = (db: Database, { background, log }: CacheOptions): Credentials => {
   const sessions = new LRUCache<string, BearerPrincipal>({ max: maxEntries, ttl: cacheTtl })
   /** By hash or by id. */
   const apiTokens = new LRUCache<string, BearerPrincipal>({ max: maxEntries, ttl: cacheTtl })
@@ -99,7 +105,7 @@ export const cacheCredentials = (db: Database): Credentials => {
     return used.principal
   }
 
-  listenForCredentialChanges(db, {
+  listenForCredentialChanges(background, {
     onChange: invalidate,
     onListening() {
       changes += 1
@@ -107,6 +113,10 @@ export const cacheCredentials = (db: Database): Credentials => {
       apiTokens.clear()
       for (const listener of listeners) listener(null)
     },
+    onSilence: () =>
+      log.warn(
+        'The database delivers no notifications, as behind a pooler by transaction: what other processes revoke works here for up to 5 seconds',
+      ),
   })
 
   return {

@@ -1,3 +1,6 @@
+import { randomUUID } from 'node:crypto'
+import { EventEmitter } from 'node:events'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Database } from './engine/client.ts'
 import { sql } from './schema/drizzle.ts'
 import { statement } from './engine/statement.ts'
@@ -17,23 +20,55 @@ const notify = statement(
   ({ payload }) => sql`select pg_notify(${sql.raw(`'${channel}'`)}, ${payload})`,
 )
 
+/** Payloads that begin so are this module's own. */
+const echoPrefix = 'echo '
+
+/** Milliseconds that a process waits for what it has sent itself. */
+const echoDeadline = 5_000
+
 /** Notifies all processes that listen on this database, this one included. */
 export const notifyCredentialChange = async (db: Database, change: CredentialChange): Promise<void> => {
   await notify(db, { payload: JSON.stringify(change) })
+}
+
+/** Calls `onSilence` if a notification does not arrive that is sent now. */
+const expectEcho = async (db: Database, echoes: EventEmitter, onSilence: () => void): Promise<void> => {
+  const payload = `${echoPrefix}${randomUUID()}`
+  let hasArrived = false
+  echoes.once(payload, () => (hasArrived = true))
+  try {
+    await notify(db, { payload })
+    await pause(echoDeadline, undefined, { ref: false })
+    if (!hasArrived) onSilence()
+  } catch {
+    // It could not be sent, so nothing is known.
+  } finally {
+    echoes.removeAllListeners(payload)
+  }
 }
 
 interface CredentialListener {
   readonly onChange: (change: CredentialChange) => void
   /** Called when listening begins, and again after every reconnect: changes in between have been missed. */
   readonly onListening: () => void
+  /** Called when no notification arrives although it listens: a pooler by transaction drops them. */
+  readonly onSilence: () => void
 }
 
 /** Listens for the changes of all processes until `db` is closed. The embedded database has no other processes. */
 export const listenForCredentialChanges = (
   db: Database,
-  { onChange, onListening }: CredentialListener,
-): void =>
+  { onChange, onListening, onSilence }: CredentialListener,
+): void => {
+  const echoes = new EventEmitter()
   db.listen(channel, {
-    onNotification: (payload) => onChange(JSON.parse(payload) as CredentialChange),
-    onListening,
+    onNotification(payload) {
+      if (payload.startsWith(echoPrefix)) echoes.emit(payload)
+      else onChange(JSON.parse(payload) as CredentialChange)
+    },
+    onListening() {
+      onListening()
+      void expectEcho(db, echoes, onSilence)
+    },
   })
+}

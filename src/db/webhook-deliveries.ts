@@ -89,6 +89,8 @@ const newDeliveries = (): SQL => {
     event_type: sql`matched.event_type`,
     event_changed_in: sql`matched.changed_in`,
     event_ordinal: sql`matched.ordinal`,
+    // Not now(): of two transactions, the one that began first may add its deliveries second, after those with lower sequences.
+    due_at: sql`clock_timestamp()`,
   })
   // OFFSET keeps the planner from reading all webhooks.
   const matched = (events: SQL, isOfEvent: SQL): SQL => sql`

@@ -2,6 +2,7 @@ import t, { type Test } from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { type Database, openDatabase } from '../../src/db/engine/client.ts'
 import { type ConnectionOptions, createClient } from '../../src/db/engine/connection.ts'
+import { cacheCredentials } from '../../src/auth/credentials.ts'
 import { accountActions, startBeside } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
@@ -165,6 +166,33 @@ t.test('instances on one server', { skip }, async (t) => {
       t.comment(`${change.what}: ${delay.toFixed(1)} ms`)
       t.ok(delay < maxDelay && sinceCached < cacheTtl - 1_000, change.what)
     }
+  })
+
+  await t.test('the log says when no notifications arrive, as behind a pooler by transaction', async (t) => {
+    const warningsOf = (background: Database): string[] => {
+      const warnings: string[] = []
+      cacheCredentials(db, { background, log: { warn: (message) => void warnings.push(message) } })
+      return warnings
+    }
+    const own = openDatabase(options)
+    t.teardown(() => own.close())
+    const { promise: listens, resolve } = Promise.withResolvers<void>()
+    const ofHearing = warningsOf({
+      ...own,
+      listen: (channel, { onNotification, onListening }) =>
+        own.listen(channel, {
+          onNotification,
+          onListening() {
+            onListening()
+            resolve()
+          },
+        }),
+    })
+    await listens
+    const ofSilent = warningsOf({ ...own, listen: (_channel, { onListening }) => onListening() })
+    await eventually('it is noticed', async () => ofSilent.length > 0)
+    t.match(ofSilent, [/delivers no notifications/])
+    t.strictSame(ofHearing, [], 'and only then')
   })
 
   await t.test('an instance that hears nothing believes its cache for 5 seconds', async (t) => {

@@ -500,7 +500,7 @@ t.test('sign-ins beside a deletion leave no live session', async (t) => {
 t.test('another instance learns of it within 5 seconds', async (t) => {
   const account = await service.register('elsewhere')
   const { sub, sid } = decode(account.token, 1)
-  const elsewhere = cacheCredentials(service.deps.db)
+  const elsewhere = cacheCredentials(service.deps.db, { background: service.deps.db, log: console })
   const roleThere = async () => (await elsewhere.ofSession(String(sid), String(sub)))?.role ?? null
   t.equal(await roleThere(), 'member')
   const cached = Date.now()

@@ -1,6 +1,10 @@
+import { randomUUID } from 'node:crypto'
+import { EventEmitter, once } from 'node:events'
+import type postgres from 'postgres'
 import { withTimeout } from '../../concurrency/deadline.ts'
-import { type ConnectionOptions, createClient } from './connection.ts'
+import { type ConnectionOptions, createClient, type ServerConnection } from './connection.ts'
 import { DatabaseUnavailable, translateError } from './errors.ts'
+import { listenForNotifications } from './notifications.ts'
 
 /** The state of a reachable database, for finding configuration mistakes. */
 export interface Diagnosis {
@@ -10,6 +14,12 @@ export interface Diagnosis {
   readonly mayMigrate: boolean
   /** Comma-separated tables that the user cannot both read and write; null for none. */
   readonly deniedTables: string | null
+  /** Milliseconds; 0 for none. */
+  readonly statementTimeout: number
+  /** Whether a connection that listens gets notifications; null on the embedded database. */
+  readonly notifies: boolean | null
+  /** False behind a pooler that runs a statement on another connection than it was prepared on. */
+  readonly keepsPrepared: boolean
   /** False for a standby, and for a server that is configured read-only. */
   readonly takesWrites: boolean
   /** Milliseconds by which the database's clock is ahead of this process's. */
@@ -18,6 +28,52 @@ export interface Diagnosis {
 
 /** Milliseconds. */
 const deadline = 10_000
+const echoDeadline = 2_000
+
+const channel = 'taskwright_doctor'
+
+/** Listens on a connection of its own, which `end` closes. */
+const listenForEcho = (connection: ServerConnection) => {
+  const listens = Promise.withResolvers<void>()
+  const echoes = new EventEmitter()
+  const client = listenForNotifications(connection, channel, {
+    onNotification: (payload) => void echoes.emit(payload),
+    onListening: listens.resolve,
+  })
+  return {
+    /** Whether it hears what another connection says. */
+    async hears(other: postgres.Sql): Promise<boolean> {
+      await listens.promise
+      const payload = randomUUID()
+      const echo = once(echoes, payload, { signal: AbortSignal.timeout(echoDeadline) })
+      echo.catch(() => undefined)
+      await other.notify(channel, payload)
+      return echo.then(
+        () => true,
+        () => false,
+      )
+    },
+    end: () => client.end({ timeout: 1 }),
+  }
+}
+
+/** Whether two clients can use what they have prepared at the same time, which takes two connections to the server. */
+const keepsPrepared = async (connection: ConnectionOptions): Promise<boolean> => {
+  if (connection.kind === 'embedded') return true
+  const clients = [createClient(connection), createClient(connection)]
+  try {
+    const run = (client: postgres.Sql) => client`select pg_sleep(0.1)`
+    for (const client of clients) await run(client)
+    await Promise.all(clients.map(run))
+    return true
+  } catch (error) {
+    // 26000: there is no prepared statement of the name.
+    if (error instanceof Error && 'code' in error && error.code === '26000') return false
+    throw error
+  } finally {
+    await Promise.all(clients.map((client) => client.end({ timeout: 1 })))
+  }
+}
 
 /**
  * Inspects a database without changing it.
@@ -26,12 +82,14 @@ const deadline = 10_000
  */
 export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis> => {
   const client = createClient(connection)
+  const listening = connection.kind === 'server' ? listenForEcho(connection) : null
   const inspect = async (): Promise<Diagnosis> => {
     const [row] = await client<
       {
         version: number
         may_migrate: boolean
         denied_tables: string | null
+        statement_timeout: number
         takes_writes: boolean
         now: string
       }[]
@@ -44,6 +102,7 @@ export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis
             has_table_privilege(oid, 'select') and has_table_privilege(oid, 'insert')
             and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))
         ) as denied_tables,
+        (select setting::int from pg_settings where name = 'statement_timeout') as statement_timeout,
         not current_setting('transaction_read_only')::bool as takes_writes,
         (extract(epoch from clock_timestamp()) * 1000)::bigint as now`
     if (row === undefined) throw new Error('A statement without FROM has a row')
@@ -51,6 +110,9 @@ export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis
       version: row.version,
       mayMigrate: row.may_migrate,
       deniedTables: row.denied_tables,
+      statementTimeout: row.statement_timeout,
+      keepsPrepared: await keepsPrepared(connection),
+      notifies: listening === null ? null : await listening.hears(client),
       takesWrites: row.takes_writes,
       clockAhead: Number(row.now) - Date.now(),
     }
@@ -64,6 +126,6 @@ export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis
   } catch (error) {
     throw translateError(error)
   } finally {
-    await client.end({ timeout: 1 })
+    await Promise.all([client.end({ timeout: 1 }), listening?.end()])
   }
 }

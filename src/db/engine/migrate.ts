@@ -102,7 +102,7 @@ const withClient = async <T>(
   use: (client: postgres.Sql) => Promise<T>,
 ): Promise<T> => {
   const client = createClient(connection, {
-    connection: { application_name: 'taskwright-migrate', statement_timeout: 0 },
+    connection: { application_name: 'taskwright-migrate' },
   })
   try {
     return await use(client)
@@ -161,6 +161,8 @@ const applyPending = async (client: postgres.Sql, schema: Schema): Promise<boole
  */
 const scriptOf = (applied: Applied, pending: readonly MigrationMeta[], routines: Routines | null): string =>
   [
+    // In the statement and not for the session: a pooler ignores what a connection sets at its start.
+    'set local statement_timeout = 0',
     `select pg_advisory_xact_lock(${migrationLock})`,
     'create schema if not exists drizzle',
     `create table if not exists drizzle.__drizzle_migrations (

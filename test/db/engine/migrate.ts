@@ -85,6 +85,23 @@ t.test('an older version works on a newer schema and leaves its routines alone',
   await service.expect('deleteTask', 204, { token, params })
 })
 
+const skip = options.kind === 'embedded' && 'the embedded database cancels no statement'
+
+t.test('a migration may take longer than a server lets statements take', { skip }, async (t) => {
+  const { options: other } = await createTestDatabase(t)
+  const db = openDatabase(other)
+  t.teardown(() => db.close())
+  // As a role is set behind a pooler, which ignores what a connection sets.
+  await db.run(
+    `do $$ begin execute format('alter database %I set statement_timeout = 900', current_database()); end $$`,
+    [],
+    'once',
+  )
+  const slow = (routines: string) => `${atRevision(revision + 1, 'slow')(routines)} select pg_sleep(1);`
+  await migrate(other, await schemaWith(t, slow))
+  t.match(await db.run('select mark()', [], 'once'), [{ mark: 'slow' }])
+})
+
 t.test('a database from before the first release is refused, and stays as it is', async (t) => {
   const { options: other } = await createTestDatabase(t)
   const change = openDatabase(other)

@@ -1,0 +1,154 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { createClient } from '../src/db/engine/connection.ts'
+import { freePort } from '../test/fixture/ports.ts'
+import { findCommand } from './commands.ts'
+import { findIdentity } from './postgres.ts'
+import { runToEnd, type Teardown } from './run-to-end.ts'
+import { temporaryRoot } from './temporary-root.ts'
+
+/**
+ * Runs a command with PgBouncer in front of the server of DATABASE_URL, configured as docs/operations/install.md says:
+ *
+ *     node scripts/pooler.ts [--session] [--] <command> [parameter...]
+ *
+ * It pools by transaction, or by session.
+ */
+
+/** Milliseconds for all of it. */
+const deadline = 30 * 60_000
+
+/** The first version that keeps prepared statements apart when it pools by transaction. */
+const oldestVersion = { transaction: [1, 21], session: [1, 18] } as const
+
+export type Mode = keyof typeof oldestVersion
+
+/**
+ * Server connections for each database. By transaction they are fewer than the clients that one instance opens, so that
+ * statements really change their connections.
+ */
+const poolSize: Readonly<Record<Mode, number>> = { transaction: 4, session: 60 }
+
+export interface Pooler {
+  readonly program: string
+  readonly version: string
+}
+
+/** PgBouncer, if it is installed and can pool in this mode; otherwise why not. */
+export const findPooler = (mode: Mode): Pooler | string => {
+  const program = findCommand('pgbouncer')
+  if (program === null) return 'PgBouncer is not installed'
+  const text = execFileSync(program, ['--version'], { encoding: 'utf8' })
+  const [, version = '', major, minor] = /PgBouncer ((\d+)\.(\d+)\S*)/.exec(text) ?? []
+  const [oldestMajor, oldestMinor] = oldestVersion[mode]
+  const isNew = Number(major) > oldestMajor || (Number(major) === oldestMajor && Number(minor) >= oldestMinor)
+  return isNew ? { program, version } : `PgBouncer ${version} is older than ${oldestVersion[mode].join('.')}`
+}
+
+/** Starts PgBouncer in front of a server; resolves to the URL of the same database through it. */
+export const startPooler = async (
+  t: Teardown,
+  { program }: Pooler,
+  mode: Mode,
+  serverUrl: string,
+): Promise<string> => {
+  const url = new URL(serverUrl)
+  const folder = await mkdtemp(join(temporaryRoot(), 'taskwright-pooler-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const port = await freePort()
+  const users = join(folder, 'users.txt')
+  const configuration = join(folder, 'pgbouncer.ini')
+  await writeFile(users, `"${url.username}" "${url.password}"\n`, { mode: 0o600 })
+  const settings = {
+    listen_addr: '127.0.0.1',
+    listen_port: port,
+    unix_socket_dir: '',
+    auth_type: 'scram-sha-256',
+    auth_file: users,
+    pool_mode: mode,
+    default_pool_size: poolSize[mode],
+    max_client_conn: 1_000,
+    ignore_startup_parameters: 'statement_timeout,jit',
+    log_connections: 0,
+    log_disconnections: 0,
+    // A session that has ended frees its connection only when the next one asks, and each test has a database of its own.
+    server_idle_timeout: 2,
+    ...(mode === 'transaction' && { max_prepared_statements: 200 }),
+  }
+  const lines = Object.entries(settings).map(([name, value]) => `${name} = ${value}`)
+  const databases = `* = host=${url.hostname} port=${url.port}`
+  await writeFile(configuration, `[databases]\n${databases}\n\n[pgbouncer]\n${lines.join('\n')}\n`)
+
+  const identity = findIdentity()
+  const { uid, gid } = identity
+  if (uid !== undefined && gid !== undefined)
+    await Promise.all([folder, users, configuration].map((path) => chown(path, uid, gid)))
+  const child = spawn(program, [configuration], {
+    ...identity,
+    cwd: folder,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  const exited = once(child, 'exit')
+  t.teardown(async () => {
+    child.kill('SIGTERM')
+    await exited
+  })
+  const output: string[] = []
+  const log = createInterface({ input: child.stderr })
+  await Promise.race([
+    (async () => {
+      for await (const line of log) {
+        output.push(line)
+        if (line.includes('process up')) return
+      }
+    })(),
+    exited,
+  ])
+  if (!output.at(-1)?.includes('process up')) throw new Error(`It did not start:\n${output.join('\n')}`)
+  // A full pipe would stop it.
+  child.stderr.resume()
+  url.port = String(port)
+  return url.href
+}
+
+/** What the service sets for its sessions, and PgBouncer ignores. */
+export const setForRole = async (url: string): Promise<void> => {
+  const sql = createClient({ kind: 'server', url })
+  try {
+    await sql`alter role current_user set statement_timeout = '8s'`
+    await sql`alter role current_user set jit = off`
+  } finally {
+    await sql.end()
+  }
+}
+
+const main = async (t: Teardown): Promise<void> => {
+  const [first, ...others] = process.argv.slice(2)
+  const mode: Mode = first === '--session' ? 'session' : 'transaction'
+  const rest = mode === 'session' ? others : process.argv.slice(2)
+  const [command, ...parameters] = rest[0] === '--' ? rest.slice(1) : rest
+  const serverUrl = process.env.DATABASE_URL
+  if (command === undefined || serverUrl === undefined)
+    throw new Error('Usage: DATABASE_URL=… node scripts/pooler.ts [--session] [--] <command> [parameter...]')
+  const pooler = findPooler(mode)
+  if (typeof pooler === 'string') {
+    console.log(`pooler: skipped: ${pooler}`)
+    return
+  }
+  console.log(`pooler: PgBouncer ${pooler.version}, by ${mode}`)
+  await setForRole(serverUrl)
+  const env = { ...process.env, DATABASE_URL: await startPooler(t, pooler, mode, serverUrl) }
+  const child = spawn(command, parameters, { stdio: 'inherit', env })
+  const exited = once(child, 'exit')
+  t.teardown(async () => {
+    child.kill('SIGTERM')
+    await exited
+  })
+  await exited
+  process.exitCode = child.exitCode ?? 128
+}
+
+if (import.meta.main) await runToEnd('pooler', deadline, main)

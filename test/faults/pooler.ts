@@ -1,0 +1,70 @@
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+import { findPooler, type Pooler, setForRole, startPooler } from '../../scripts/pooler.ts'
+import { createOrdinaryUser, withPostgres } from '../../scripts/postgres.ts'
+import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
+import { createEmptyDatabase } from '../fixture/database.ts'
+import { openStream } from '../fixture/event-stream.ts'
+import { eventually, untilRefused } from '../fixture/eventually.ts'
+import { runProcess, startProcess, temporaryFolder } from '../fixture/process.ts'
+import { createClient } from '../fixture/service.ts'
+
+/** What two instances say and do behind PgBouncer, which pools by transaction and so delivers no notifications. */
+
+const doctor = fileURLToPath(new URL('../../scripts/doctor.ts', import.meta.url))
+const pooler = findPooler('transaction')
+const skip = typeof pooler === 'string' && pooler
+
+const tryPooler = async (t: Test, pooler: Pooler, superuserUrl: string): Promise<void> => {
+  const serverUrl = await createOrdinaryUser(superuserUrl)
+  const { options } = await createEmptyDatabase(t, serverUrl)
+  const pooled = new URL(await startPooler(t, pooler, 'transaction', options.url))
+  const environment = {
+    DATABASE_URL: pooled.href,
+    JWT_SECRET: 'a secret of both instances that is long enough',
+    LOG_LEVEL: 'warn',
+  }
+  const askDoctor = async () => runProcess({ ...environment, DATA_DIR: await temporaryFolder(t) }, doctor)
+
+  const unset = await askDoctor()
+  t.match(unset.output, /FAIL +database: .*pooler ignores the statement_timeout.*'8000ms'/)
+  await setForRole(serverUrl)
+  // Its connections to the server are older than that.
+  const sql = createSqlClient({ kind: 'server', url: superuserUrl })
+  t.teardown(() => sql.end())
+  await sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${pooled.pathname.slice(1)}`
+  await eventually('the doctor is content', async () => (await askDoctor()).code === 0)
+  t.match((await askDoctor()).output, /ok +database: .*delivers no notifications.*up to 5 seconds/)
+
+  const start = async () => startProcess(t, { ...environment, DATA_DIR: await temporaryFolder(t) })
+  const [one, other] = await Promise.all([start(), start()])
+  const [here, there] = [createClient(one.url), createClient(other.url)]
+  for (const instance of [one, other])
+    await eventually('it says so', async () => instance.output().includes('delivers no notifications'))
+
+  await t.test('a sign-out reaches the other instance when its cache expires', async (t) => {
+    const { token } = await here.register('ada')
+    await there.expect('getCurrentUser', 200, { token })
+    await here.expect('logout', 204, { token })
+    const loggedOut = Date.now()
+    const { accepted } = await untilRefused(
+      async () => (await there.call('getCurrentUser', { token })).status,
+    )
+    t.ok(accepted < loggedOut + 5_000, `${accepted - loggedOut} ms`)
+  })
+
+  await t.test('a stream gets the events of the other instance', async (t) => {
+    const { token } = await here.register('bob')
+    const stream = await openStream(t, other, { token })
+    const { body: task } = await here.expect('createTask', 201, { token, body: { title: 'Streamed' } })
+    t.equal((await stream.next()).data.task_id, task.id)
+  })
+}
+
+t.test('behind a pooler by transaction', { skip }, (t) =>
+  withPostgres((url) =>
+    t.test('two instances', async (t) => {
+      if (typeof pooler !== 'string') await tryPooler(t, pooler, url)
+    }),
+  ),
+)
