@@ -35,7 +35,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in
-         * @description Starts a session. A wrong password and an unknown email address return the same response after the same time. Only who has the password learns that an account is disabled (403 `account_disabled`).
+         * @description Starts a session. A wrong password and an unknown email address return the same response after the same time. A disabled account is reported (403 `account_disabled`) only if the password is correct. If the account has a second factor, the response is 401 `second_factor_required`, with a `challenge` for `POST /auth/login/second-factor`.
          */
         post: operations["login"];
         delete?: never;
@@ -221,7 +221,7 @@ export interface paths {
         put?: never;
         /**
          * Change your password
-         * @description Requires the current password. Your other sessions end, and pending password resets become invalid. The current session and your API tokens are kept.
+         * @description Replaces your password. Requires the current one. Your other sessions end, and pending password resets become invalid. The current session and your API tokens are kept.
          */
         post: operations["changePassword"];
         delete?: never;
@@ -312,7 +312,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke an API token
-         * @description The token stops working immediately, in other processes and instances within 5 seconds.
+         * @description Revokes one of your API tokens. The token stops working immediately, in other processes and instances within 5 seconds.
          */
         delete: operations["revokeApiToken"];
         options?: never;
@@ -375,7 +375,7 @@ export interface paths {
         put?: never;
         /**
          * Disable the second factor
-         * @description Requires the password and either a code from the authenticator or a recovery code. Sign-in then requires only the password.
+         * @description Disables your second factor; from then on, sign-in requires only the password. Requires the password and a code from the authenticator or a recovery code.
          */
         post: operations["disableSecondFactor"];
         delete?: never;
@@ -393,7 +393,7 @@ export interface paths {
         };
         /**
          * List audit events
-         * @description For administrators. Records sign-ins and failed sign-ins, changes to passwords, tokens, second factors, roles and sessions, and each read of a single task or file of another user by an administrator. Failed password sign-ins are limited to the first 20 per network and hour. An event must match all filters.
+         * @description Returns audit events: sign-ins and failed sign-ins, changes to passwords, tokens, second factors, roles and sessions, and each read of another user's task, comments or file by an administrator. Only the first 20 failed password sign-ins per network and hour are recorded. An event must match all filters. Available to administrators only.
          */
         get: operations["listAuditEvents"];
         put?: never;
@@ -413,13 +413,13 @@ export interface paths {
         };
         /**
          * List users
-         * @description Any signed-in user can list all users, for example to assign a task.
+         * @description Returns all users of the installation. Available to any signed-in user, for example to assign a task.
          */
         get: operations["listUsers"];
         put?: never;
         /**
          * Create a user
-         * @description For administrators, even if registration is closed. The new user signs in with the given password.
+         * @description Creates an account, even if registration is closed. The new user signs in with the given password. Available to administrators only.
          */
         post: operations["createUser"];
         delete?: never;
@@ -443,25 +443,51 @@ export interface paths {
         };
         /**
          * Get a user
-         * @description `email` and the quotas are null unless you are this user or an administrator.
+         * @description Returns a user. `email` and the quotas are null unless you are this user or an administrator. Available to any signed-in user.
          */
         get: operations["getUser"];
         /**
          * Replace a user
-         * @description Replaces every writable field; all of them are required. Users can update their own account, and administrators any account. Only administrators can change a `role`, and the last administrator cannot be demoted. A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`. If the operator has configured mail, a mail to the previous address reports the change. When users change their own address, the mail has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and at most 5 changes are allowed in 24 hours. When an administrator changes it, the mail has no link.
+         * @description Replaces every writable field, except `time_zone`, `is_disabled`, `attachment_quota_bytes` and `task_quota`, which
+         *     keep their values if omitted. Users can update their own account, and administrators any account. Only
+         *     administrators can change `role`, `is_disabled` and the quotas, and the last administrator cannot be demoted. A
+         *     lower quota applies within 5 seconds; existing resources are kept even if they exceed it.
+         *
+         *     A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`. If
+         *     the operator has configured mail, a mail to the previous address reports the change. When users change their own
+         *     address, this mail has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and at most 5
+         *     changes are allowed in 24 hours. When an administrator changes an address, the mail has no link.
          */
         put: operations["replaceUser"];
         post?: never;
         /**
          * Delete a user
-         * @description Deletes the user with their tasks, tags and sessions, and unassigns them from tasks of other users. Users can delete their own account, and administrators any account. Requires a session that has authenticated within the last 15 minutes; an API token cannot delete its own user. The last administrator cannot be deleted, and neither can the only manager of a project that others have access to, or of a team with other members (409 `last_manager`): make another member a manager, or delete the project or team, first. The user, their tasks and their tags are removed immediately, and the username and email address become available. Projects and teams of theirs alone are deleted with them. In other projects, their tasks and tags pass to a manager within seconds. Other tasks lose the assignee or the tags, and get a new version, within seconds.
+         * @description Deletes a user. Users can delete their own account, and administrators any account. Requires a session that has
+         *     authenticated within the last 15 minutes; an API token cannot delete its own user.
+         *
+         *     The last administrator cannot be deleted (409 `last_admin`). Neither can the only manager of a project that others
+         *     have access to, or of a team with other members (409 `last_manager`): make another member a manager, or delete the
+         *     project or team, first.
+         *
+         *     The user and their personal tasks, tags and sessions are removed immediately, and the username and email address
+         *     become available. Projects and teams without other members are deleted with the user. Within seconds, the user's
+         *     tasks and tags in other projects pass to a manager, and tasks of other users lose the deleted user as their assignee
+         *     and the deleted tags; these tasks get a new version.
          */
         delete: operations["deleteUser"];
         options?: never;
         head?: never;
         /**
          * Update a user
-         * @description A JSON merge patch. Users can update their own account, and administrators any account. Only administrators can change a `role` and quotas, and the last administrator cannot be demoted. A lower quota applies within 5 seconds; what exceeds it already stays. A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`. If the operator has configured mail, a mail to the previous address reports the change. When users change their own address, the mail has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and at most 5 changes are allowed in 24 hours. When an administrator changes it, the mail has no link.
+         * @description Updates a user with a JSON merge patch: omitted fields keep their values. Users can update their own account, and
+         *     administrators any account. Only administrators can change `role`, `is_disabled` and the quotas, and the last
+         *     administrator cannot be demoted. A lower quota applies within 5 seconds; existing resources are kept even if they
+         *     exceed it.
+         *
+         *     A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`. If
+         *     the operator has configured mail, a mail to the previous address reports the change. When users change their own
+         *     address, this mail has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and at most 5
+         *     changes are allowed in 24 hours. When an administrator changes an address, the mail has no link.
          */
         patch: operations["updateUser"];
         trace?: never;
@@ -480,8 +506,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get the usage of a user
-         * @description Returns what the user uses of each resource that has a quota, and the quotas that apply: the user's own ones (`attachment_quota_bytes`, `task_quota`), or those of the installation. For the user and administrators.
+         * Get a user's usage
+         * @description Returns the user's current use of each resource that has a quota, and the applicable quotas: those of the user (`attachment_quota_bytes`, `task_quota`) or of the installation. Available to the user and administrators.
          */
         get: operations["getUserUsage"];
         put?: never;
@@ -508,7 +534,7 @@ export interface paths {
         get?: never;
         /**
          * Set another user's password
-         * @description For administrators. Requires a session that has authenticated within the last 15 minutes. All sessions of the user end. `reset_second_factor` also disables the user's second factor. To change your own password, use `POST /auth/password`.
+         * @description Sets the password of another user and ends all sessions of that user. `reset_second_factor` also disables the user's second factor. Requires a session that has authenticated within the last 15 minutes. To change your own password, use `POST /auth/password`. Available to administrators only.
          */
         put: operations["setUserPassword"];
         post?: never;
@@ -533,7 +559,7 @@ export interface paths {
         };
         /**
          * List a user's API tokens
-         * @description For administrators. Returns the metadata of the tokens. The tokens themselves are not stored.
+         * @description Returns the metadata of a user's API tokens. The tokens themselves are not stored. Available to administrators only.
          */
         get: operations["listUserApiTokens"];
         put?: never;
@@ -567,7 +593,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke a user's API token
-         * @description For administrators. The token stops working immediately, in other processes and instances within 5 seconds.
+         * @description Revokes an API token of a user. The token stops working immediately, in other processes and instances within 5 seconds. Available to administrators only.
          */
         delete: operations["revokeUserApiToken"];
         options?: never;
@@ -610,13 +636,17 @@ export interface paths {
         };
         /**
          * List tasks
-         * @description Returns your personal tasks, the tasks of your projects, and those that are assigned to you. A task must match all filters. With `all=true`, an administrator lists every task in the installation.
+         * @description Returns your personal tasks, the tasks of your projects and the tasks assigned to you. A task must match all filters. With `all=true`, an administrator lists every task in the installation.
          */
         get: operations["listTasks"];
         put?: never;
         /**
          * Create a task
-         * @description You own the tasks that you create. An administrator can set another owner. With `project_id`, the task belongs to a project: its members see it, whoever owns it. `tag_ids` adds tags that you can see. `tag_names` adds tags by name, of the project if there is one, otherwise your own, and creates missing ones: for that, an API token also needs the scope `tags:write`.
+         * @description Creates a task that you own. An administrator can set another owner. With `project_id`, the task belongs to a
+         *     project, and all members of the project can see it.
+         *
+         *     `tag_ids` adds tags that you can see. `tag_names` adds tags by name, from the project if there is one and otherwise
+         *     from your own tags. Missing tags are created, for which an API token also needs the scope `tags:write`.
          */
         post: operations["createTask"];
         delete?: never;
@@ -634,7 +664,20 @@ export interface paths {
         };
         /**
          * List task changes
-         * @description Keeps a copy of the tasks that you can see in sync: your own, those assigned to you, and those of your projects. The first request omits `since` and returns all of them, page by page. Then pass `next_cursor` as `since`: immediately while `has_more` is true, and periodically after that. Add or replace the tasks in `changed`, and remove the ids in `deleted`, of which your copy may not have all. Tasks that you can no longer see, or that no longer match the filters, are reported as deleted; the tasks of a project are reported when you join it, and as deleted when you leave it. Each task is reported in its current state, and again if it changes while you read. A change appears once all changes that began before it have completed, so no change is missed, even under concurrent writes. Deletions are kept for 30 days; an older cursor returns 410, and the sync starts over. With `all=true`, an administrator follows every task in the installation. A cursor is valid only for the same user, the same `all` and the same filters.
+         * @description Keeps a copy of your tasks in sync: your personal tasks, the tasks assigned to you, and the tasks of your projects.
+         *     With `all=true`, an administrator follows every task in the installation.
+         *
+         *     Omit `since` from the first request: it starts with all tasks, page by page. Then pass `next_cursor` as `since`,
+         *     immediately while `has_more` is true and periodically after that. Add or replace the tasks in `changed`, and remove
+         *     the ids in `deleted`, some of which may never have been in your copy.
+         *
+         *     Tasks that you can no longer see, or that no longer match the filters, are reported as deleted. The tasks of a
+         *     project are reported as changed when you join it, and as deleted when you leave it. Each task is reported in its
+         *     current state, and again if it changes while you read. A change appears once all changes that began before it have
+         *     completed, so no change is missed, even under concurrent writes.
+         *
+         *     Deletions are kept for 30 days; an older cursor returns 410, and the sync starts over without `since`. A cursor is
+         *     valid only for the same user, the same `all` and the same filters.
          */
         get: operations["listTaskChanges"];
         put?: never;
@@ -656,7 +699,22 @@ export interface paths {
         put?: never;
         /**
          * Process a batch of tasks
-         * @description Creates, updates and deletes up to 500 tasks, and adds and removes tags, in one request of up to 1 MiB. All titles and descriptions together have at most 262,144 characters. Of each description, only the first 8,192 characters count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as four. Each item has the permissions, the conditions and the result of the equivalent single operation. Several items can be for the same task. Items are processed in the order of the lists `create`, `update`, `tag`, `untag`, `delete` and within each list in its order, as if they were sent one after the other: `if_match` is compared with the ETag after the previous item for that task. Items for other tasks do not see each other: subtasks go along with their parents, and the counts of parents change, after the last item. A batch whose items together would make a task a subtask of its own subtask, or exceed 8 levels, is refused. Without `atomic`, an item that fails does not affect the others: the response is 200 with a result for each item. With `atomic`, either all items are processed or none: if any item fails, the response is the problem of the first one, and its `errors` list up to 20 of them. With `dry_run`, nothing is changed, and the response shows what the request would return.
+         * @description Creates, updates and deletes up to 500 tasks, and adds and removes tags, in one request of up to 1 MiB. Each item
+         *     has the permissions, the conditions and the result of the equivalent single operation.
+         *
+         *     * **Result.** Without `atomic`, an item that fails does not affect the others: the response is 200, with a result
+         *       for each item. With `atomic`, either all items are processed or none: if any item fails, the response is the
+         *       problem of the first one, and its `errors` list up to 20 of them. With `dry_run`, nothing is changed, and the
+         *       response shows what the request would return.
+         *     * **Order.** The lists are processed in the order `create`, `update`, `tag`, `untag`, `delete`, and each list from
+         *       first to last, as if its items were sent one after the other. Several items can be for the same task: `if_match`
+         *       is compared with the ETag after the previous item for that task.
+         *     * **Subtasks.** Items for different tasks do not see each other. Subtasks move or are deleted with their parents,
+         *       and the counts of parents change, after the last item. A batch is rejected if its items together would make a task
+         *       a subtask of its own subtask, or exceed 8 levels.
+         *     * **Text.** All titles and descriptions together can have at most 262,144 characters. Only the first 8,192
+         *       characters of each description count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as
+         *       four.
          */
         post: operations["batchTasks"];
         delete?: never;
@@ -680,25 +738,31 @@ export interface paths {
         };
         /**
          * Get a task
-         * @description For the owner of a personal task, members of the project of any other task, the assignee and administrators. With `expand`, the `ETag` covers the expanded resources too: use it in `If-None-Match` with the same `expand`. In `If-Match` of an update, it stands for the `version` of the task.
+         * @description Returns a task. With `expand`, the `ETag` also covers the expanded resources: use it in `If-None-Match` with the same `expand`; in `If-Match` of an update, it stands for the `version` of the task. Available to the owner of a personal task, members of the task's project, the assignee and administrators.
          */
         get: operations["getTask"];
         /**
          * Replace a task
-         * @description Replaces every writable field. An omitted optional field is reset to its default, except `owner_id`, `project_id` and `tag_ids`, which keep their values. Accepts what `getTask` returned: read-only fields are ignored, and `version` must be current, like the ETag in `If-Match`.
+         * @description Replaces every writable field. An omitted optional field is reset to its default, except `owner_id`, `project_id`, `section_id`, `parent_id` and `tag_ids`, which keep their values. Accepts what `getTask` returned: read-only fields are ignored, and `version` must be current, like the ETag in `If-Match`. For permissions, see `updateTask`.
          */
         put: operations["replaceTask"];
         post?: never;
         /**
          * Delete a task
-         * @description Moves the task to the trash, with its tags, its attachments and up to 500 subtasks. It can be restored for 30 days, or for the retention period that the operator has configured. A task in the trash does not appear anywhere else, and its attachments count towards quotas. For the owner of a personal task, editors of the project of any other task, and administrators.
+         * @description Moves the task to the trash, with its tags, its attachments and up to 500 subtasks. It can be restored for 30 days, or for the retention period that the operator has configured. A task in the trash does not appear anywhere else, but its attachments count towards quotas. Available to the owner of a personal task, editors of the task's project and administrators.
          */
         delete: operations["deleteTask"];
         options?: never;
         head?: never;
         /**
          * Update a task
-         * @description A JSON merge patch: omitted fields keep their values, and null clears a date or `assignee_id`. A date replaces the one of the other kind: `due_on` clears `due_at`, and the reverse. `completed_at` follows the status. `tag_ids` replaces the tags of the task with tags that you can see. A task in a project can be changed by its editors, and by its assignee, who can change neither the owner nor the project. A task in an archived project cannot be changed (409).
+         * @description Updates a task with a JSON merge patch: omitted fields keep their values, and null clears a date or `assignee_id`. A
+         *     date replaces the date of the other kind: setting `due_on` clears `due_at`, and the reverse. `completed_at` follows
+         *     the status. `tag_ids` replaces the tags of the task with tags that you can see. A task in an archived project cannot
+         *     be changed (409).
+         *
+         *     Available to the owner and assignee of a personal task, editors of the task's project, the assignee of a task in a
+         *     project and administrators. An assignee can change neither the owner nor the project.
          */
         patch: operations["updateTask"];
         trace?: never;
@@ -720,7 +784,13 @@ export interface paths {
         put?: never;
         /**
          * Move a task
-         * @description Puts a task directly before or after another one, in whose section it then is, or makes it the last one of a section, of its project, or of the personal tasks of its owner. The other task must be in the project that the task is in, or moves to: without `project_id`, a task never leaves its project. A task that leaves it takes its subtasks along, and leaves its parent. Moves at the same time all succeed, in one order. Tasks next to it can get another `position`, in the same order, and a new version. For the owner of a personal task, editors of its project, and administrators.
+         * @description Moves a task in the order of `position`: directly before or after another task, in that task's section; or to the
+         *     end of a section, of its project, or of the personal tasks of its owner.
+         *
+         *     The other task must be in the project that the task is in or moves to. Without `project_id`, a task stays in its
+         *     project. A task that moves to another project takes its subtasks along and leaves its parent. Concurrent moves all
+         *     succeed, and end in one order. Neighbouring tasks can get a new `position`, in the same order, and a new version.
+         *     Available to the owner of a personal task, editors of the task's project and administrators.
          */
         post: operations["moveTask"];
         delete?: never;
@@ -738,7 +808,7 @@ export interface paths {
         };
         /**
          * List deleted tasks
-         * @description Returns the deleted tasks that you can restore: your personal tasks, and those of projects in which you are at least an editor. With `all=true`, an administrator lists those of all users. Each task is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
+         * @description Returns the deleted tasks that you can restore: your personal tasks, and the tasks of projects in which you are at least an editor. With `all=true`, an administrator lists the deleted tasks of all users. Each task is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
          */
         get: operations["listTrash"];
         put?: never;
@@ -758,7 +828,7 @@ export interface paths {
         };
         /**
          * List deleted projects
-         * @description Returns the deleted projects that you managed. With `all=true`, an administrator lists those of all users. Each project is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
+         * @description Returns the deleted projects that you managed. With `all=true`, an administrator lists the deleted projects of all users. Each project is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
          */
         get: operations["listTrashedProjects"];
         put?: never;
@@ -784,14 +854,14 @@ export interface paths {
         };
         /**
          * Get a deleted project
-         * @description For those who managed it and administrators. `role` and `member_count` are those that a restored project has.
+         * @description Returns a deleted project. `role` and `member_count` are the values that it will have when it is restored. Available to its managers and administrators.
          */
         get: operations["getTrashedProject"];
         put?: never;
         post?: never;
         /**
          * Delete a project permanently
-         * @description Deletes a project in the trash with everything in it, including the files. This cannot be undone.
+         * @description Permanently deletes a project in the trash with everything in it, including the files. This cannot be undone. Available to its managers and administrators.
          */
         delete: operations["deleteTrashedProject"];
         options?: never;
@@ -816,7 +886,7 @@ export interface paths {
         put?: never;
         /**
          * Restore a deleted project
-         * @description Moves a project out of the trash, with its tasks, tags, sections and members. It keeps its id and gets a new ETag. Tasks that had been deleted before it are in the trash again. An administrator who restores a project without a manager becomes its manager.
+         * @description Moves a project out of the trash, with its tasks, tags, sections and members. The project keeps its id and gets a new ETag. Tasks that were deleted before the project return to the trash. An administrator who restores a project without a manager becomes its manager. Available to its managers and administrators.
          */
         post: operations["restoreProject"];
         delete?: never;
@@ -840,14 +910,14 @@ export interface paths {
         };
         /**
          * Get a deleted task
-         * @description For the owner of a personal task, editors of the project of any other task, and administrators.
+         * @description Returns a deleted task. Available to the owner of a personal task, editors of the task's project and administrators.
          */
         get: operations["getTrashedTask"];
         put?: never;
         post?: never;
         /**
          * Delete a task permanently
-         * @description Deletes a task in the trash, the subtasks that were deleted with it, and their attachments, including the files. This cannot be undone.
+         * @description Permanently deletes a task in the trash, the subtasks that were deleted with it, and their attachments, including the files. This cannot be undone. Available to the owner of a personal task, editors of the task's project and administrators.
          */
         delete: operations["deleteTrashedTask"];
         options?: never;
@@ -872,7 +942,7 @@ export interface paths {
         put?: never;
         /**
          * Restore a deleted task
-         * @description Moves a task out of the trash, with its tags, its attachments and the subtasks that were deleted with it. The task keeps its id and gets a new ETag. A subtask whose parent is no longer where it was is restored without a parent.
+         * @description Moves a task out of the trash, with its tags, its attachments and the subtasks that were deleted with it. The task keeps its id and gets a new ETag. A subtask whose parent is in the trash, deleted or elsewhere is restored without a parent. Available to the owner of a personal task, editors of the task's project and administrators.
          */
         post: operations["restoreTask"];
         delete?: never;
@@ -890,7 +960,7 @@ export interface paths {
         };
         /**
          * List events
-         * @description Returns what happened to the tasks that you can see, and in your projects, as far as you can see it now: of a deleted task you see the deletion only, and nothing of a task that has left your projects. An event must match all filters. With `all=true`, an administrator lists the events of the whole installation. Events are kept for as long as the operator has configured, 90 days by default.
+         * @description Returns the events of your projects, your personal tasks and the tasks assigned to you. You see the events of what you can see now: of a deleted task only the deletion, and nothing of a task that has left your projects. An event must match all filters. With `all=true`, an administrator lists the events of the whole installation. Events are kept for 90 days, or for the retention period that the operator has configured.
          */
         get: operations["listEvents"];
         put?: never;
@@ -916,7 +986,7 @@ export interface paths {
         };
         /**
          * List a task's history
-         * @description For anyone who can see the task. Lists every change of the task, its tags, comments, attachments and relations, and, for members of its project, the changes of the project and its members since the task is in it. Events are kept for as long as the operator has configured, 90 days by default.
+         * @description Returns every change of the task, its tags, comments, attachments and relations. Members of its project also see the changes of the project and its members since the task was added to the project. Events are kept for 90 days, or for the retention period that the operator has configured. Available to anyone who can see the task.
          */
         get: operations["listTaskEvents"];
         put?: never;
@@ -936,9 +1006,21 @@ export interface paths {
         };
         /**
          * Stream events
-         * @description Sends the events of the tasks and projects that you can see as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), usually within a second of the change. `event` is the type of the event, `data` is an `Event` as JSON, and `id` is its position. Whether you can see an event is checked when it is sent. The first event has the type `ready` and the data `{}`; all later changes are sent. Ignore types that you do not know. Every 15 seconds a comment keeps the connection open and updates the `id`. With `all=true`, an administrator follows everything in the installation.
+         * @description Sends the events of the tasks and projects that you can see as server-sent events
+         *     (https://html.spec.whatwg.org/multipage/server-sent-events.html), usually within a second of the change. `event` is
+         *     the type of the event, `data` is an `Event` as JSON, and `id` is its position in the stream. Your access to an event
+         *     is checked when it is sent. The first event has the type `ready` and the data `{}`; every later change is sent.
+         *     Ignore types that you do not know. Every 15 seconds, a comment keeps the connection open and updates the `id`. With
+         *     `all=true`, an administrator follows everything in the installation.
          *
-         *     If the stream ends, open it again with the last `id` in `Last-Event-ID` (EventSource does) or `after`. It continues after that position: no event is missing or repeated, even on another instance or after a restart. Without an `id`, it starts with the next event. 410 means that events after the position may have been removed: fetch the current state, then open the stream without an `id`. The stream ends when the access token expires, the session or API token is revoked, the account is deleted, the service stops, or the client does not read. Each user can have 20 open streams per process of the service. EventSource in browsers cannot send a token; use a client based on `fetch`.
+         *     If the stream ends, open it again with the last `id` in `Last-Event-ID` (EventSource does this) or `after`. It
+         *     continues after that position: no event is missing or repeated, even on another instance or after a restart. Without
+         *     an `id`, the stream starts with the next event. 410 means that events after the position may have been removed:
+         *     fetch the current state, then open the stream without an `id`.
+         *
+         *     The stream ends when the access token expires, the session or API token is revoked, the account is deleted, the
+         *     service stops, or the client does not read. Each user can have 20 open streams per process of the service.
+         *     EventSource in browsers cannot send a token; use a client based on `fetch`.
          */
         get: operations["streamEvents"];
         put?: never;
@@ -964,13 +1046,13 @@ export interface paths {
         };
         /**
          * List a task's attachments
-         * @description For anyone who can see the task. Use `downloadAttachment` to read the files.
+         * @description Returns the metadata of the task's attachments, newest first. Use `downloadAttachment` to read the files. Available to anyone who can see the task.
          */
         get: operations["listTaskAttachments"];
         put?: never;
         /**
          * Attach a file
-         * @description Uploads one file as `multipart/form-data`, in a part named `file`. The response is sent when the file is stored durably. The file name is stored as metadata only. The operator sets the size limit (default: 50 MiB) and the quota for all files attached by one user (default: 10 GiB). To verify the upload, send the field `sha256` before or after the file, which applies to the file, or the header `Content-Digest` (RFC 9530), which applies to the whole form. With an `Idempotency-Key`, repeating the upload of the same file to the same task stores it once.
+         * @description Uploads one file as `multipart/form-data`, in a part named `file`. The response is sent once the file is stored durably. The file name is stored as metadata only. The operator sets the size limit (default: 50 MiB) and the quota for all files attached by one user (default: 10 GiB). To verify the upload, send the SHA-256 of the file in the field `sha256`, before or after the file, or the digest of the whole form in the header `Content-Digest` (RFC 9530). With an `Idempotency-Key`, repeating the upload of the same file to the same task stores it once. Available to anyone who can change the task.
          */
         post: operations["addTaskAttachment"];
         delete?: never;
@@ -994,7 +1076,7 @@ export interface paths {
         };
         /**
          * List a task's tags
-         * @description For anyone who can see the task.
+         * @description Returns the tags of the task, newest first. Available to anyone who can see the task.
          */
         get: operations["listTaskTags"];
         put?: never;
@@ -1027,12 +1109,12 @@ export interface paths {
         put?: never;
         /**
          * Add a tag to a task
-         * @description For anyone who can change the task, with a tag that they can see. Adding a tag twice has no effect. `ETag` is that of the task, as in the response to `getTask`.
+         * @description Adds a tag that you can see to a task. Adding a tag twice has no effect. `ETag` in the response is the ETag of the task. Available to anyone who can change the task.
          */
         post: operations["addTaskTag"];
         /**
          * Remove a tag from a task
-         * @description For anyone who can change the task. Returns 404 if the task does not have the tag. `If-Match` takes the ETag of the task, because removing a tag changes the task, and `ETag` in the response is its new one.
+         * @description Removes a tag from a task. Returns 404 if the task does not have the tag. Removing a tag changes the task: `If-Match` takes the ETag of the task, and `ETag` in the response is its new one. Available to anyone who can change the task.
          */
         delete: operations["removeTaskTag"];
         options?: never;
@@ -1054,8 +1136,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the followers of a task
-         * @description Returns the users who follow the task and can see it. For anyone who can see the task.
+         * List a task's followers
+         * @description Returns the users who follow the task and can see it. Available to anyone who can see the task.
          */
         get: operations["listTaskFollowers"];
         put?: never;
@@ -1082,13 +1164,13 @@ export interface paths {
         get?: never;
         /**
          * Follow a task
-         * @description Followers are notified of comments on the task and of its completion. Whoever creates a task, owns it, is assigned to it or comments on it follows it automatically, unless they have stopped following it. For anyone who can see the task, also in an archived project: the task does not change.
+         * @description Makes you a follower of the task. Followers are notified of comments on the task and of its completion. The creator, the owner, the assignee and the authors of comments follow a task automatically, unless they have stopped following it. Following does not change the task and is also possible in an archived project. Available to anyone who can see the task.
          */
         put: operations["followTask"];
         post?: never;
         /**
-         * Stop following a task
-         * @description Ends notifications of comments and of the completion. From then on, you do not follow the task automatically; mentions and assignments still reach you. Succeeds if you do not follow the task, too.
+         * Unfollow a task
+         * @description Removes you from the followers of the task, also if you do not follow it. You are no longer notified of comments and of the completion, and no longer follow the task automatically. You are still notified of mentions and assignments.
          */
         delete: operations["unfollowTask"];
         options?: never;
@@ -1111,7 +1193,7 @@ export interface paths {
         };
         /**
          * List a task's relations
-         * @description For anyone who can see the task, the newest relation first. A relation is shown by both of its tasks: what `blocks` one task is `blocked_by` the other. Relations to tasks that you cannot see are left out.
+         * @description Returns the relations of a task, newest first. Each relation is listed for both of its tasks: if one task `blocks` another, that one is `blocked_by` the first. Relations to tasks that you cannot see are omitted. Available to anyone who can see the task.
          */
         get: operations["listTaskRelations"];
         put?: never;
@@ -1147,14 +1229,14 @@ export interface paths {
         };
         get?: never;
         /**
-         * Relate a task to another one
-         * @description For anyone who can change the task and see the other one. Relating two tasks twice has no effect, from whichever of them. A task cannot block itself, directly or through others (409 `blocking_cycle`), and has at most 200 relations. The version of the tasks does not change, but `is_blocked` can.
+         * Add a relation
+         * @description Adds a relation between two tasks. Adding the same relation twice, from either task, has no effect. A task cannot block itself, directly or through other tasks (409 `blocking_cycle`), and can have at most 200 relations. The versions of the tasks do not change, but `is_blocked` can. Available to anyone who can change the task and see the other one.
          */
         put: operations["addTaskRelation"];
         post?: never;
         /**
          * Remove a relation
-         * @description For anyone who can change the task and see the other one. Returns 404 if the tasks are not related in this way.
+         * @description Removes a relation between two tasks. Returns 404 if the tasks are not related in this way. Available to anyone who can change the task and see the other one.
          */
         delete: operations["removeTaskRelation"];
         options?: never;
@@ -1177,13 +1259,13 @@ export interface paths {
         };
         /**
          * List a task's comments
-         * @description Returns the comments in the order in which they were written, oldest first; `sort=-created_at` returns the newest first. For anyone who can see the task.
+         * @description Returns the comments on a task, oldest first; `sort=-created_at` returns the newest first. Available to anyone who can see the task.
          */
         get: operations["listTaskComments"];
         put?: never;
         /**
-         * Comment on a task
-         * @description Adds a comment to the task, which gets a new ETag (`Task-ETag`). For the owner of a personal task, commenters of the project of any other task, the assignee and administrators.
+         * Create a comment
+         * @description Adds a comment to a task. The task gets a new ETag, which the response has as `Task-ETag`. Available to the owner of a personal task, commenters of the task's project, the assignee and administrators.
          */
         post: operations["createComment"];
         delete?: never;
@@ -1207,21 +1289,21 @@ export interface paths {
         };
         /**
          * Get a comment
-         * @description For anyone who can see the task.
+         * @description Returns a comment. Available to anyone who can see the task.
          */
         get: operations["getComment"];
         put?: never;
         post?: never;
         /**
          * Delete a comment
-         * @description Deletes the comment for good; its text is also removed from the history of the task. For the author, the owner of a personal task, managers of the project, and administrators.
+         * @description Permanently deletes a comment, and removes its text from the history of the task. Available to the author, the owner of a personal task, managers of the task's project and administrators.
          */
         delete: operations["deleteComment"];
         options?: never;
         head?: never;
         /**
-         * Edit a comment
-         * @description Replaces the text, and finds its mentions anew. The same text changes nothing. Only for the author.
+         * Update a comment
+         * @description Replaces the text of a comment with a JSON merge patch, and updates its mentions. Sending the same text changes nothing. Available to the author only.
          */
         patch: operations["updateComment"];
         trace?: never;
@@ -1235,7 +1317,7 @@ export interface paths {
         };
         /**
          * List notifications
-         * @description Returns your inbox: you are notified when somebody mentions you in a comment or assigns a task to you, and of comments on tasks that you follow and of their completion; never of what you do yourself. A notification appears about a second after the change, and is shown only while you can see its task. It is kept as long as events (90 days, unless the operator changes it). To count unread notifications, ask for `unread=true&include_total=true&limit=1`.
+         * @description Returns your inbox. You are notified of mentions of you in comments, of tasks assigned to you, and of comments on and the completion of tasks that you follow, but never of your own actions. A notification appears about a second after the change, and is shown only while you can see its task. Notifications are kept as long as events: 90 days, unless the operator has configured another period. To count unread notifications, use `unread=true&include_total=true&limit=1`.
          */
         get: operations["listNotifications"];
         put?: never;
@@ -1257,7 +1339,7 @@ export interface paths {
         put?: never;
         /**
          * Mark notifications as read
-         * @description Marks your unread notifications up to a time as read. Send the `created_at` of the newest one that you have shown, so that what has arrived meanwhile stays unread. A request marks at most 5,000, oldest first; repeat it while `has_more` is true.
+         * @description Marks all your unread notifications up to a given time as read. Send the `created_at` of the newest notification that you have shown, so that later ones stay unread. A request marks at most 5,000 notifications, oldest first; repeat it while `has_more` is true.
          */
         post: operations["markNotificationsRead"];
         delete?: never;
@@ -1275,7 +1357,7 @@ export interface paths {
         };
         /**
          * Get your notification settings
-         * @description Returns whether you get mails about notifications, and how often.
+         * @description Returns whether and how often you receive digests of notifications by mail.
          */
         get: operations["getNotificationSettings"];
         put?: never;
@@ -1285,7 +1367,11 @@ export interface paths {
         head?: never;
         /**
          * Update your notification settings
-         * @description A JSON merge patch. A digest is a mail to the address of your account with the unread notifications that arrived since the digest before it, or since you switched digests on, and whose tasks you can still see. If there are none, no mail is sent. The setting is stored but has no effect if the operator has not configured mail.
+         * @description Updates your notification settings with a JSON merge patch.
+         *
+         *     A digest is a mail to the address of your account. It lists the unread notifications that arrived since the previous
+         *     digest, or since you enabled digests, and whose tasks you can still see. If there are none, no mail is sent. If the
+         *     operator has not configured mail, the setting is stored but has no effect.
          */
         patch: operations["updateNotificationSettings"];
         trace?: never;
@@ -1311,7 +1397,7 @@ export interface paths {
         head?: never;
         /**
          * Mark a notification as read or unread
-         * @description Only you can see and change your notifications. A notification has no version: it has no other state that a request could overwrite.
+         * @description Marks one of your notifications as read or unread. Notifications have no version, because there is no other state that a request could overwrite.
          */
         patch: operations["updateNotification"];
         trace?: never;
@@ -1331,14 +1417,14 @@ export interface paths {
         };
         /**
          * Download an attachment
-         * @description Returns the original bytes, with the media type that the client declared at upload. Supports one byte range per request (`Range`, RFC 9110). The ETag is the file's SHA-256, so `If-Range` resumes an interrupted download safely. `disposition=inline` lets a browser display the file if the declared and the detected type are both PNG, JPEG, GIF, WebP, AVIF, MP4, WebM, MP3, Ogg, WAV or PDF, or both plain text; any other file is sent as an attachment.
+         * @description Returns the original bytes, with the media type that the client declared at upload. Available to anyone who can see the task. Supports one byte range per request (`Range`, RFC 9110). The ETag is the file's SHA-256, so `If-Range` resumes an interrupted download safely. `disposition=inline` lets a browser display the file if the declared and the detected type are both PNG, JPEG, GIF, WebP, AVIF, MP4, WebM, MP3, Ogg, WAV or PDF, or both plain text; any other file is sent as an attachment.
          */
         get: operations["downloadAttachment"];
         put?: never;
         post?: never;
         /**
          * Delete an attachment
-         * @description For the uploader, the owner of the task, managers of its project, and administrators. The file is deleted too.
+         * @description Permanently deletes an attachment and its file. Available to the uploader, the owner of the task, managers of the task's project and administrators.
          */
         delete: operations["deleteAttachment"];
         options?: never;
@@ -1363,7 +1449,7 @@ export interface paths {
         put?: never;
         /**
          * Create a link to an attachment
-         * @description Returns a URL that downloads the file without an `Authorization` header, for `<img>`, download managers and mail. Whoever has the URL can download this file, with this disposition, until the link expires. The link ends earlier with the session or API token that created it, when its creator can no longer see the task, and when the attachment is deleted. The service stores nothing of a link, so there is no list of them.
+         * @description Returns a URL that downloads the file without an `Authorization` header, for `<img>`, download managers and mail. Anyone with the URL can download this file, with this disposition, until the link expires. The link stops working earlier if the session or API token that created it ends, if its creator can no longer see the task, or if the attachment is deleted. Links are not stored and cannot be listed. Available to anyone who can see the task.
          */
         post: operations["createAttachmentLink"];
         delete?: never;
@@ -1387,7 +1473,7 @@ export interface paths {
         };
         /**
          * Download an attachment by link
-         * @description The target of the links that `POST /attachments/{attach_id}/links` creates. The token in the URL authenticates the request. The response is that of `GET /attachments/{attach_id}` with the disposition of the link, except that pages of other origins can embed it and that browsers may reuse it for a minute. Requests count against the user who created the link, separately from the user's other requests and up to the same number. A link that has expired returns 410; one that was revoked, or never existed, returns 404.
+         * @description Downloads a file with a link that `POST /attachments/{attach_id}/links` created. The token in the URL authenticates the request. The response is the same as that of `GET /attachments/{attach_id}` with the disposition of the link, except that pages of other origins can embed it and browsers may reuse it for a minute. Requests count against the user who created the link, in a rate limit of their own that is as high as the limit of the user's other requests. An expired link returns 410; a link that was revoked or never existed returns 404.
          */
         get: operations["downloadLinkedAttachment"];
         put?: never;
@@ -1413,7 +1499,7 @@ export interface paths {
         };
         /**
          * Get a thumbnail
-         * @description Returns a small WebP version of a PNG, JPEG, GIF, WebP or AVIF attachment. The format is detected from the file, not from its declared media type. The thumbnail is rotated upright, in sRGB and without metadata; of an animation, it shows the first frame. It is created on the first request and kept until the attachment is deleted. Images are rejected if they have more than 33,554,432 bytes, 50,000,000 pixels (AVIF: 8,000,000) or 32,768 pixels on a side, or if decoding them takes more than 4 seconds of CPU time or 256 MiB of memory. Each user can have 16 thumbnails queued; the next request returns 429. Queued thumbnails are processed in turn between users.
+         * @description Returns a small WebP version of a PNG, JPEG, GIF, WebP or AVIF attachment. The format is detected from the file, not from its declared media type. The thumbnail is rotated upright, in sRGB and without metadata, and shows the first frame of an animation. It is created on the first request and kept until the attachment is deleted. Images are rejected if they have more than 33,554,432 bytes, 50,000,000 pixels (AVIF: 8,000,000) or 32,768 pixels on a side, or if decoding them takes more than 4 seconds of CPU time or 256 MiB of memory. Each user can have 16 thumbnails queued; further requests return 429. Users take turns in the queue.
          */
         get: operations["getThumbnail"];
         put?: never;
@@ -1441,7 +1527,7 @@ export interface paths {
         put?: never;
         /**
          * Start a resumable upload
-         * @description For anyone who can attach files to the task. `Location` in the response is the URL for the chunks; the first chunk can be sent with this request. When the last chunk has been stored, the file becomes an attachment. The length must be known in advance (`Upload-Defer-Length` is not supported). An upload counts once against the upload limit, and each chunk counts against the request limit.
+         * @description Creates an upload, to which chunks of a file are appended. `Location` in the response is the URL for the chunks; the first chunk can be sent with this request. When the last chunk has been stored, the file becomes an attachment. The length must be known in advance (`Upload-Defer-Length` is not supported). An upload counts once against the upload limit, and each chunk counts against the request limit. Available to anyone who can change the task.
          */
         post: operations["createUpload"];
         delete?: never;
@@ -1472,18 +1558,18 @@ export interface paths {
         post?: never;
         /**
          * Cancel an upload
-         * @description For the user who started it. Deletes the stored bytes, even while a chunk is being received. If the upload is complete, only the upload is deleted; the attachment stays.
+         * @description Cancels an upload and deletes the stored bytes, even while a chunk is being received. If the upload is complete, only the upload is deleted; the attachment stays. Available to the user who started the upload.
          */
         delete: operations["abortUpload"];
         options?: never;
         /**
          * Get the offset of an upload
-         * @description For the user who started the upload. `Upload-Offset` is the number of bytes stored durably: send the next chunk from there. It equals `Upload-Length` only when the file has become an attachment, whose URL is then in `Content-Location`. Until then, at least one byte remains to be sent, so that the response to the last chunk can report the result. These requests have a rate limit of their own, as high as that of other requests, so a client that has sent too many chunks can still get the offset.
+         * @description Returns the current offset of an upload. `Upload-Offset` is the number of bytes stored durably: send the next chunk from there. It equals `Upload-Length` only once the file has become an attachment, whose URL is then in `Content-Location`. Until then, at least one byte remains to be sent, so that the response to the last chunk can report the result. These requests have a rate limit of their own, as high as that of other requests, so a client that has sent too many chunks can still get the offset. Available to the user who started the upload.
          */
         head: operations["getUploadOffset"];
         /**
          * Upload a chunk
-         * @description For the user who started the upload, while they can attach files to the task. `Upload-Offset` must equal the current offset. If the connection is lost, the bytes received so far are kept, except with `Upload-Checksum`: such a chunk is stored completely or not at all. The last chunk turns the file into an attachment, whose URL is in `Content-Location`. If that exceeds a quota, the upload can still be completed later.
+         * @description Appends a chunk to an upload. `Upload-Offset` must equal the current offset. If the connection is lost, the bytes received so far are kept; a chunk with `Upload-Checksum` is stored completely or not at all. The last chunk turns the file into an attachment, whose URL is in `Content-Location`. If that would exceed a quota, the upload can still be completed later. Available to the user who started the upload, while they can attach files to the task.
          */
         patch: operations["appendUpload"];
         trace?: never;
@@ -1503,7 +1589,7 @@ export interface paths {
         put?: never;
         /**
          * Create a tag
-         * @description The name must be unique among your own tags, or among those of the project, ignoring case. A tag of a project is shared by its members. A tag cannot be changed, only deleted.
+         * @description Creates a tag of your own or, with `project_id`, a tag that the members of a project share. The name must be unique among your own tags, or among the tags of the project, ignoring case. A tag cannot be changed, only deleted.
          */
         post: operations["createTag"];
         delete?: never;
@@ -1527,14 +1613,14 @@ export interface paths {
         };
         /**
          * Get a tag
-         * @description For the owner, or the members of the tag's project, anyone who can see a task with the tag, and administrators.
+         * @description Returns a tag. Available to the owner of a tag without a project, members of the tag's project, anyone who can see a task with the tag, and administrators.
          */
         get: operations["getTag"];
         put?: never;
         post?: never;
         /**
          * Delete a tag
-         * @description Deletes the tag and removes it from all tasks. For the owner, or the editors of the tag's project, and administrators. The tag is deleted immediately, and its name becomes available. Tasks that had the tag get a new version: the first hundred immediately, the rest within seconds.
+         * @description Deletes the tag and removes it from all tasks. The tag is deleted immediately, and its name becomes available. Tasks that had the tag get a new version: the first hundred immediately, the rest within seconds. Available to the owner of a tag without a project, editors of the tag's project and administrators.
          */
         delete: operations["deleteTag"];
         options?: never;
@@ -1551,13 +1637,13 @@ export interface paths {
         };
         /**
          * List projects
-         * @description Returns the projects that you are a member of, without archived ones. With `all=true`, an administrator lists every project in the installation.
+         * @description Returns the projects that you are a member of, except archived ones. With `all=true`, an administrator lists every project in the installation.
          */
         get: operations["listProjects"];
         put?: never;
         /**
          * Create a project
-         * @description You become its first member, as a manager.
+         * @description Creates a project. You become its first member, with the role `manager`.
          */
         post: operations["createProject"];
         delete?: never;
@@ -1581,25 +1667,25 @@ export interface paths {
         };
         /**
          * Get a project
-         * @description For members and administrators. The `ETag` also covers your role and the counts; in `If-Match` of an update, it stands for the `version` of the project.
+         * @description Returns a project. The `ETag` also covers your role and the counts; in `If-Match` of an update, it stands for the `version` of the project. Available to members of the project and administrators.
          */
         get: operations["getProject"];
         /**
          * Replace a project
-         * @description Replaces every writable field; an omitted one is reset to its default. Accepts what `getProject` returned: read-only fields are ignored, and `version` must be current, like the ETag in `If-Match`. For managers and administrators.
+         * @description Replaces every writable field; an omitted field is reset to its default. Accepts what `getProject` returned: read-only fields are ignored, and `version` must be current, like the ETag in `If-Match`. Available to managers of the project and administrators.
          */
         put: operations["replaceProject"];
         post?: never;
         /**
          * Delete a project
-         * @description Moves the project to the trash, with its tasks, tags, sections and members. It can be restored for 30 days, or for the retention period that the operator has configured. Until then, nothing in it appears anywhere, and its files count towards quotas. For managers and administrators.
+         * @description Moves the project to the trash, with its tasks, tags, sections and members. It can be restored for 30 days, or for the retention period that the operator has configured. Until it is restored, nothing in it appears anywhere else, but its files count towards quotas. Available to managers of the project and administrators.
          */
         delete: operations["deleteProject"];
         options?: never;
         head?: never;
         /**
          * Update a project
-         * @description A JSON merge patch: omitted fields keep their values, and null clears `color`. For managers and administrators.
+         * @description Updates a project with a JSON merge patch: omitted fields keep their values, and null clears `color`. Available to managers of the project and administrators.
          */
         patch: operations["updateProject"];
         trace?: never;
@@ -1621,7 +1707,7 @@ export interface paths {
         put?: never;
         /**
          * Archive a project
-         * @description The project and its tasks can still be read, and its members can still be changed. Any other change is refused with 409 `project_archived`. Lists leave the project out unless `include_archived` is true. For managers and administrators.
+         * @description Makes a project read-only. Its members can still be changed; any other change of the project or its tasks returns 409 `project_archived`. Lists omit the project unless `include_archived` is true. Available to managers of the project and administrators.
          */
         post: operations["archiveProject"];
         delete?: never;
@@ -1647,7 +1733,7 @@ export interface paths {
         put?: never;
         /**
          * Unarchive a project
-         * @description The project and its tasks can be changed again. For managers and administrators.
+         * @description Makes an archived project and its tasks writable again. Available to managers of the project and administrators.
          */
         post: operations["unarchiveProject"];
         delete?: never;
@@ -1671,7 +1757,7 @@ export interface paths {
         };
         /**
          * List a project's tasks
-         * @description Returns the tasks of the project, for its members and administrators. A task must match all filters.
+         * @description Returns the tasks of the project. A task must match all filters. Available to members of the project and administrators.
          */
         get: operations["listProjectTasks"];
         put?: never;
@@ -1696,8 +1782,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the members of a project
-         * @description Returns everybody who has access to the project, themselves or through a team, with the highest of their roles. For members of the project and administrators.
+         * List a project's members
+         * @description Returns all users with access to the project, directly or through a team, each with the highest of their roles. Available to members of the project and administrators.
          */
         get: operations["listProjectMembers"];
         put?: never;
@@ -1727,19 +1813,19 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a member of a project
-         * @description Returns the access that a user has to the project, themselves or through a team. A user without access is not found. For members of the project and administrators.
+         * Get a project member
+         * @description Returns a user's access to the project, directly or through a team. Returns 404 if the user has no access. Available to members of the project and administrators.
          */
         get: operations["getProjectMember"];
         /**
-         * Set a member of a project
-         * @description Adds a user to the project with a role of their own, or changes that role. A role that the user has through a team stays, and the highest role counts. For managers of the project and administrators. A project keeps at least one manager: the last one cannot take a lower role (409 `last_manager`).
+         * Set a project member
+         * @description Adds a user to the project with a role of their own, or changes that role. A role that the user has through a team is not affected, and the highest role counts. The last manager of a project cannot get a lower role (409 `last_manager`). Available to managers of the project and administrators.
          */
         put: operations["setProjectMember"];
         post?: never;
         /**
-         * Remove a member from a project
-         * @description Removes the user's own role; access ends immediately unless the user has it through a team, too. A user with access through a team only is not found: remove the team from the project, or the user from the team. For managers of the project and administrators; members can remove themselves. The last manager cannot leave (409 `last_manager`). Tasks assigned to the user stay assigned, and the user still sees these.
+         * Remove a project member
+         * @description Removes the user's own role. Access ends immediately, unless the user also has access through a team. Returns 404 if the user has access only through a team: remove the team from the project, or the user from the team. The last manager cannot be removed (409 `last_manager`). Tasks assigned to the user stay assigned, and the user can still see them. Available to managers of the project, administrators and the members themselves.
          */
         delete: operations["removeProjectMember"];
         options?: never;
@@ -1761,8 +1847,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the teams of a project
-         * @description Returns the teams that are members of the project, with their roles. For members of the project and administrators.
+         * List a project's teams
+         * @description Returns the teams that are members of the project, with their roles. Available to members of the project and administrators.
          */
         get: operations["listProjectTeams"];
         put?: never;
@@ -1792,19 +1878,19 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a team of a project
-         * @description Returns the role that a team has in the project. For members of the project and administrators.
+         * Get a project team
+         * @description Returns a team's role in the project. Available to members of the project and administrators.
          */
         get: operations["getProjectTeam"];
         /**
-         * Set a team of a project
-         * @description Adds a team to the project with a role, or changes its role. Every member of the team then has access with at least this role. For managers of the project and administrators who can see the team. A project keeps at least one manager (409 `last_manager`).
+         * Set a project team
+         * @description Adds a team to the project with a role, or changes its role. Every member of the team then has access with at least this role. The last manager of a project cannot lose that role (409 `last_manager`). Available to managers of the project and administrators who can see the team.
          */
         put: operations["setProjectTeam"];
         post?: never;
         /**
-         * Remove a team from a project
-         * @description Its members lose access immediately, unless they have it themselves or through another team. For managers of the project and administrators. A project keeps at least one manager (409 `last_manager`).
+         * Remove a project team
+         * @description Removes a team from the project. Its members lose access immediately, unless they also have it directly or through another team. The last manager of a project cannot be removed (409 `last_manager`). Available to managers of the project and administrators.
          */
         delete: operations["removeProjectTeam"];
         options?: never;
@@ -1827,7 +1913,7 @@ export interface paths {
         put?: never;
         /**
          * Create a team
-         * @description You become its first member and manager. Names of teams do not have to be unique.
+         * @description Creates a team. You become its first member, with the role `manager`. Team names do not have to be unique.
          */
         post: operations["createTeam"];
         delete?: never;
@@ -1851,21 +1937,21 @@ export interface paths {
         };
         /**
          * Get a team
-         * @description For members of the team, members of a project that the team is in, and administrators. The `ETag` also covers your role; in `If-Match` of an update, it stands for the `version` of the team.
+         * @description Returns a team. The `ETag` also covers your role; in `If-Match` of an update, it stands for the `version` of the team. Available to members of the team, members of its projects and administrators.
          */
         get: operations["getTeam"];
         put?: never;
         post?: never;
         /**
          * Delete a team
-         * @description Its members lose the access to projects that they had through the team. A team through which a project has its only manager cannot be deleted (409 `last_manager`). For managers of the team and administrators.
+         * @description Permanently deletes a team. Its members lose the access to projects that they had only through the team. A team that provides the only manager of a project cannot be deleted (409 `last_manager`). Available to managers of the team and administrators.
          */
         delete: operations["deleteTeam"];
         options?: never;
         head?: never;
         /**
          * Update a team
-         * @description A JSON merge patch. For managers of the team and administrators.
+         * @description Updates a team with a JSON merge patch. Available to managers of the team and administrators.
          */
         patch: operations["updateTeam"];
         trace?: never;
@@ -1884,8 +1970,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the members of a team
-         * @description For everybody who can see the team.
+         * List a team's members
+         * @description Returns the members of a team, newest first. Available to anyone who can see the team.
          */
         get: operations["listTeamMembers"];
         put?: never;
@@ -1915,19 +2001,19 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a member of a team
-         * @description For everybody who can see the team.
+         * Get a team member
+         * @description Returns a user's role in a team. Available to anyone who can see the team.
          */
         get: operations["getTeamMember"];
         /**
-         * Set a member of a team
-         * @description Adds a user to the team, which gives access to its projects, or changes the role that the user has in the team. For managers of the team and administrators. A team keeps at least one manager (409 `last_manager`).
+         * Set a team member
+         * @description Adds a user to the team, which gives the user access to its projects, or changes the user's role in the team. The last manager of a team cannot get a lower role (409 `last_manager`). Available to managers of the team and administrators.
          */
         put: operations["setTeamMember"];
         post?: never;
         /**
-         * Remove a member from a team
-         * @description The user loses the access to projects that they had only through the team. For managers of the team and administrators; members can remove themselves. A team, and a project, keeps at least one manager (409 `last_manager`).
+         * Remove a team member
+         * @description Removes a user from a team. The user loses the access to projects that they had only through the team. The last manager of the team, or of one of its projects, cannot be removed (409 `last_manager`). Available to managers of the team, administrators and the members themselves.
          */
         delete: operations["removeTeamMember"];
         options?: never;
@@ -1949,14 +2035,21 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the invitations to a project
-         * @description Returns the invitations that can be accepted, newest first. For managers of the project and administrators.
+         * List a project's invitations
+         * @description Returns the invitations that can still be accepted, newest first. Available to managers of the project and administrators.
          */
         get: operations["listInvitations"];
         put?: never;
         /**
-         * Invite somebody to a project
-         * @description Sends a mail with a link to the address. Whoever opens the link can accept the invitation, once, for 7 days, and becomes a member with the role. The response and its timing do not depend on whether an account has the address. Inviting an address again sends another mail, and replaces the earlier invitation. An invitation is valid only while its sender may manage the project: it cannot be accepted after the sender was demoted, removed or deleted. A user can send 50 invitations in 24 hours, unless the operator has set another limit, and an address is sent at most 5. For managers of the project and administrators.
+         * Create an invitation
+         * @description Invites an email address to a project. The service sends a mail with a link, which works once, for 7 days. The user
+         *     who accepts becomes a member with the given role. The response and its timing are the same whether or not the
+         *     address belongs to an account.
+         *
+         *     Inviting an address again sends another mail and replaces the earlier invitation. An invitation is valid only while
+         *     its sender can manage the project: it cannot be accepted after the sender was demoted, removed or deleted. A user
+         *     can send 50 invitations in 24 hours, unless the operator has configured another limit, and an address can receive 5.
+         *     Available to managers of the project and administrators.
          */
         post: operations["createInvitation"];
         delete?: never;
@@ -1988,7 +2081,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke an invitation
-         * @description The link in its mail stops working immediately. For managers of the project and administrators, whoever sent the invitation.
+         * @description Revokes an invitation, even if another user sent it. The link in its mail stops working immediately. Available to managers of the project and administrators.
          */
         delete: operations["revokeInvitation"];
         options?: never;
@@ -2007,7 +2100,7 @@ export interface paths {
         put?: never;
         /**
          * Look up an invitation
-         * @description Returns what an invitation is about, for whoever has its token, and does not use it up. The link in the mail has the token after `#token=`.
+         * @description Returns the project, the role and the sender of an invitation. The token authenticates the request and can still be used to accept the invitation. In the link of the mail, the token follows `#token=`.
          */
         post: operations["lookUpInvitation"];
         delete?: never;
@@ -2027,7 +2120,7 @@ export interface paths {
         put?: never;
         /**
          * Accept an invitation
-         * @description Makes you a member of the project with the role of the invitation. If you are a member already, you keep the higher of the two roles. The token works once, for whoever sends it first: your email address need not be the invited one. To accept an invitation without an account, send the token to `POST /auth/register`.
+         * @description Makes you a member of the project with the role of the invitation. If you are already a member, you keep the higher of the two roles. The token works once, for the first user who sends it; your email address does not have to be the invited one. To accept an invitation without an account, send the token to `POST /auth/register`.
          */
         post: operations["acceptInvitation"];
         delete?: never;
@@ -2050,14 +2143,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the sections of a project
-         * @description Returns the sections in their order. For members of the project and administrators.
+         * List a project's sections
+         * @description Returns the sections in their order. Available to members of the project and administrators.
          */
         get: operations["listSections"];
         put?: never;
         /**
          * Create a section
-         * @description The section becomes the last one of the project, unless `before` or `after` names another section to put it next to. For editors of the project and administrators.
+         * @description Creates a section at the end of the project, or next to the section in `before` or `after`. Available to editors of the project and administrators.
          */
         post: operations["createSection"];
         delete?: never;
@@ -2086,21 +2179,21 @@ export interface paths {
         };
         /**
          * Get a section
-         * @description For members of the project and administrators.
+         * @description Returns a section. Available to members of the project and administrators.
          */
         get: operations["getSection"];
         put?: never;
         post?: never;
         /**
          * Delete a section
-         * @description Deletes the section. Its tasks stay in the project, without a section and with a new version. For editors of the project and administrators.
+         * @description Permanently deletes a section. Its tasks stay in the project, without a section and with a new version. Available to editors of the project and administrators.
          */
         delete: operations["deleteSection"];
         options?: never;
         head?: never;
         /**
          * Update a section
-         * @description Renames a section, moves it next to another section of the project, or both. Its tasks move with it. For editors of the project and administrators.
+         * @description Renames a section, moves it and its tasks next to another section of the project, or both. Available to editors of the project and administrators.
          */
         patch: operations["updateSection"];
         trace?: never;
@@ -2114,22 +2207,23 @@ export interface paths {
         };
         /**
          * List webhooks
-         * @description Returns your own webhooks and those of the projects that you manage. With `all=true`, an administrator lists every webhook in the installation. Secrets are not shown.
+         * @description Returns your own webhooks and the webhooks of the projects that you manage, without their secrets. With `all=true`, an administrator lists every webhook in the installation.
          */
         get: operations["listWebhooks"];
         put?: never;
         /**
          * Create a webhook
-         * @description From now on, the service sends a `POST` to `url` for each event that matches `event_types`.
+         * @description Creates a webhook. The service then sends a `POST` to `url` for each event that matches `event_types`.
          *
-         *     Without `project_id`, the webhook tells whatever you can see yourself: events of your own tasks, of tasks that you are
-         *     assigned, and of the projects that you are a member of. With `project_id`, it belongs to that project, which you must
-         *     manage: it tells the events of the project, and all its managers can see and change it. What is sent is decided half a
-         *     second before it is sent at the earliest, so a webhook tells nothing that its owner may no longer see.
+         *     Without `project_id`, the webhook sends the events that you can see: those of your personal tasks, of tasks assigned
+         *     to you, and of your projects. With `project_id`, it belongs to that project, which you must manage: it sends the
+         *     events of the project, and all managers of the project can see and change it. The owner's access is checked at most
+         *     half a second before an event is sent, so a webhook sends nothing that its owner can no longer see.
          *
          *     Requests follow Standard Webhooks (https://www.standardwebhooks.com), whose libraries verify them. The body is a
-         *     `WebhookMessage`. Sign and compare `webhook-id.webhook-timestamp.body` with HMAC-SHA256 and the secret. The response
-         *     shows the secret, and only a repeat with the same `Idempotency-Key` shows it again.
+         *     `WebhookMessage`. To verify it, compute the HMAC-SHA256 of `webhook-id.webhook-timestamp.body` with the secret, and
+         *     compare it with the signature. The secret is shown in this response only; a repeat with the same `Idempotency-Key`
+         *     returns it again.
          *
          *     `url` must be reachable on the public Internet, unless the operator allows its host. The service does not follow
          *     redirects. A user can own 100 webhooks.
@@ -2156,21 +2250,21 @@ export interface paths {
         };
         /**
          * Get a webhook
-         * @description For its owner, or the managers of its project; and for administrators.
+         * @description Returns a webhook, without its secret. Available to the owner of a webhook without a project, managers of the webhook's project and administrators.
          */
         get: operations["getWebhook"];
         put?: never;
         post?: never;
         /**
          * Delete a webhook
-         * @description Nothing more is sent, except for a request that is under way. Its deliveries are deleted with it. For its owner, or the managers of its project; and for administrators.
+         * @description Permanently deletes a webhook and its deliveries. A request that is already being sent is completed. Available to the owner of a webhook without a project, managers of the webhook's project and administrators.
          */
         delete: operations["deleteWebhook"];
         options?: never;
         head?: never;
         /**
          * Update a webhook
-         * @description A JSON merge patch. A webhook that is disabled gets no events; deliveries that were pending wait until it is enabled again. Enabling a webhook that the service has disabled clears `disabled_reason` and `failing_since`. For its owner, or the managers of its project; and for administrators.
+         * @description Updates a webhook with a JSON merge patch. A disabled webhook gets no events; its pending deliveries wait until it is enabled again. Enabling a webhook that the service has disabled clears `disabled_reason` and `failing_since`. Available to the owner of a webhook without a project, managers of the webhook's project and administrators.
          */
         patch: operations["updateWebhook"];
         trace?: never;
@@ -2191,8 +2285,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Rotate the secret of a webhook
-         * @description Makes a new secret. For 24 hours requests are signed with both secrets, so that the receiver can change to the new one at any time; a secret before the last one stops signing at once. For its owner, or the managers of its project; and for administrators.
+         * Rotate a webhook's secret
+         * @description Generates a new secret. For 24 hours, requests are signed with both the new and the previous secret, so the receiver can change over at any time. An even older secret stops signing immediately. Available to the owner of a webhook without a project, managers of the webhook's project and administrators.
          */
         post: operations["rotateWebhookSecret"];
         delete?: never;
@@ -2218,7 +2312,7 @@ export interface paths {
         put?: never;
         /**
          * Send a test message
-         * @description Sends a message of the type `webhook.test`, whose `data` has the `webhook_id`. The delivery tells how the receiver answered. For the owner of the webhook, or the managers of its project; and for administrators.
+         * @description Sends a message of the type `webhook.test`, whose `data` has the `webhook_id`. The resulting delivery shows the response of the receiver. Available to the owner of a webhook without a project, managers of the webhook's project and administrators.
          */
         post: operations["testWebhook"];
         delete?: never;
@@ -2241,8 +2335,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the deliveries of a webhook
-         * @description Returns what was sent, is being sent or will be sent again, and how the receiver answered. Deliveries are kept for 30 days, or for as long as events, if that is less. For the owner of the webhook, or the managers of its project; and for administrators.
+         * List a webhook's deliveries
+         * @description Returns the deliveries that were sent or are pending, with the last response of the receiver. Deliveries are kept for 30 days, or for as long as events if that is shorter. Available to the owner of a webhook without a project, managers of the webhook's project and administrators.
          */
         get: operations["listWebhookDeliveries"];
         put?: never;
@@ -2272,8 +2366,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a delivery
-         * @description For the owner of the webhook, or the managers of its project; and for administrators.
+         * Get a webhook delivery
+         * @description Returns a delivery. Available to the owner of a webhook without a project, managers of the webhook's project and administrators.
          */
         get: operations["getWebhookDelivery"];
         put?: never;
@@ -2305,8 +2399,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send a message again
-         * @description Adds a delivery of the same message, with the same `webhook-id`. It is withheld if the owner of the webhook may no longer see what it tells. For the owner of the webhook, or the managers of its project; and for administrators.
+         * Redeliver a message
+         * @description Adds a delivery of the same message, with the same `webhook-id`. The delivery is withheld if the owner of the webhook can no longer see the event. Available to the owner of a webhook without a project, managers of the webhook's project and administrators.
          */
         post: operations["redeliverWebhook"];
         delete?: never;
@@ -2326,7 +2420,7 @@ export interface paths {
         put?: never;
         /**
          * Send a Model Context Protocol message
-         * @description The endpoint of the Streamable HTTP transport of the Model Context Protocol (MCP), versions 2026-07-28, 2025-11-25 and 2025-06-18. Its tools are the operations of this document that are marked `x-mcp`, named in snake case (`list_tasks`), and `tools/list` returns those that the token's scopes allow. A tool runs the operation itself, as if its HTTP request had been sent with the same token; its arguments are the path and query parameters, the fields of the body, `if_match` and `idempotency_key`. If the operation is rejected, the result has `isError` and the problem document. The server is stateless: there are no sessions, and every response is one JSON message. A request with an `Origin` is accepted only from this service itself and from the origins that the operator allows.
+         * @description The endpoint of the Streamable HTTP transport of the Model Context Protocol (MCP), versions 2026-07-28, 2025-11-25 and 2025-06-18. Its tools are the operations of this document that are marked `x-mcp`, named in snake case (`list_tasks`), and `tools/list` returns those that the token's scopes allow. Calling a tool has the same effect as sending the HTTP request of the operation with the same token. The arguments are the path and query parameters, the fields of the body, `if_match` and `idempotency_key`. If the operation is rejected, the result has `isError` and the problem document. The server is stateless: there are no sessions, and every response is one JSON message. A request with an `Origin` is accepted only from this service itself and from the origins that the operator allows.
          */
         post: operations["sendMcpMessage"];
         delete?: never;
