@@ -1220,7 +1220,7 @@ export interface paths {
                  */
                 kind: components["parameters"]["RelationKind"];
                 /**
-                 * @description The related task.
+                 * @description The id of the related task.
                  * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
                  */
                 other_task_id: components["parameters"]["OtherTaskId"];
@@ -2526,14 +2526,14 @@ export interface components {
         Username: string;
         /**
          * Format: email
-         * @description Compared in canonical form.
+         * @description An email address. Addresses are stored and compared in canonical form.
          */
         EmailAddress: string;
-        /** @description How a user appears to others. */
+        /** @description The name of a user as shown to others. */
         DisplayName: string;
         /**
          * Format: password
-         * @description A password that exists.
+         * @description An existing password.
          */
         Password: string;
         /**
@@ -2543,11 +2543,11 @@ export interface components {
         NewPassword: string;
         /** @description A six-digit code from the authenticator, or a recovery code. */
         SecondFactorCode: string;
-        /** @description A token that the service has issued. */
+        /** @description A token issued by the service. */
         OpaqueToken: string;
-        /** @description One line. */
+        /** @description A title of one line. */
         TaskTitle: string;
-        /** @description The id of a user. `me` is your own. Responses always have the id. */
+        /** @description The id of a user. In requests, `me` stands for your own; responses always have the id. */
         UserRef: string;
         /** @description The id of a section, or `none` for no section. */
         SectionOrNone: string;
@@ -2555,7 +2555,7 @@ export interface components {
         ParentOrNone: string;
         /** @description The id of a project, or `none` for no project. */
         ProjectOrNone: string;
-        /** @description The id of a user, or null for nobody. `me` is your own. Responses always have the id. */
+        /** @description The id of a user, or null for no user. In requests, `me` stands for your own; responses always have the id. */
         NullableUserRef: string | null;
         /**
          * @description The role of a user: `member`, or `admin` for administrators.
@@ -2564,13 +2564,13 @@ export interface components {
         UserRole: "member" | "admin";
         /**
          * Format: time-zone
-         * @description The name of a time zone in the IANA database, such as `Europe/Berlin`; case is ignored in requests. The days of all-day dates and of dates in filters are those of this zone.
+         * @description The name of a time zone in the IANA database, such as `Europe/Berlin`; case is ignored in requests. It determines when the days of all-day dates, and of dates in filters, begin and end.
          * @example Europe/Berlin
          */
         TimeZone: string;
         /**
          * Format: time-or-date
-         * @description An RFC 3339 time, or a date (`YYYY-MM-DD`), which stands for the start of that day in your time zone. The offset of a time may be written without the colon.
+         * @description An RFC 3339 time, or a date (`YYYY-MM-DD`), which stands for the start of that day in your time zone. The colon in the offset of a time is optional.
          */
         TimeOrDate: string;
         /** @description A user account. */
@@ -2618,31 +2618,31 @@ export interface components {
         };
         /**
          * Format: int64
-         * @description The maximum size of all attachments of the user, in bytes. 0 is unlimited. Null is the quota of the installation, as in responses to anyone but the user and administrators; `getUserUsage` returns the quota that applies.
+         * @description The maximum total size of the user's attachments in bytes. 0 means unlimited. Null means the quota of the installation; it is also null in responses to anyone but the user and administrators. `getUserUsage` returns the applicable quota.
          */
         AttachmentQuota: number | null;
-        /** @description The maximum number of tasks that the user may own, including those in the trash. 0 is unlimited. Null is the quota of the installation, as in responses to anyone but the user and administrators. */
+        /** @description The maximum number of tasks that the user can own, including those in the trash. 0 means unlimited. Null means the quota of the installation; it is also null in responses to anyone but the user and administrators. `getUserUsage` returns the applicable quota. */
         TaskQuota: number | null;
-        /** @description How much of a resource a user uses. */
+        /** @description A user's use of a resource, and its quota. */
         ResourceUsage: {
             /** Format: int64 */
             used: number;
             /**
              * Format: int64
-             * @description The maximum. Null is unlimited.
+             * @description The applicable quota; null for unlimited.
              */
             quota: number | null;
         };
-        /** @description What a user uses of each resource that has a quota. */
+        /** @description A user's use of each resource that has a quota. */
         UserUsage: {
-            /** @description The size of the user's attachments, in bytes. */
+            /** @description The total size of the user's attachments in bytes. */
             attachment_bytes: components["schemas"]["ResourceUsage"];
-            /** @description The tasks that the user owns, including those in the trash. Counting stops at one more than the quota, or at 200,001 without a quota. */
+            /** @description The number of tasks that the user owns, including those in the trash. Counting stops at one more than the quota, or at 200,001 without a quota. */
             tasks: components["schemas"]["ResourceUsage"];
-            /** @description The webhooks that the user owns. */
+            /** @description The number of webhooks that the user owns. */
             webhooks: components["schemas"]["ResourceUsage"];
         };
-        /** @description Whether the user is kept out: `true` ends all sessions of the user, and no sign-in and no API token works until it is `false` again. Nothing is deleted. Only administrators change it, and not of themselves. */
+        /** @description Whether the account is disabled. `true` ends all sessions of the user, and the user can neither sign in nor use API tokens until it is `false` again. Nothing is deleted. Only administrators can change it, and not for themselves. */
         IsDisabled: boolean;
         /** @description All writable fields of a user. Read-only fields are accepted as `getUser` returns them, and ignored. */
         UserReplace: {
@@ -2652,11 +2652,11 @@ export interface components {
             role: components["schemas"]["UserRole"];
             /** @description Keeps its value if omitted. */
             time_zone?: components["schemas"]["TimeZone"];
-            /** @description Keeps its value if omitted. Only administrators change it, and not of themselves. */
+            /** @description Keeps its value if omitted. Only administrators can change it, and not for themselves. */
             is_disabled?: components["schemas"]["IsDisabled"];
-            /** @description Keeps its value if omitted. Only administrators change it. */
+            /** @description Keeps its value if omitted. Only administrators can change it. */
             attachment_quota_bytes?: components["schemas"]["AttachmentQuota"];
-            /** @description Keeps its value if omitted. Only administrators change it. */
+            /** @description Keeps its value if omitted. Only administrators can change it. */
             task_quota?: components["schemas"]["TaskQuota"];
             /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
             current_password?: components["schemas"]["Password"];
@@ -2724,12 +2724,12 @@ export interface components {
             due_at: string | null;
             /**
              * Format: date
-             * @description An all-day due date, instead of `due_at`. The task is due when the day ends where you are.
+             * @description An all-day due date, instead of `due_at`. The task is due until the day ends in your time zone.
              */
             due_on: string | null;
             /**
              * Format: date-time
-             * @description When the status changed to done; null in any other status.
+             * @description The time at which the status changed to `done`; null in any other status.
              */
             completed_at: string | null;
             /** Format: uuid */
@@ -2738,30 +2738,30 @@ export interface components {
             assignee_id: string | null;
             /**
              * Format: uuid
-             * @description The project of the task; null for a personal task. An assignee who is no member of the project sees the task, but not the project.
+             * @description The project of the task; null for a personal task. An assignee who is not a member of the project sees the task, but not the project.
              */
             project_id: string | null;
             /**
              * Format: uuid
-             * @description The section of the project that the task is in, if any.
+             * @description The section of the task in its project; null for no section.
              */
             section_id: string | null;
             /**
              * Format: uuid
-             * @description The task that this one is a subtask of, if any. An assignee can see a subtask without its parent. In the trash, the parent can be there too, or be deleted permanently.
+             * @description The parent task; null if this task is not a subtask. An assignee can see a subtask without its parent. The parent of a task in the trash can be in the trash too, or permanently deleted.
              */
             parent_id: string | null;
-            /** @description Sorts the tasks of the project, or the personal tasks of the owner: by characters (code points), then by `id`. Use `moveTask` to change it. New tasks come last. */
+            /** @description The place of the task in the manual order of its project, or of the personal tasks of its owner. Compare positions by code points, then by `id`. Use `moveTask` to change it. New tasks come last. */
             position: components["schemas"]["Position"];
-            /** @description Sorted by name. */
+            /** @description The tags of the task, sorted by name. */
             tags: components["schemas"]["Tag"][];
             attachment_count: number;
-            /** @description Whether an open task that you can see blocks this one. It does not change the version. */
+            /** @description Whether the task is blocked by an open task that you can see. Changes of this value do not change the version. */
             is_blocked: boolean;
             comment_count: number;
-            /** @description The direct subtasks, whether or not you can see them. Those in the trash do not count, unless the task was deleted with them. */
+            /** @description The number of direct subtasks, including those that you cannot see. Subtasks in the trash count only if they were deleted together with the task. */
             subtask_count: number;
-            /** @description Those of them that are `todo` or `in_progress`. */
+            /** @description The number of these subtasks with the status `todo` or `in_progress`. */
             open_subtask_count: number;
             /** @description Increases with every change to the task, its tags, its attachments or its counts. */
             version: number;
@@ -2774,13 +2774,13 @@ export interface components {
             project?: components["schemas"]["Project"];
             /** @description The 20 newest attachments, newest first. `attachment_count` is the total number. */
             attachments?: components["schemas"]["Attachment"][];
-            /** @description Without its own expansions. */
+            /** @description The parent task, without its own expansions. */
             parent?: components["schemas"]["Task"];
-            /** @description The first 20 direct subtasks that you can see, in the order of `position`, without their own expansions. List the tasks with this `parent_id` for the others. */
+            /** @description The first 20 direct subtasks that you can see, in the order of `position`, without their own expansions. To get all of them, list the tasks with this `parent_id`. */
             subtasks?: components["schemas"]["Task"][];
         };
         /**
-         * @description How a task relates to another one. `blocks` and `blocked_by`, and `duplicates` and `duplicated_by`, are the two sides of one relation; `relates_to` is the same from both.
+         * @description The kind of a relation between two tasks. `blocks` and `blocked_by` are the two directions of one relation, as are `duplicates` and `duplicated_by`; `relates_to` has no direction.
          * @enum {string}
          */
         RelationKind: "blocks" | "blocked_by" | "duplicates" | "duplicated_by" | "relates_to";
@@ -2789,7 +2789,7 @@ export interface components {
          * @enum {string}
          */
         RelationExpansion: "task";
-        /** @description A relation, from the side of one of its tasks. `task` is present only if requested with `expand`. */
+        /** @description A relation, from the perspective of one of its tasks. `task` is the other task, present only if requested with `expand`. */
         TaskRelation: {
             kind: components["schemas"]["RelationKind"];
             /** Format: uuid */
@@ -2819,7 +2819,7 @@ export interface components {
         TaskChanges: {
             /** @description Tasks that were created or changed. */
             changed: components["schemas"]["Task"][];
-            /** @description Ids of tasks that you can no longer see, possibly including some that you never received. */
+            /** @description Ids of tasks that were deleted, that you can no longer see, or that no longer match the filters. They can include tasks that you never received. */
             deleted: string[];
             /** @description The cursor for the next request. Never null. */
             next_cursor: string;
@@ -2828,9 +2828,9 @@ export interface components {
         };
         /** @description Items to process: at least one and at most 500 in total. */
         TaskBatch: {
-            /** @description Process all items or none. By default, items are independent. */
+            /** @description Whether to process either all items or none. By default, items are independent. */
             atomic?: boolean;
-            /** @description Change nothing, and return what would happen. */
+            /** @description Whether to return the expected results without changing anything. */
             dry_run?: boolean;
             create?: components["schemas"]["TaskCreate"][];
             update?: components["schemas"]["TaskBatchUpdate"][];
@@ -2879,7 +2879,7 @@ export interface components {
             tag: components["schemas"]["TaskBatchResult"][];
             untag: components["schemas"]["TaskBatchResult"][];
         };
-        /** @description The result, or with `dry_run` the expected result, of an item. */
+        /** @description The result of an item; with `dry_run`, the expected result. */
         TaskBatchResult: {
             /** @description The status of the equivalent single operation. */
             status: number;
@@ -2923,7 +2923,7 @@ export interface components {
             assignee_id?: components["schemas"]["NullableUserRef"];
             /**
              * Format: uuid
-             * @description A project in which you are at least an editor. If omitted, that of the parent; without a parent, the task is personal.
+             * @description A project in which you are at least an editor. Defaults to the project of the parent; without a parent, the task is personal.
              */
             project_id?: string | null;
             /**
@@ -2933,12 +2933,12 @@ export interface components {
             section_id?: string | null;
             /**
              * Format: uuid
-             * @description The task that this one becomes a subtask of: in the same project, or a personal task of the same owner. A tree has at most 8 levels.
+             * @description The parent task, which must be in the same project, or a personal task of the same owner. A tree can have at most 8 levels.
              */
             parent_id?: string | null;
             /** @description Tags to add to the task. */
             tag_ids?: string[];
-            /** @description Names of tags to add to the task: of its project, or your own if it is personal. They are compared as in `createTag`, and missing tags are created. */
+            /** @description Names of tags to add to the task: tags of its project, or your own if the task is personal. Names are compared as in `createTag`, and missing tags are created. */
             tag_names?: string[];
         };
         /** @description All writable fields of a task. Read-only fields are accepted as `getTask` returns them, with or without `expand`, and ignored. */
@@ -2982,10 +2982,10 @@ export interface components {
             section_id?: string | null;
             /**
              * Format: uuid
-             * @description Keeps its value if omitted, unless the task moves away from its parent, as in `updateTask`.
+             * @description Keeps its value if omitted, unless the task moves to another project or owner, as in `updateTask`.
              */
             parent_id?: string | null;
-            /** @description All tags of the task. Its tags stay if omitted. */
+            /** @description All tags of the task. Keeps its value if omitted. */
             tag_ids?: string[];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
@@ -3039,62 +3039,62 @@ export interface components {
              * @description Clears `due_at`, unless null. Must not be before the start.
              */
             due_on?: string | null;
-            /** @description For a personal task, only the owner and administrators can change it; its subtasks go along, and it leaves its parent unless the request has `parent_id`. In a project, editors and administrators can. */
+            /** @description The new owner. The subtasks of a personal task get the new owner too, and the task leaves its parent unless the request has `parent_id`. Can be changed by the owner of a personal task, editors of the task's project and administrators. */
             owner_id?: components["schemas"]["UserRef"];
             assignee_id?: components["schemas"]["NullableUserRef"];
             /**
              * Format: uuid
-             * @description Moves the task to another project, in which you are at least an editor, or makes it a personal task of its owner (null). The task becomes the last one there, leaves its section, and leaves its parent unless the request has `parent_id`. Its subtasks go along (up to 500), and those that become personal get its owner. For the owner of a personal task, editors of its project, and administrators.
+             * @description Moves the task to another project, in which you must be at least an editor; null makes it a personal task of its owner. The task becomes the last one there, leaves its section, and leaves its parent unless the request has `parent_id`. Up to 500 subtasks move along, and those that become personal get the owner of the task. Can be changed by the owner of a personal task, editors of the task's project and administrators.
              */
             project_id?: string | null;
             /**
              * Format: uuid
-             * @description A section of the project, or null for none. For those who may set `project_id`.
+             * @description A section of the project; null for no section. Can be changed by anyone who can change `project_id`.
              */
             section_id?: string | null;
             /**
              * Format: uuid
-             * @description The task that this one becomes a subtask of, with its own subtasks, or null for none. The parent must be in the same project, or a personal task of the same owner, and not be one of its subtasks. A tree has at most 8 levels. For those who may set `project_id`.
+             * @description The parent task; null for no parent. The subtasks of the task stay with it. The parent must be in the same project, or a personal task of the same owner, and not be below the task itself. A tree can have at most 8 levels. Can be changed by anyone who can change `project_id`.
              */
             parent_id?: string | null;
-            /** @description All tags of the task; replaces those that it has. */
+            /** @description All tags of the task. Replaces the current tags. */
             tag_ids?: string[];
         };
-        /** @description Where to move a task: next to another one, or to the end. `before` and `after` cannot be combined with each other or with `section_id`. */
+        /** @description The new place of a task: next to another task, or the end of a section, project or the personal tasks. `before` and `after` cannot be combined with each other or with `section_id`. */
         TaskMove: {
             /**
              * Format: uuid
-             * @description A task to put it directly before.
+             * @description Place the task directly before this one.
              */
             before?: string;
             /**
              * Format: uuid
-             * @description A task to put it directly after.
+             * @description Place the task directly after this one.
              */
             after?: string;
             /**
              * Format: uuid
-             * @description The section whose last task it becomes; null for none. Without it, `before` and `after`, it keeps its section, unless it moves to another project.
+             * @description Place the task at the end of this section; null for no section. If `section_id`, `before` and `after` are all omitted, the task keeps its section, unless it moves to another project.
              */
             section_id?: string | null;
             /**
              * Format: uuid
-             * @description The project to move it to, in which you are at least an editor; null makes it a personal task of its owner. The project that it is in, if omitted.
+             * @description Move the task to this project, in which you must be at least an editor; null makes it a personal task of its owner. Defaults to the current project.
              */
             project_id?: string | null;
         };
         /**
-         * @description What was changed, and how.
+         * @description The kind of change.
          * @enum {string}
          */
         EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed";
-        /** @description The tag that was added or removed, as it was then. */
+        /** @description The tag that was added or removed, as it was at that time. */
         EventTag: {
             /** Format: uuid */
             id: string;
             name: string;
         };
-        /** @description Fields of what was changed, named and written as in the resource itself: only those that differ. A field without a value is null, or left out if the resource was created or deleted. Empty once the task, or the comment that the event is about, is deleted permanently. */
+        /** @description The fields that differ, with the names and formats of the resource itself. A field without a value is null, or omitted if the resource was created or deleted. Empty once the task, or the comment that the event is about, is permanently deleted. */
         EventValues: {
             title?: string;
             description?: string;
@@ -3118,31 +3118,31 @@ export interface components {
             section_id?: string | null;
             /**
              * Format: uuid
-             * @description The task that it is a subtask of.
+             * @description The parent task.
              */
             parent_id?: string | null;
             position?: string;
             tag?: components["schemas"]["EventTag"];
-            /** @description Of a relation to another task. */
+            /** @description The kind of a relation. */
             kind?: string;
-            /** @description Of a comment. */
+            /** @description The text of a comment. */
             body?: string;
-            /** @description Of an attachment. */
+            /** @description The name of an attachment. */
             file_name?: string;
-            /** @description Of an attachment. */
+            /** @description The declared media type of an attachment. */
             content_type?: string;
             /**
              * Format: int64
-             * @description Of an attachment.
+             * @description The size of an attachment in bytes.
              */
             size?: number;
-            /** @description Of a project. */
+            /** @description The name of a project. */
             name?: string;
-            /** @description Of a project. */
+            /** @description The color of a project. */
             color?: string | null;
             role?: components["schemas"]["ProjectRole"];
         };
-        /** @description A change of a task, of what belongs to it, of a project or of its members. */
+        /** @description A change of a task, its tags, comments, attachments or relations, of a project, or of its members. */
         Event: {
             /**
              * Format: uuid
@@ -3162,12 +3162,12 @@ export interface components {
             task_id: string | null;
             /**
              * Format: uuid
-             * @description The project, or that of the task after the change; null for a personal task.
+             * @description The project, or the project of the task after the change; null for a personal task.
              */
             project_id: string | null;
             /**
              * Format: uuid
-             * @description The comment, attachment, tag, other task or member that the event is about; null if it is about the task or project itself.
+             * @description The comment, attachment, tag, related task or member that the event is about; null if it is about the task or project itself.
              */
             resource_id: string | null;
             before: components["schemas"]["EventValues"];
@@ -3186,9 +3186,9 @@ export interface components {
          * @enum {string}
          */
         CommentExpansion: "author";
-        /** @description Markdown, stored as written. At least one character is visible. */
+        /** @description Markdown, stored as sent. At least one character must be visible. */
         CommentBody: string;
-        /** @description What somebody says about a task. `author` is present only if requested with `expand`. */
+        /** @description A comment on a task. `author` is present only if requested with `expand`. */
         Comment: {
             /**
              * Format: uuid
@@ -3202,9 +3202,9 @@ export interface components {
              * @description Null if that user was deleted.
              */
             author_id: string | null;
-            /** @description Markdown, as written. Not sanitized. */
+            /** @description Markdown, exactly as sent. Not sanitized: sanitize the HTML that you render from it. */
             body: string;
-            /** @description The users whom the text names as `@username` and who could see the task when it was written, in no particular order. Code, in spans and blocks, and email addresses mention nobody, nor does `\@username`. Only the first 100 different names count. */
+            /** @description Users mentioned as `@username` who could see the task when the text was written, in no particular order. Names in code spans and blocks, email addresses and `\@username` are not mentions. Only the first 100 different names count. */
             mentions: string[];
             /** @description Increases with every change. */
             version: number;
@@ -3212,7 +3212,7 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description When the text was last changed; null if it is the original.
+             * @description The time of the last edit; null if the text was never edited.
              */
             edited_at: string | null;
             author?: components["schemas"]["User"];
@@ -3280,7 +3280,7 @@ export interface components {
          * @enum {string}
          */
         Disposition: "attachment" | "inline";
-        /** @description How a link is used. */
+        /** @description The options of a new link. */
         AttachmentLinkCreate: {
             /** @default attachment */
             disposition: components["schemas"]["Disposition"];
@@ -3294,11 +3294,11 @@ export interface components {
         AttachmentLink: {
             /**
              * Format: uri-reference
-             * @description Absolute if the operator has set `PUBLIC_URL`; otherwise a path on this server. Whoever has it can download the file.
+             * @description Absolute if the operator has set `PUBLIC_URL`; otherwise a path on this server. Anyone with the URL can download the file.
              * @example /attachments/0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f/content?token=AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3Wc6uFzH9aJrLpEsDyBvGqUiKoNwTeRfMhSjXzClVbPa2d
              */
             url: string;
-            /** @description `attachment` if browsers cannot display files of this type safely. */
+            /** @description The requested disposition, or `attachment` if browsers cannot display files of this type safely. */
             disposition: components["schemas"]["Disposition"];
             /** Format: date-time */
             expires_at: string;
@@ -3324,7 +3324,7 @@ export interface components {
             owner_id: string;
             /**
              * Format: uuid
-             * @description The project whose members share the tag. Null if it is its owner's alone.
+             * @description The project whose members share the tag; null for a tag that belongs only to its owner.
              */
             project_id: string | null;
             /** Format: date-time */
@@ -3349,17 +3349,17 @@ export interface components {
             color?: string | null;
             /**
              * Format: uuid
-             * @description A project in which you are at least an editor. Without one, the tag is yours alone.
+             * @description A project in which you are at least an editor. If null or omitted, the tag belongs only to you.
              */
             project_id?: string | null;
         };
         /**
-         * @description What a member can do; each role includes those before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and decide who is a member.
+         * @description The role of a member of a project. Each role includes the ones before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and manage its members.
          * @enum {string|null}
          */
         NullableProjectRole: "viewer" | "commenter" | "editor" | "manager" | null;
         ProjectName: string;
-        /** @description Tasks, tags and sections that its members share. */
+        /** @description A group of tasks, tags and sections that its members share. */
         Project: {
             /**
              * Format: uuid
@@ -3371,10 +3371,10 @@ export interface components {
             color: string | null;
             /**
              * Format: date-time
-             * @description When it was archived. An archived project can be read, but not changed.
+             * @description The time at which the project was archived; null if it is not. An archived project is read-only.
              */
             archived_at: string | null;
-            /** @description Your own role: the highest of those that you and your teams have. Null for an administrator who is not a member. */
+            /** @description Your highest role, of your own and those of your teams. Null for an administrator who is not a member. */
             role: components["schemas"]["NullableProjectRole"];
             /** @description The number of users with access. */
             member_count: number;
@@ -3440,12 +3440,12 @@ export interface components {
             color?: string | null;
         };
         /**
-         * @description What a member can do; each role includes those before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and decide who is a member.
+         * @description The role of a member of a project. Each role includes the ones before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and manage its members.
          * @enum {string}
          */
         ProjectRole: "viewer" | "commenter" | "editor" | "manager";
         /**
-         * @description Why you were notified: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). Of several reasons, the first in this order.
+         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order.
          * @enum {string}
          */
         NotificationReason: "mention" | "assignment" | "comment" | "completion";
@@ -3454,7 +3454,7 @@ export interface components {
          * @enum {string}
          */
         NotificationExpansion: "task";
-        /** @description Something that you were told. */
+        /** @description A notification in the inbox of a user. `task` is present only if requested with `expand`. */
         Notification: {
             /**
              * Format: uuid
@@ -3464,24 +3464,24 @@ export interface components {
             reason: components["schemas"]["NotificationReason"];
             /**
              * Format: uuid
-             * @description Who did it; null if the service itself did.
+             * @description The user who caused the notification; null if the service did.
              */
             actor_id: string | null;
             /** Format: uuid */
             task_id: string;
             /**
              * Format: uuid
-             * @description The comment; null if it is not about one.
+             * @description The comment that the notification is about, if any.
              */
             comment_id: string | null;
             /**
              * Format: date-time
-             * @description When it arrived.
+             * @description The time at which the notification arrived.
              */
             created_at: string;
             /**
              * Format: date-time
-             * @description When you marked it as read; null if unread.
+             * @description The time at which you marked it as read; null if it is unread.
              */
             read_at: string | null;
             task?: components["schemas"]["Task"];
@@ -3492,29 +3492,29 @@ export interface components {
         };
         /** @description A merge patch for a notification. */
         NotificationPatch: {
-            /** @description Sets or clears `read_at`. */
+            /** @description Whether the notification is read. Sets or clears `read_at`. */
             is_read?: boolean;
         };
-        /** @description Which notifications to mark as read. */
+        /** @description The range of notifications to mark as read. */
         NotificationMark: {
             /**
              * Format: date-time
-             * @description The last `created_at` to mark.
+             * @description Marks notifications with a `created_at` up to and including this time.
              */
             until: string;
         };
-        /** @description The notifications that were marked as read. */
+        /** @description The result of marking notifications as read. */
         NotificationMarkResult: {
             marked_count: number;
             /** @description Whether unread notifications up to that time remain. */
             has_more: boolean;
         };
         /**
-         * @description Whether you get unread notifications by mail: never (`off`), at most once an hour (`hourly`), or once a day at 08:00 in your `time_zone` (`daily`).
+         * @description How often you receive your unread notifications by mail: never (`off`), at most once an hour (`hourly`), or once a day at 08:00 in your `time_zone` (`daily`).
          * @enum {string}
          */
         MailDigest: "off" | "hourly" | "daily";
-        /** @description How you are told of notifications. At first, `mail_digest` is `off`. */
+        /** @description How you receive notifications. `mail_digest` is `off` by default. */
         NotificationSettings: {
             mail_digest: components["schemas"]["MailDigest"];
             /** @description Increases with every change. */
@@ -3530,7 +3530,7 @@ export interface components {
             user_id: string;
             /**
              * Format: date-time
-             * @description When the user began to follow the task.
+             * @description The time at which the user started to follow the task.
              */
             created_at: string;
             user?: components["schemas"]["User"];
@@ -3544,7 +3544,7 @@ export interface components {
          * @enum {string}
          */
         MemberExpansion: "user";
-        /** @description The access of a user to a project. */
+        /** @description A user's access to a project. `user` is present only if requested with `expand`. */
         ProjectMember: {
             /** Format: uuid */
             user_id: string;
@@ -3556,7 +3556,7 @@ export interface components {
             version: number;
             /**
              * Format: date-time
-             * @description When the access began.
+             * @description The time at which the access began.
              */
             created_at: string;
             user?: components["schemas"]["User"];
@@ -3590,7 +3590,7 @@ export interface components {
             version: number;
             /**
              * Format: date-time
-             * @description When the team was added.
+             * @description The time at which the team was added.
              */
             created_at: string;
         };
@@ -3610,17 +3610,17 @@ export interface components {
             readonly created_at?: string;
         };
         /**
-         * @description The role of a user in a team: `member`, or `manager` for who changes the team and its members.
+         * @description The role of a user in a team: `member`, or `manager` for users who manage the team and its members.
          * @enum {string}
          */
         TeamRole: "member" | "manager";
         /**
-         * @description The role of a user in a team: `member`, or `manager` for who changes the team and its members.
+         * @description The role of a user in a team: `member`, or `manager` for users who manage the team and its members.
          * @enum {string|null}
          */
         NullableTeamRole: "member" | "manager" | null;
         TeamName: string;
-        /** @description Users who share their access to projects. */
+        /** @description A group of users that are members of projects together. */
         Team: {
             /**
              * Format: uuid
@@ -3658,7 +3658,7 @@ export interface components {
             version: number;
             /**
              * Format: date-time
-             * @description When the user was added.
+             * @description The time at which the user was added.
              */
             created_at: string;
             user?: components["schemas"]["User"];
@@ -3678,20 +3678,20 @@ export interface components {
             readonly created_at?: string;
             readonly user?: components["schemas"]["User"];
         };
-        /** @description An `http` or `https` URL without a user name, a password or a fragment. It is returned in the form that browsers show. */
+        /** @description An `http` or `https` URL without a user name, a password or a fragment. Responses have the URL in the normalized form of browsers. */
         WebhookUrl: string;
-        /** @description What the webhook is for. */
+        /** @description The purpose of the webhook. */
         WebhookDescription: string;
         /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
         EventTypePattern: string;
-        /** @description The events that are sent. */
+        /** @description The event types to send. */
         WebhookEventTypes: components["schemas"]["EventTypePattern"][];
         /**
-         * @description Why the service disabled the webhook: every delivery failed for three days (`failing`), or the receiver answered 410 (`gone`). Null if it did not.
+         * @description The reason why the service disabled the webhook: every delivery failed for three days (`failing`), or the receiver answered 410 (`gone`). Null if the service did not disable it.
          * @enum {string|null}
          */
         WebhookDisabledReason: "failing" | "gone" | null;
-        /** @description An address that events are sent to. */
+        /** @description A subscription that sends events to a URL. */
         Webhook: {
             /**
              * Format: uuid
@@ -3700,12 +3700,12 @@ export interface components {
             id: string;
             /**
              * Format: uuid
-             * @description Who created the webhook. It sends nothing that this user may not see.
+             * @description The user who created the webhook. Events that this user cannot see are not sent.
              */
             owner_id: string;
             /**
              * Format: uuid
-             * @description The project whose events are sent; null for everything that the owner can see.
+             * @description The project whose events are sent; null to send all events that the owner can see.
              */
             project_id: string | null;
             url: string;
@@ -3716,12 +3716,12 @@ export interface components {
             disabled_reason: components["schemas"]["WebhookDisabledReason"];
             /**
              * Format: date-time
-             * @description Since when every attempt has failed; null if the last one succeeded.
+             * @description The time since which every attempt has failed; null if the last attempt succeeded.
              */
             failing_since: string | null;
             /**
              * Format: date-time
-             * @description Until when the secret before the last rotation signs requests as well; null if there was no rotation.
+             * @description The time until which the previous secret also signs requests; null if the secret was never rotated.
              */
             previous_secret_until: string | null;
             /** @description Increases with every change. */
@@ -3733,7 +3733,7 @@ export interface components {
         };
         /** @description A webhook, including its secret. */
         CreatedWebhook: components["schemas"]["Webhook"] & {
-            /** @description The key of the signatures, as libraries of Standard Webhooks take it: 32 bytes in Base64 after `whsec_`. It is not shown again. */
+            /** @description The signing key, in the format that libraries of Standard Webhooks expect: 32 bytes in Base64 after `whsec_`. It is not shown again. */
             secret: string;
         };
         /** @description A page of webhooks. */
@@ -3747,7 +3747,7 @@ export interface components {
             event_types: components["schemas"]["WebhookEventTypes"];
             /**
              * Format: uuid
-             * @description A project that you manage; everything that you can see if null or omitted.
+             * @description A project that you manage. If null or omitted, the webhook sends all events that you can see.
              */
             project_id?: string | null;
             /** @default true */
@@ -3761,16 +3761,16 @@ export interface components {
             is_enabled?: boolean;
         };
         /**
-         * @description `pending`: it is sent soon, or again. `delivered`: the receiver answered with a status from 200 to 299. `failed`: it was given up after three days, or because the receiver answered 410. `withheld`: the owner of the webhook may not see what it tells.
+         * @description `pending`: waiting for its first or next attempt. `delivered`: the receiver answered with a status from 200 to 299. `failed`: abandoned after three days, or because the receiver answered 410. `withheld`: not sent, because the owner of the webhook cannot see the event.
          * @enum {string}
          */
         WebhookDeliveryStatus: "pending" | "delivered" | "failed" | "withheld";
         /**
-         * @description Why there is no response: the host has no address that webhooks may be sent to (`address_refused`), no response within 10 seconds (`timeout`), no connection (`connection_failed`), no encryption that could be verified (`tls_failed`), or no valid HTTP (`response_invalid`). Null if there is a response, or no attempt yet.
+         * @description The reason why there is no response: the host has no address that webhooks can be sent to (`address_refused`), no response within 10 seconds (`timeout`), no connection (`connection_failed`), a failed TLS handshake or an invalid certificate (`tls_failed`), or an invalid HTTP response (`response_invalid`). Null if there is a response, or no attempt yet.
          * @enum {string|null}
          */
         WebhookDeliveryError: "address_refused" | "timeout" | "connection_failed" | "tls_failed" | "response_invalid" | null;
-        /** @description A message to a webhook, and what became of the last attempt to send it. */
+        /** @description A message to a webhook, and the result of the last attempt to send it. */
         WebhookDelivery: {
             /**
              * Format: uuid
@@ -3781,32 +3781,32 @@ export interface components {
             webhook_id: string;
             /**
              * Format: int64
-             * @description Counts the deliveries of the webhook in the order of their events. Sent as `webhook-sequence`.
+             * @description The number of the delivery within its webhook, in the order of the events. Sent as `webhook-sequence`.
              */
             sequence: number;
             /**
              * Format: uuid
-             * @description The id of the event, or of the test. Sent as `webhook-id`; every delivery of the message has it.
+             * @description The id of the event, or of the test message. Sent as `webhook-id`; all deliveries of a message have the same id.
              */
             event_id: string;
             /** @description An `EventType`, or `webhook.test`. */
             event_type: string;
             status: components["schemas"]["WebhookDeliveryStatus"];
-            /** @description How often it was sent. */
+            /** @description The number of attempts to send the message. */
             attempts: number;
             /**
              * Format: date-time
-             * @description Null unless pending.
+             * @description The time of the next attempt; null unless the delivery is pending.
              */
             next_attempt_at: string | null;
             /**
              * Format: date-time
-             * @description Of the last attempt.
+             * @description The time of the last attempt.
              */
             attempted_at: string | null;
-            /** @description Of the last attempt. */
+            /** @description The duration of the last attempt in milliseconds. */
             duration_ms: number | null;
-            /** @description Of the last attempt. */
+            /** @description The status of the last response. */
             response_status: number | null;
             /** @description The first 8 KiB of the last response. */
             response_body: string | null;
@@ -3815,7 +3815,7 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description Null while pending.
+             * @description The time at which the delivery was delivered, failed or withheld; null while it is pending.
              */
             ended_at: string | null;
         };
@@ -3823,17 +3823,17 @@ export interface components {
         WebhookDeliveryList: components["schemas"]["Page"] & {
             items: components["schemas"]["WebhookDelivery"][];
         };
-        /** @description The body of a request to a webhook. That of a test has the type `webhook.test`, and `data` has the `webhook_id` instead of an event. */
+        /** @description The body of a request to a webhook. A test message has the type `webhook.test`, and its `data` has the `webhook_id` instead of an event. */
         WebhookMessage: {
             type: components["schemas"]["EventType"];
             /**
              * Format: date-time
-             * @description When the event happened.
+             * @description The time of the event.
              */
             timestamp: string;
             data: components["schemas"]["Event"];
         };
-        /** @description An invitation to a project that waits to be accepted. Its token is in the mail only. */
+        /** @description A pending invitation to a project. Its token is only in the mail. */
         Invitation: {
             /**
              * Format: uuid
@@ -3857,7 +3857,7 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description 7 days after it was sent.
+             * @description The time at which the invitation expires, 7 days after it was sent.
              */
             expires_at: string;
         };
@@ -3865,30 +3865,30 @@ export interface components {
         InvitationList: components["schemas"]["Page"] & {
             items: components["schemas"]["Invitation"][];
         };
-        /** @description Whom to invite, and the role that they get. */
+        /** @description The address to invite, and the role of the new member. */
         InvitationCreate: {
             email: components["schemas"]["EmailAddress"];
             role: components["schemas"]["ProjectRole"];
         };
-        /** @description The token from the mail with the invitation. */
+        /** @description The token from the invitation mail. */
         InvitationToken: {
             token: components["schemas"]["OpaqueToken"];
         };
-        /** @description What an invitation is about. */
+        /** @description The project, role and sender of an invitation. */
         InvitationPreview: {
             project_name: string;
             role: components["schemas"]["ProjectRole"];
             /** @description The display name of its sender. */
             invited_by_name: string;
-            /** @description Whether an account can be registered to accept the invitation. */
+            /** @description Whether an account can be registered with this invitation. */
             can_register: boolean;
             /** Format: date-time */
             expires_at: string;
         };
-        /** @description Sorts the tasks or sections of a project, or the personal tasks of a user: compared character by character (by code point, not by the rules of a language), and by `id` if equal. Its form is not documented. The service computes it, also anew for rows next to one that is moved. */
+        /** @description A place in the manual order of the tasks or sections of a project, or of the personal tasks of a user. Compare positions by code points (not by the rules of a language), and by `id` if they are equal. Treat the value as opaque. The service computes it, and can change the positions of neighbouring items in a move. */
         Position: string;
         SectionName: string;
-        /** @description A part of a project, in which its tasks are grouped. */
+        /** @description A named group of tasks within a project. */
         Section: {
             /**
              * Format: uuid
@@ -3910,31 +3910,31 @@ export interface components {
         SectionList: components["schemas"]["Page"] & {
             items: components["schemas"]["Section"][];
         };
-        /** @description The fields of a new section, and its place. */
+        /** @description The fields of a new section, and its place in the project. */
         SectionCreate: {
             name: components["schemas"]["SectionName"];
             /**
              * Format: uuid
-             * @description A section of the project to put it directly before. Not together with `after`.
+             * @description Place the section directly before this section of the project. Cannot be combined with `after`.
              */
             before?: string;
             /**
              * Format: uuid
-             * @description A section of the project to put it directly after. Not together with `before`.
+             * @description Place the section directly after this section of the project. Cannot be combined with `before`.
              */
             after?: string;
         };
-        /** @description A merge patch for a section, and its new place. */
+        /** @description The fields of a section to change, and its new place. */
         SectionPatch: {
             name?: components["schemas"]["SectionName"];
             /**
              * Format: uuid
-             * @description A section of the project to put it directly before. Not together with `after`.
+             * @description Place the section directly before this section of the project. Cannot be combined with `after`.
              */
             before?: string;
             /**
              * Format: uuid
-             * @description A section of the project to put it directly after. Not together with `before`.
+             * @description Place the section directly after this section of the project. Cannot be combined with `before`.
              */
             after?: string;
         };
@@ -3947,7 +3947,7 @@ export interface components {
             display_name?: components["schemas"]["DisplayName"];
             /** @description Defaults to `UTC`. */
             time_zone?: components["schemas"]["TimeZone"];
-            /** @description The token of an invitation, which is accepted by the new account. */
+            /** @description The token of an invitation, which the new account accepts. */
             invitation_token?: components["schemas"]["OpaqueToken"];
         };
         /** @description An email address and a password. */
@@ -3959,7 +3959,7 @@ export interface components {
         RefreshRequest: {
             refresh_token: components["schemas"]["OpaqueToken"];
         };
-        /** @description The tokens of a session, and its user. */
+        /** @description The tokens and the user of a session. */
         AuthTokens: {
             /** @description A JWT. */
             access_token: string;
@@ -4005,7 +4005,7 @@ export interface components {
             id: string;
             /**
              * Format: date-time
-             * @description When you signed in.
+             * @description The time of the sign-in.
              */
             created_at: string;
             /**
@@ -4015,7 +4015,7 @@ export interface components {
             last_used_at: string;
             /**
              * Format: date-time
-             * @description When the session ends, however often it is refreshed.
+             * @description The time at which the session ends, however often it is refreshed.
              */
             expires_at: string;
             /** @description The `User-Agent` of the last request. */
@@ -4034,7 +4034,7 @@ export interface components {
             current_password: components["schemas"]["Password"];
             new_password: components["schemas"]["NewPassword"];
         };
-        /** @description The account whose password to reset. */
+        /** @description The email address of the account. */
         PasswordResetRequest: {
             email: components["schemas"]["EmailAddress"];
         };
@@ -4053,7 +4053,7 @@ export interface components {
             reset_second_factor: boolean;
         };
         /**
-         * @description What an API token can do, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource. `webhooks:write` allows sending whatever the user can see to any address.
+         * @description The operations that an API token can use, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource. `webhooks:write` allows sending everything that the user can see to any URL.
          * @enum {string}
          */
         Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write";
@@ -4131,16 +4131,16 @@ export interface components {
             password: components["schemas"]["Password"];
             code: components["schemas"]["SecondFactorCode"];
         };
-        /** @description Recovery codes, to sign in without the authenticator. */
+        /** @description Recovery codes, for signing in without the authenticator. */
         RecoveryCodeSet: {
             recovery_codes: string[];
         };
         /**
-         * @description What happened.
+         * @description The kind of audit event.
          * @enum {string}
          */
         AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin";
-        /** @description An event that concerns access to an account, or a read of another user's task, file or comments by an administrator. */
+        /** @description An event that concerns access to an account, or a read of another user's task, comments or file by an administrator. */
         AuditEvent: {
             /**
              * Format: uuid
@@ -4150,12 +4150,12 @@ export interface components {
             action: components["schemas"]["AuditAction"];
             /**
              * Format: uuid
-             * @description Who caused the event, if authenticated. Null for a command in the shell of the server.
+             * @description The user who caused the event, if authenticated. Null for a command in the shell of the server.
              */
             actor_id: string | null;
             /**
              * Format: uuid
-             * @description The user whose access, task, file or comment is concerned; null if no account has the entered address.
+             * @description The user whose access, task, comments or file the event concerns; null if no account has the entered address.
              */
             user_id: string | null;
             /**
@@ -4278,7 +4278,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description Done. No body. */
+        /** @description The request succeeded. The response has no body. */
         NoContent: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -4298,7 +4298,7 @@ export interface components {
                 "application/json": components["schemas"]["AuthTokens"];
             };
         };
-        /** @description The tokens of the session, and its user. */
+        /** @description The tokens and the user of the session. */
         SignedIn: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -4518,7 +4518,7 @@ export interface components {
                 "application/json": components["schemas"]["Webhook"];
             };
         };
-        /** @description The delivery was added. It is sent soon. */
+        /** @description The delivery was added and will be sent shortly. */
         WebhookDeliveryCreated: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -4635,7 +4635,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The password is right, but an administrator has disabled the account. */
+        /** @description The password is correct, but an administrator has disabled the account. */
         AccountDisabled: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -4646,7 +4646,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description This installation does not accept registrations, or no invitations (`invitations_disabled`). */
+        /** @description Registration is closed (`registration_closed`), or invitations are disabled (`invitations_disabled`). */
         RegistrationClosed: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -4680,7 +4680,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The token in the body is not that of a valid invitation. The response does not say whether it is unknown, expired, revoked or already used. */
+        /** @description The token in the body does not belong to a valid invitation. The response does not say whether the invitation is unknown, expired, revoked or already used. */
         InvitationInvalid: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -4713,7 +4713,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The change would leave the installation without an administrator, or a project or team that others belong to without a manager. */
+        /** @description The change would leave the installation without an administrator, or a project or team with other members without a manager. */
         LastAdminOrManager: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -4724,7 +4724,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The project is archived, or the task or tag belongs, or would belong, to one that is. Nothing was changed. */
+        /** @description The project is archived, or the task or tag belongs, or would belong, to an archived project. Nothing was changed. */
         ProjectArchived: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -4845,7 +4845,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The upload has expired, or its data is lost. Start a new one. */
+        /** @description The upload has expired, or its data is lost. Start a new upload. */
         UploadGone: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -4994,7 +4994,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body refers to a user, tag, project, section or task that does not exist, that you cannot see, or that is elsewhere; the task cannot be a subtask of `parent_id`; or the `Idempotency-Key` was used for a different request. */
+        /** @description The body refers to a user, tag, project, section or task that does not exist, that you cannot see, or that belongs elsewhere; the task cannot be a subtask of `parent_id`; or the `Idempotency-Key` was used for a different request. */
         UnprocessableContent: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -5217,13 +5217,13 @@ export interface components {
         Cursor: string;
         /** @description The `next_cursor` of the previous response, unchanged. Omit it to start. */
         Since: string;
-        /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+        /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
         All: boolean;
         /** @description The last `id` received, unchanged. It takes precedence over `after`. */
         LastEventId: string;
-        /** @description The last `id` received, for clients that cannot send `Last-Event-ID`. */
+        /** @description The last `id` received, unchanged. For clients that cannot send `Last-Event-ID`. */
         LastEventIdQuery: string;
-        /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+        /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
         IncludeTotal: boolean;
         /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
         StatusFilter: components["schemas"]["TaskState"][];
@@ -5268,11 +5268,11 @@ export interface components {
          *     finds "Release notes". In scripts without spaces between words, any part of the text matches. Only the first 8,192
          *     characters of a description are searched.
          *
-         *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 of more
-         *     than 2,500 tasks match, all are returned newest first.
+         *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 tasks
+         *     match in a list of more than 2,500, all of them are returned newest first.
          */
         TaskSearch: string;
-        /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the order that `moveTask` changes: within one project, or your personal tasks. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+        /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort times and all-day dates together; an all-day date counts as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are aliases.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks returns 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the manual order within a project or your personal tasks, which `moveTask` changes. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
         TaskSort: string;
         /** @description Only users with one of these roles. Repeat the parameter for several roles. */
         RoleFilter: components["schemas"]["UserRole"][];
@@ -5283,14 +5283,14 @@ export interface components {
         RelationKind: components["schemas"]["RelationKind"];
         /** @description Only relations of one of these kinds. Repeat the parameter for several kinds. */
         RelationKindFilter: components["schemas"]["RelationKind"][];
-        /** @description Related resources to include. Repeat the parameter for several. */
+        /** @description Related resources to include in each relation. Repeat the parameter for several resources. */
         ExpandRelation: components["schemas"]["RelationExpansion"][];
         /**
-         * @description The related task.
+         * @description The id of the related task.
          * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
          */
         OtherTaskId: string;
-        /** @description If true, only tasks that an open task blocks. If false, all other tasks. */
+        /** @description If true, only tasks that are blocked by an open task. If false, all other tasks. */
         IsBlocked: boolean;
         /** @description Only members with one of these roles. Repeat the parameter for several roles. */
         ProjectRoleFilter: components["schemas"]["ProjectRole"][];
@@ -5300,21 +5300,21 @@ export interface components {
         TagProjectFilter: components["schemas"]["ProjectOrNone"][];
         /** @description Only tags whose name contains this text, ignoring case and accents. */
         TagSearch: string;
-        /** @description Whether to list archived projects too. */
+        /** @description Whether to include archived projects. */
         IncludeArchived: boolean;
         /** @description Only projects whose name contains this text, ignoring case and accents. */
         ProjectSearch: string;
-        /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless it is `created_at`, a list of more than 50,000 projects is refused with 400. The default is `-created_at`. */
+        /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless the key is `created_at`, a list of more than 50,000 projects returns 400. The default is `-created_at`. */
         ProjectSort: string;
         /** @description Only webhooks of one of these projects; `none` stands for webhooks of no project. Repeat the parameter for several projects. */
         WebhookProjectFilter: components["schemas"]["ProjectOrNone"][];
-        /** @description Only deliveries with one of these statuses. Repeat the parameter for several. With it, a page can hold fewer deliveries than `limit`, or none, because a request examines 2,500. Continue until `next_cursor` is null. */
+        /** @description Only deliveries with one of these statuses. Repeat the parameter for several statuses. With this filter, a page can hold fewer deliveries than `limit`, or none, because a request examines at most 2,500 deliveries. Continue until `next_cursor` is null. */
         WebhookDeliveryStatusFilter: components["schemas"]["WebhookDeliveryStatus"][];
         /** @description Only teams whose name contains this text, ignoring case and accents. */
         TeamSearch: string;
         /** @description Only comments whose text contains this text, ignoring case and accents. */
         CommentSearch: string;
-        /** @description `created_at`, the default, or `-created_at` for the newest first. Ties are broken by id. */
+        /** @description The sort order: `created_at` for the oldest first, or `-created_at` for the newest first. Ties are broken by id. The default is `created_at`. */
         CommentSort: string;
         /** @description Related resources to include in each comment, comma-separated. Each adds a property to the comment; the ids stay. An API token also needs the scope to read them (`users:read`). */
         CommentExpand: components["schemas"]["CommentExpansion"][];
@@ -5327,7 +5327,7 @@ export interface components {
          * @example 0199c0f4-2a3b-7c4d-8e5f-60718293a4b5
          */
         NotificationId: string;
-        /** @description Whether to list unread notifications only. */
+        /** @description Whether to list only unread notifications. */
         Unread: boolean;
         /** @description Related resources to include in each notification, comma-separated. Each adds a property to the notification; the ids stay. An API token also needs the scope to read them (`tasks:read`). */
         NotificationExpand: components["schemas"]["NotificationExpansion"][];
@@ -5363,7 +5363,7 @@ export interface components {
         IfMatch: string;
         /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
         IfNoneMatch: string;
-        /** @description The version of the protocol. */
+        /** @description The version of the Model Context Protocol. */
         McpProtocolVersion: string;
         /** @description The `method` of the message. Required from version 2026-07-28 on. */
         McpMethod: string;
@@ -5398,12 +5398,12 @@ export interface components {
          */
         ETagOfTask: string;
         /**
-         * @description The ETag that the task has after this change of its attachments or comments, for `If-Match` of the next request. A replayed response repeats the original value.
+         * @description The ETag of the task after this change of its attachments or comments, for `If-Match` of the next request. A replayed response repeats the original value.
          * @example "8"
          */
         TaskETag: string;
         /**
-         * @description The ETag that the task has got when the file became an attachment, for `If-Match` of the next request; absent until the upload is complete.
+         * @description The ETag of the task after the file became an attachment, for `If-Match` of the next request. Absent until the upload is complete.
          * @example "8"
          */
         TaskETagOfUpload: string;
@@ -5468,7 +5468,7 @@ export interface components {
          */
         RateLimitPolicy: string;
         /**
-         * @description Present if the API token lacks a scope, which it names (RFC 6750).
+         * @description The scope that the API token lacks (RFC 6750). Present only if a scope is missing.
          * @example Bearer realm="taskwright", error="insufficient_scope", scope="tasks:write"
          */
         ScopeChallenge: string;
@@ -5478,7 +5478,7 @@ export interface components {
          */
         WWWAuthenticate: string;
         /**
-         * @description Present if the Content-Encoding is not supported; none is (RFC 9110).
+         * @description Present only if the Content-Encoding of the request is not supported. Bodies must be sent uncompressed (RFC 9110).
          * @example identity
          */
         AcceptEncoding: string;
@@ -5505,7 +5505,7 @@ export interface components {
          */
         AcceptRanges: string;
         /**
-         * @description When the file was uploaded.
+         * @description The time of the upload.
          * @example Mon, 02 Nov 2026 10:00:00 GMT
          */
         LastModified: string;
@@ -5555,7 +5555,7 @@ export interface components {
          */
         UploadMetadata: string;
         /**
-         * @description When the upload expires if no further chunk arrives. A completed upload keeps its attachment.
+         * @description The time at which the upload expires if no further chunk arrives. The attachment of a completed upload is kept.
          * @example Tue, 03 Nov 2026 10:00:00 GMT
          */
         UploadExpires: string;
@@ -5777,7 +5777,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -5916,7 +5916,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -6144,7 +6144,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only events caused by one of these users. Repeat the parameter for several users. */
                 actor_id?: components["parameters"]["ActorFilter"];
@@ -6191,7 +6191,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only users with one of these roles. Repeat the parameter for several roles. */
                 role?: components["parameters"]["RoleFilter"];
@@ -6491,7 +6491,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -6565,7 +6565,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
                 status?: components["parameters"]["StatusFilter"];
@@ -6607,7 +6607,7 @@ export interface operations {
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
-                /** @description If true, only tasks that an open task blocks. If false, all other tasks. */
+                /** @description If true, only tasks that are blocked by an open task. If false, all other tasks. */
                 is_blocked?: components["parameters"]["IsBlocked"];
                 /**
                  * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
@@ -6616,11 +6616,11 @@ export interface operations {
                  *     finds "Release notes". In scripts without spaces between words, any part of the text matches. Only the first 8,192
                  *     characters of a description are searched.
                  *
-                 *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 of more
-                 *     than 2,500 tasks match, all are returned newest first.
+                 *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 tasks
+                 *     match in a list of more than 2,500, all of them are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the order that `moveTask` changes: within one project, or your personal tasks. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort times and all-day dates together; an all-day date counts as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are aliases.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks returns 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the manual order within a project or your personal tasks, which `moveTask` changes. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
                  * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
@@ -6677,9 +6677,9 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
                 all?: components["parameters"]["All"];
                 /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
                 status?: components["parameters"]["StatusFilter"];
@@ -6721,7 +6721,7 @@ export interface operations {
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
-                /** @description If true, only tasks that an open task blocks. If false, all other tasks. */
+                /** @description If true, only tasks that are blocked by an open task. If false, all other tasks. */
                 is_blocked?: components["parameters"]["IsBlocked"];
                 /**
                  * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
@@ -6730,11 +6730,11 @@ export interface operations {
                  *     finds "Release notes". In scripts without spaces between words, any part of the text matches. Only the first 8,192
                  *     characters of a description are searched.
                  *
-                 *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 of more
-                 *     than 2,500 tasks match, all are returned newest first.
+                 *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 tasks
+                 *     match in a list of more than 2,500, all of them are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the order that `moveTask` changes: within one project, or your personal tasks. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort times and all-day dates together; an all-day date counts as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are aliases.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks returns 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the manual order within a project or your personal tasks, which `moveTask` changes. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
                  * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
@@ -6824,7 +6824,7 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description The `next_cursor` of the previous response, unchanged. Omit it to start. */
                 since?: components["parameters"]["Since"];
-                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
                 all?: components["parameters"]["All"];
                 /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
                 project_id?: components["parameters"]["ProjectFilter"];
@@ -7083,9 +7083,9 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
                 all?: components["parameters"]["All"];
             };
             header?: never;
@@ -7122,9 +7122,9 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
                 all?: components["parameters"]["All"];
             };
             header?: never;
@@ -7363,9 +7363,9 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
                 all?: components["parameters"]["All"];
                 /** @description Only events of one of these types. Repeat the parameter for several types. */
                 type?: components["parameters"]["EventTypeFilter"];
@@ -7412,7 +7412,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -7450,9 +7450,9 @@ export interface operations {
     streamEvents: {
         parameters: {
             query?: {
-                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
                 all?: components["parameters"]["All"];
-                /** @description The last `id` received, for clients that cannot send `Last-Event-ID`. */
+                /** @description The last `id` received, unchanged. For clients that cannot send `Last-Event-ID`. */
                 after?: components["parameters"]["LastEventIdQuery"];
             };
             header?: {
@@ -7493,7 +7493,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -7590,7 +7590,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -7705,7 +7705,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Related resources to include in each follower, comma-separated. Each adds a property to the follower; the ids stay. An API token also needs the scope to read them (`users:read`). */
                 expand?: components["parameters"]["FollowerExpand"];
@@ -7801,11 +7801,11 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only relations of one of these kinds. Repeat the parameter for several kinds. */
                 kind?: components["parameters"]["RelationKindFilter"];
-                /** @description Related resources to include. Repeat the parameter for several. */
+                /** @description Related resources to include in each relation. Repeat the parameter for several resources. */
                 expand?: components["parameters"]["ExpandRelation"];
             };
             header?: never;
@@ -7856,7 +7856,7 @@ export interface operations {
                  */
                 kind: components["parameters"]["RelationKind"];
                 /**
-                 * @description The related task.
+                 * @description The id of the related task.
                  * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
                  */
                 other_task_id: components["parameters"]["OtherTaskId"];
@@ -7899,7 +7899,7 @@ export interface operations {
                  */
                 kind: components["parameters"]["RelationKind"];
                 /**
-                 * @description The related task.
+                 * @description The id of the related task.
                  * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
                  */
                 other_task_id: components["parameters"]["OtherTaskId"];
@@ -7935,11 +7935,11 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only comments whose text contains this text, ignoring case and accents. */
                 q?: components["parameters"]["CommentSearch"];
-                /** @description `created_at`, the default, or `-created_at` for the newest first. Ties are broken by id. */
+                /** @description The sort order: `created_at` for the oldest first, or `-created_at` for the newest first. Ties are broken by id. The default is `created_at`. */
                 sort?: components["parameters"]["CommentSort"];
                 /** @description Related resources to include in each comment, comma-separated. Each adds a property to the comment; the ids stay. An API token also needs the scope to read them (`users:read`). */
                 expand?: components["parameters"]["CommentExpand"];
@@ -8141,9 +8141,9 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Whether to list unread notifications only. */
+                /** @description Whether to list only unread notifications. */
                 unread?: components["parameters"]["Unread"];
                 /** @description Related resources to include in each notification, comma-separated. Each adds a property to the notification; the ids stay. An API token also needs the scope to read them (`tasks:read`). */
                 expand?: components["parameters"]["NotificationExpand"];
@@ -8766,9 +8766,9 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
                 all?: components["parameters"]["All"];
                 /** @description Only tags of one of these projects; `none` stands for tags of no project. Repeat the parameter for several projects. */
                 project_id?: components["parameters"]["TagProjectFilter"];
@@ -8923,15 +8923,15 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
                 all?: components["parameters"]["All"];
-                /** @description Whether to list archived projects too. */
+                /** @description Whether to include archived projects. */
                 include_archived?: components["parameters"]["IncludeArchived"];
                 /** @description Only projects whose name contains this text, ignoring case and accents. */
                 q?: components["parameters"]["ProjectSearch"];
-                /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless it is `created_at`, a list of more than 50,000 projects is refused with 400. The default is `-created_at`. */
+                /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless the key is `created_at`, a list of more than 50,000 projects returns 400. The default is `-created_at`. */
                 sort?: components["parameters"]["ProjectSort"];
             };
             header?: never;
@@ -9200,7 +9200,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
                 status?: components["parameters"]["StatusFilter"];
@@ -9240,7 +9240,7 @@ export interface operations {
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
-                /** @description If true, only tasks that an open task blocks. If false, all other tasks. */
+                /** @description If true, only tasks that are blocked by an open task. If false, all other tasks. */
                 is_blocked?: components["parameters"]["IsBlocked"];
                 /**
                  * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
@@ -9249,11 +9249,11 @@ export interface operations {
                  *     finds "Release notes". In scripts without spaces between words, any part of the text matches. Only the first 8,192
                  *     characters of a description are searched.
                  *
-                 *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 of more
-                 *     than 2,500 tasks match, all are returned newest first.
+                 *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 tasks
+                 *     match in a list of more than 2,500, all of them are returned newest first.
                  */
                 q?: components["parameters"]["TaskSearch"];
-                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort all dates together: all-day ones in the same order for everybody, as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are other names for them.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks is refused with 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the order that `moveTask` changes: within one project, or your personal tasks. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort times and all-day dates together; an all-day date counts as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are aliases.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks returns 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the manual order within a project or your personal tasks, which `moveTask` changes. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
                 sort?: components["parameters"]["TaskSort"];
                 /**
                  * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
@@ -9310,7 +9310,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only members with one of these roles. Repeat the parameter for several roles. */
                 role?: components["parameters"]["ProjectRoleFilter"];
@@ -9485,7 +9485,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -9654,9 +9654,9 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
                 all?: components["parameters"]["All"];
                 /** @description Only teams whose name contains this text, ignoring case and accents. */
                 q?: components["parameters"]["TeamSearch"];
@@ -9833,7 +9833,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
                 /** @description Only users whose username or display name contains this text, ignoring case and accents. */
                 q?: components["parameters"]["UserSearch"];
@@ -10006,7 +10006,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -10185,7 +10185,7 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
             };
             header?: never;
@@ -10392,9 +10392,9 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description List everything in the installation instead of only your own. For anyone but administrators, true returns 403. */
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
                 all?: components["parameters"]["All"];
                 /** @description Only webhooks of one of these projects; `none` stands for webhooks of no project. Repeat the parameter for several projects. */
                 project_id?: components["parameters"]["WebhookProjectFilter"];
@@ -10645,9 +10645,9 @@ export interface operations {
                 offset?: components["parameters"]["Offset"];
                 /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Return the number of matching items in `total`. `total` stays null if counting them means searching more items than one request may: 2,500, or 1,000 found by an index, and fewer if their texts are long. */
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Only deliveries with one of these statuses. Repeat the parameter for several. With it, a page can hold fewer deliveries than `limit`, or none, because a request examines 2,500. Continue until `next_cursor` is null. */
+                /** @description Only deliveries with one of these statuses. Repeat the parameter for several statuses. With this filter, a page can hold fewer deliveries than `limit`, or none, because a request examines at most 2,500 deliveries. Continue until `next_cursor` is null. */
                 status?: components["parameters"]["WebhookDeliveryStatusFilter"];
             };
             header?: never;
@@ -10760,7 +10760,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The version of the protocol. */
+                /** @description The version of the Model Context Protocol. */
                 "MCP-Protocol-Version"?: components["parameters"]["McpProtocolVersion"];
                 /** @description The `method` of the message. Required from version 2026-07-28 on. */
                 "Mcp-Method"?: components["parameters"]["McpMethod"];
