@@ -6,16 +6,17 @@ import type { Principal } from './permissions.ts'
 export interface ChangePosition {
   /** The epoch of the history. */
   readonly epoch: number
-  /** The transaction at which the last task read stands in the feed: its last change, or a later change of membership. */
+  /** The feed position of the last task read: the transaction of its last change, or of a later change of membership. */
   readonly at: string
-  /** The last change of that task, and its id. */
+  /** The transaction of that task's last change. */
   readonly changedIn: string
+  /** The id of that task. */
   readonly id: string
-  /** The client has applied all tombstones and changes of membership before this transaction, or never had their tasks. */
+  /** The first transaction whose tombstones and changes of membership the client has not read yet. */
   readonly tombstonesFrom: string
 }
 
-/** Which tasks a feed is of: null for any. */
+/** The filter of a feed; null for any value. */
 export interface ChangeFilter {
   /** Ids, or `none` for personal tasks. */
   readonly projects: readonly string[] | null
@@ -28,7 +29,7 @@ export interface ChangeFeed extends ChangeFilter {
   readonly all: boolean
 }
 
-/** The alternatives of a filter have no order. */
+/** Sorted and without duplicates: neither order nor repetition changes the meaning of a filter. */
 const alternatives = (values: readonly string[]): string[] => [...new Set(values)].toSorted()
 
 const scopeOf = ({ principal, all, projects, assignees }: ChangeFeed): CursorScope => ({

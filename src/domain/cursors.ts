@@ -39,11 +39,11 @@ const macBytes = 16
 const macOf = (key: KeyObject, content: Buffer): Buffer =>
   createHmac('sha256', key).update(Buffer.of(version)).update(content).digest().subarray(0, macBytes)
 
-/** Tells values apart. It hides nothing: who holds a cursor has sent the values. */
+/** Short enough for a cursor, long enough to tell values apart. It need not hide them: the client sent them itself. */
 const digest = (value: unknown): string =>
   createHash('sha256').update(JSON.stringify(value)).digest().subarray(0, 6).toString('base64url')
 
-/** Digests of a scope. They take the place of its values, which can be long, and tell which of them differ. */
+/** Digests of a scope. They are shorter than its values, and still show which parameters differ. */
 type ScopeDigests = readonly [caller: string, list: string, parameters: Readonly<Record<string, string>>]
 
 const digestsOf = ({ principalId, list, parameters }: CursorScope): ScopeDigests => [

@@ -24,13 +24,13 @@ const isCalendarDay = (text: string): boolean => {
   return (month ?? 0) >= 1 && (month ?? 0) <= 12 && (day ?? 0) >= 1 && (day ?? 0) <= last.getUTCDate()
 }
 
-/** An RFC 3339 time in UTC with milliseconds; null if the text is none. */
+/** The time in UTC with milliseconds; null if the text is not an RFC 3339 time. */
 export const canonicalInstant = (text: string): string | null =>
   isInstant(text) ? new Date(text.toUpperCase()).toISOString() : null
 
 /**
- * A time or a day in a query; null if the text is neither. The offset of a time may lack its colon, as `strftime` writes it, and
- * its `+` may have become a space, as it does in a URL that does not percent-encode it.
+ * The canonical form of a time or a day in a query; null if the text is neither. Also accepts an offset without a colon, as
+ * `strftime` writes it, and an offset with a space for `+`, which a URL without percent-encoding yields.
  */
 export const canonicalTimeOrDay = (text: string): string | null =>
   isDay(text) ? text : canonicalInstant(text.replace(/([ +-])(\d\d):?(\d\d)$/, withColon))
@@ -46,7 +46,7 @@ export interface TaskDates {
   readonly due_on?: string | null
 }
 
-/** A merge patch in which each date replaces the one of the other kind, unless the patch has that as well. */
+/** Adds to a merge patch: setting a time removes the all-day date, and vice versa, unless the patch sets both. */
 export const replacingOtherKind = <Patch extends TaskDates>(patch: Patch): Patch => ({
   ...(patch.start_at != null && { start_on: null }),
   ...(patch.start_on != null && { start_at: null }),
@@ -55,12 +55,12 @@ export const replacingOtherKind = <Patch extends TaskDates>(patch: Patch): Patch
   ...patch,
 })
 
-/** A date that contradicts another one of the same request. */
+/** A contradiction between two dates of the same request. */
 export type DateConflict = 'start_twice' | 'due_twice' | 'due_at_before_start' | 'due_on_before_start'
 
 /**
- * The contradictions that the dates of a request have without the task that they are for. Whether a time and a day
- * contradict each other depends on a time zone, so the statement that writes the task decides that.
+ * The contradictions between the dates of a request alone. The statement that writes the task compares them with its stored
+ * dates, and compares times with days, which takes a time zone.
  */
 export const conflictsOf = ({ start_at, start_on, due_at, due_on }: TaskDates): readonly DateConflict[] => [
   ...(start_at != null && start_on != null ? (['start_twice'] as const) : []),
@@ -69,6 +69,6 @@ export const conflictsOf = ({ start_at, start_on, due_at, due_on }: TaskDates): 
   ...(isBefore(due_on, start_on) ? (['due_on_before_start'] as const) : []),
 ]
 
-/** Both are written alike, so they compare as text. */
+/** Compares as text: both dates have the same canonical form. */
 const isBefore = (one: string | null | undefined, other: string | null | undefined): boolean =>
   one != null && other != null && one < other

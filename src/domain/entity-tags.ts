@@ -1,8 +1,7 @@
 /**
- * Opaque parts of the entity tags of resources with a version. The tag of a representation is the version alone, or
- * `<version>.<variant>` if the representation also depends on something else: the caller, or other resources.
+ * The opaque part of an entity tag is the version of the resource, or `<version>.<variant>` if the representation also depends
+ * on the caller or on other resources.
  */
-
 export const variantTag = (version: number, variant: string): string => `${version}.${variant}`
 
 /** The version in a tag with a variant. Any other tag is returned unchanged. */

@@ -11,11 +11,11 @@ export const beginningOf = (epoch: number): EventPosition => ({ epoch, changedIn
 
 const pattern = /^(\d{1,10})\.(\d{1,20})\.(\d{1,16})$/
 
-/** The opaque text of a position. It is bound to no user, and says nothing about events. */
+/** Encodes a position as opaque text. It is not sealed: it is valid for every user and reveals nothing about events. */
 export const encodeEventPosition = ({ epoch, changedIn, ordinal }: EventPosition): string =>
   Buffer.from(`${epoch}.${changedIn}.${ordinal}`).toString('base64url')
 
-/** Null if the text is not one of `encodeEventPosition`. */
+/** Decodes the text of `encodeEventPosition`; null for any other text. */
 export const decodeEventPosition = (text: string): EventPosition | null => {
   const parts = pattern.exec(Buffer.from(text, 'base64url').toString('latin1'))
   if (parts === null) return null

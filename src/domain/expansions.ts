@@ -7,7 +7,7 @@ export type TaskExpansion = components['schemas']['TaskExpansion']
 /** A related resource that `expand` embeds in a member of a project. */
 export type MemberExpansion = components['schemas']['MemberExpansion']
 
-/** A related resource that `expand` embeds in a relation. It needs no further scope. */
+/** A related resource that `expand` embeds in a relation. It needs no scope beyond that of the operation. */
 export type RelationExpansion = components['schemas']['RelationExpansion']
 
 /** A related resource that `expand` embeds in a comment. */

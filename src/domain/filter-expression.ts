@@ -59,7 +59,7 @@ export class FilterError extends Error {
   }
 }
 
-/** More than any realistic filter, and far below the limit of the call stack. */
+/** More than a realistic filter needs, and far below the limit of the call stack. */
 const maxDepth = 20
 const maxTerms = 50
 

@@ -18,17 +18,15 @@ export const mentionedUsernames = (markdown: string): readonly string[] => {
   return [...names]
 }
 
-/** Letters of scripts that separate words, and what belongs to such a word. */
+/** A character of a word in a script with word spaces. An `@` after any other script, such as Chinese, can start a mention. */
 const inWord = /[\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}\p{M}\p{Nd}]/u
-/** What an email address, a path or an escape before an `@` ends with, besides words and what joins them. */
+/** A path, an escape or another `@` directly before an `@`. */
 const beforeName = /[/\\@]/
+/** Characters inside a name or the local part of an email address. */
 const joins = /[._%+-]/
 const name = /[A-Za-z0-9][A-Za-z0-9._-]*/y
 
-/**
- * The name after an `@` that does not continue an email address, a path or an escape, unless the name continues as something
- * else, such as an address; otherwise null.
- */
+/** The name after the `@` at this index; null if the `@` is part of an email address, a path or an escape. */
 const nameAt = (text: string, at: number): string | null => {
   let start = at
   while (joins.test(text.charAt(start - 1))) start -= 1
@@ -44,7 +42,7 @@ const nameAt = (text: string, at: number): string | null => {
   return found.slice(0, end)
 }
 
-/** The text of Markdown outside of code blocks, by paragraph, since a code span ends with its paragraph. */
+/** The paragraphs of a Markdown text outside code blocks. They are separate because a code span ends with its paragraph. */
 function* paragraphsOf(markdown: string): Generator<string> {
   let lines: string[] = []
   let fence: Fence | null = null
@@ -74,7 +72,7 @@ function* paragraphsOf(markdown: string): Generator<string> {
 /** The start of a fenced code block. */
 interface Fence {
   readonly marker: string
-  /** How many block quotes it is in; it ends with them. */
+  /** Depth of block quotes. The code block ends with the innermost of them. */
   readonly quotes: number
 }
 
@@ -99,7 +97,7 @@ const isEndOf = ({ marker }: Fence, text: string): boolean => {
   return content.length >= marker.length && content === marker.charAt(0).repeat(content.length)
 }
 
-/** A code span ends with the next run of as many backticks as it begins with. An escaped backtick does not begin one. */
+/** A code span ends at the next run of backticks of the same length as its first. An escaped backtick does not begin a span. */
 const withoutCodeSpans = (paragraph: string): string => {
   const escaped = new Set(Array.from(paragraph.matchAll(/\\[\s\S]/g), ({ index }) => index + 1))
   const runs = Array.from(paragraph.matchAll(/`+/g), ({ 0: { length }, index }) => ({
@@ -107,7 +105,7 @@ const withoutCodeSpans = (paragraph: string): string => {
     opening: escaped.has(index) ? length - 1 : length,
     end: index + length,
   }))
-  /** The places of the runs of a length, the next one last. */
+  /** Indexes of the runs by length, in reverse order, so that the next one is popped from the end. */
   const following = Map.groupBy(runs.keys().toArray().toReversed(), (place) => runs[place]?.length ?? 0)
   let text = ''
   let from = 0

@@ -46,13 +46,13 @@ export const permissions = {
   'task.batch': ['signed_in'],
   'task.change': ['owner', 'assignee', 'editor', 'admin'],
   'task.transfer': ['owner', 'editor', 'admin'],
-  // To another project or section, or out of the project that it is in.
+  // To another project or section, or out of a project.
   'task.move': ['owner', 'editor', 'admin'],
   'task.delete': ['owner', 'editor', 'admin'],
   'trash.see': ['owner', 'editor', 'admin'],
   'trash.restore': ['owner', 'editor', 'admin'],
   'trash.delete': ['owner', 'editor', 'admin'],
-  // `sees_deleted`: for the deletion itself, who saw the task or was a member of the project before.
+  // `sees_deleted`: saw the task, or was a member of the project, before it was deleted.
   'event.stream': ['signed_in'],
   'event.see': ['sees_task', 'sees_project', 'sees_deleted'],
   'notification.see': ['recipient'],
@@ -81,7 +81,7 @@ export const permissions = {
   'project.manage': ['manager', 'admin'],
   // Members can leave.
   'project_member.remove': ['self', 'manager', 'admin'],
-  // Whoever has the token of an invitation may accept it.
+  // The token of the invitation authorizes; any user may present it.
   'invitation.accept': ['signed_in'],
   'project_trash.see': ['manager', 'admin'],
   'project_trash.restore': ['manager', 'admin'],
@@ -90,7 +90,7 @@ export const permissions = {
   'team.create': ['signed_in'],
   'team.manage': ['manager', 'admin'],
   'team_member.remove': ['self', 'manager', 'admin'],
-  // `owner` is that of a webhook without a project; `manager` is for a webhook of their project.
+  // `owner` owns a webhook without a project; `manager` manages the project of the webhook.
   'webhook.see': ['owner', 'manager', 'admin'],
   'webhook.create': ['signed_in'],
   'webhook.change': ['owner', 'manager', 'admin'],
@@ -105,19 +105,19 @@ export interface SessionCredential {
   readonly sessionId: string
 }
 
-/** What the Authorization header has: the access token of a session, or an API token. */
+/** The credential in the Authorization header: the access token of a session, or an API token. */
 export type BearerCredential =
   | SessionCredential
   | { readonly kind: 'api_token'; readonly tokenId: string; readonly scopes: readonly Scope[] }
 
-/** A link to an attachment. It ends with the credential that it was created with. */
+/** A link to an attachment. It is valid only as long as the credential that created it. */
 export interface LinkCredential {
   readonly kind: 'link'
   readonly createdWith: BearerCredential
   readonly disposition: components['schemas']['Disposition']
 }
 
-/** A command on the machine of the service, which may do what an administrator may in a session. */
+/** A command on the machine of the service. It has the permissions of an administrator in a session. */
 export interface ShellCredential {
   readonly kind: 'shell'
 }
@@ -125,10 +125,7 @@ export interface ShellCredential {
 /** How a principal authenticated. */
 export type Credential = BearerCredential | LinkCredential | ShellCredential
 
-/**
- * The authenticated user of a request, with the user's current role, time zone and quota. Whoever has a link acts as the user who
- * created it.
- */
+/** The authenticated user of a request, with the user's current role, time zone and quota. For a link, the user who created it. */
 export interface Principal<C extends Credential = Credential> {
   readonly userId: string
   readonly role: Role
@@ -139,16 +136,13 @@ export interface Principal<C extends Credential = Credential> {
   readonly credential: C
 }
 
-/** A principal that authenticated with the Authorization header. */
 export type BearerPrincipal = Principal<BearerCredential>
 
-/** A principal that authenticated with a session, not an API token. */
 export type SessionPrincipal = Principal<SessionCredential>
 
-/** A principal that authenticated with a link. */
 export type LinkPrincipal = Principal<LinkCredential>
 
-/** An administrator without an account. No user has this id. */
+/** The principal of a command: an administrator without an account. No user has the nil id. */
 export const shellPrincipal: Principal<ShellCredential> = {
   userId: nilId,
   role: 'admin',

@@ -2,15 +2,15 @@ import { randomBytes } from 'node:crypto'
 import { BASE_62_DIGITS, generateKeyBetween, generateNKeysBetween } from 'fractional-indexing'
 
 /**
- * Positions: fractional indexes, the order of tasks and sections that people choose. A position is text that is compared byte
- * by byte (`collate "C"`). Between two positions there is always another, so that a move writes one row. Equal positions are
- * improbable, but possible: the id breaks ties.
+ * Positions are fractional indexes: they store the manual order of tasks and sections. A position is text that is compared
+ * byte by byte (`collate "C"`). Between two positions there is always another, so that a move writes one row. Equal positions
+ * are improbable, but possible: the id breaks ties.
  */
 
-/** A position that is longer is not stored: the neighbours are spread out instead. */
+/** Maximum length of a stored position. Instead of storing a longer one, the neighbours are spread out. */
 export const maxPositionLength = 48
 
-/** Random choices per position. Two that are computed at the same time for the same place are equal once in 16 million times. */
+/** Random bits per position: two concurrent moves into the same gap collide once in 16 million times. */
 const jitterBits = 24
 
 const base62 = (value: bigint): string => {
@@ -19,16 +19,16 @@ const base62 = (value: bigint): string => {
   return value < base ? digit : base62(value / base) + digit
 }
 
-/** An integer in the library's format: its first character, from `a`, is the number of digits that follow. */
+/** An integer in the library's format: the first character encodes the number of digits that follow (`a` for one). */
 const integerPosition = (value: bigint): string => {
   const digits = base62(value)
   return BASE_62_DIGITS.charAt(BASE_62_DIGITS.indexOf('a') + digits.length - 1) + digits
 }
 
 /**
- * The position of a new row with this UUIDv7: after all that were created before. The integer is the time of the id in
- * milliseconds, and the fraction its counter, so that the rows that one process creates keep their order and no neighbour has
- * to be read.
+ * The position of a new row with this UUIDv7: after all rows that were created before. It is computed from the id alone,
+ * without reading a neighbour: the integer part is the id's time in milliseconds, the fraction is its counter, which orders the
+ * rows that one process creates in the same millisecond.
  */
 export const positionOfNew = (id: string): string => {
   const hex = id.replaceAll('-', '')
@@ -45,8 +45,8 @@ export interface Gap {
 }
 
 /**
- * A random position in a gap, so that concurrent moves into it get different ones. Null if there is none, because the positions
- * around it are equal, or only one that is too long.
+ * A position in a gap, random so that concurrent moves into the gap get different ones. Null if the gap is empty, because the
+ * positions around it are equal, or if the position would be too long.
  */
 export const positionIn = ({ after, before }: Gap): string | null => {
   if (after !== null && before !== null && after >= before) return null
@@ -61,7 +61,7 @@ export const positionIn = ({ after, before }: Gap): string | null => {
   return position.length > maxPositionLength ? null : position
 }
 
-/** A position after the last row, and before the rows that are created from now on. */
+/** A position after the last row, and before rows created from now on. */
 export const positionAtEnd = (last: string | null): string => {
   const now = integerPosition(BigInt(Date.now()))
   const after = last === null || last < now ? now : last

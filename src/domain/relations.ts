@@ -1,9 +1,9 @@
 import type { components } from '../../generated/openapi.ts'
 
-/** How a task relates to another one, from its side. */
+/** The kind of a relation, as seen from the task that it is listed on. */
 export type RelationKind = components['schemas']['RelationKind']
 
-/** A relation as it is stored: one row, whichever of the two tasks it was made from. */
+/** A stored relation: one row, no matter from which of the two tasks it was created. */
 export interface StoredRelation {
   readonly taskId: string
   readonly kind: 'blocks' | 'duplicates' | 'relates_to'

@@ -45,7 +45,7 @@ const readScopes: Partial<Record<Scope, Scope>> = {
 export const includesScope = (granted: Scope, required: Scope): boolean =>
   granted === required || readScopes[granted] === required
 
-/** The scopes that a new task needs in addition. Tags that are created with it need the same scope as on their own. */
+/** The scopes that creating a task needs besides its own: creating tags with it needs the scope for creating tags. */
 export const scopesOfNewTask = ({
   tag_names = [],
 }: {
@@ -62,5 +62,5 @@ export const isRequiredScope = (name: unknown): name is RequiredScope =>
 export const parseScopes = (text: string): readonly Scope[] =>
   text.split(' ').map((name) => {
     if (isRequiredScope(name) && isScope(name)) return name
-    throw new TypeError(`There is no scope ${name}`)
+    throw new TypeError(`Unknown scope ${name}`)
   })

@@ -39,7 +39,7 @@ export const parseSearch = (text: string): Search => {
   return { words, index: indexOf(alternatives), part: foldSearch(text) }
 }
 
-/** Maximum number of alternatives, and of words per alternative, in an index query. More do not make it faster. */
+/** Maximum number of alternatives, and of words per alternative, in an index query. More would not make it more selective. */
 const maxIndexed = 8
 
 const between = / <\d+> /

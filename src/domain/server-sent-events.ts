@@ -1,6 +1,6 @@
 /** The format of server-sent events (HTML Living Standard, 9.2.6). */
 
-/** An event. `data` has no line break, as JSON text has none. */
+/** An event. `data` must not contain line breaks; JSON text has none. */
 export const serverSentEvent = ({
   id,
   type,
@@ -11,9 +11,9 @@ export const serverSentEvent = ({
   readonly data: string
 }): string => `id: ${id}\nevent: ${type}\ndata: ${data}\n\n`
 
-/** A comment, which keeps proxies from closing the connection. With an id, it also moves where the client resumes. */
+/** A comment that keeps proxies from closing an idle connection. With an id, it also moves the client's resume position. */
 export const heartbeat = (id: string | null): string =>
   id === null ? ': heartbeat\n\n' : `: heartbeat\nid: ${id}\n\n`
 
-/** How long clients wait before they reconnect, in milliseconds. */
+/** Sets the time that clients wait before they reconnect. */
 export const reconnectionTime = (milliseconds: number): string => `retry: ${milliseconds}\n\n`

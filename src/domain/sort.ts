@@ -3,7 +3,7 @@ export interface SortBy<Field extends string> {
   readonly descending: boolean
 }
 
-/** No index supports the order, and the list has more items than a request may sort. */
+/** Thrown for a list whose order no index supports and that has more than `limit` items to sort. */
 export class TooManyToSort extends Error {
   override readonly name = 'TooManyToSort'
   readonly limit: number
@@ -21,7 +21,7 @@ export const parseSort = <Field extends string>(
 ): readonly SortBy<Field>[] | null => {
   const order = text.split(',').map((name) => {
     const field = fieldOf(name.replace(/^-/, ''))
-    if (field === undefined) throw new TypeError(`The contract allows a sort field that no list has: ${name}`)
+    if (field === undefined) throw new TypeError(`The contract has an unknown sort field: ${name}`)
     return { field, descending: name.startsWith('-') }
   })
   return new Set(order.map(({ field }) => field)).size === order.length ? order : null

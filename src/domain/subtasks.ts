@@ -1,5 +1,5 @@
-/** Levels of a tree of tasks; `parent_refusal` in routines.sql has the same. */
+/** Maximum depth of a tree of tasks. `parent_refusal` in routines.sql has the same limit. */
 export const maxLevels = 8
 
-/** Subtasks that one request takes along; `have_many_subtasks` in routines.sql has the same. */
+/** Maximum number of subtasks that move with a task in one request. `have_many_subtasks` in routines.sql has the same limit. */
 export const maxSubtasksTaken = 500

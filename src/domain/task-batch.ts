@@ -20,20 +20,20 @@ interface NamedLink {
   readonly tag_id: string
 }
 
-/** In the order in which the items of one task are processed; those of a kind in their own order. */
+/** The kinds in the order in which the items of one task are processed. Items of the same kind keep their order. */
 export const batchKinds = ['create', 'update', 'tag', 'untag', 'delete'] as const
 export type BatchKind = (typeof batchKinds)[number]
 
 /** The result of an item. */
 export interface BatchResult {
   readonly kind: BatchKind
-  /** The position of the item among those of its kind. */
+  /** The index of the item among the items of its kind. */
   readonly index: number
   /** Null on success. */
   readonly refusal: Refusal | null
   /** Set for a created task. */
   readonly id: string | null
-  /** That of the task after the item; null if it was moved to the trash. */
+  /** The version of the task after the item; null if it was moved to the trash. */
   readonly version: number | null
 }
 
@@ -57,7 +57,7 @@ interface Text {
 }
 
 /**
- * The indexing cost in UTF-16 code units. Those from U+0E00 on count as four: each can be a separate word or fold to
+ * The indexing cost in UTF-16 code units. A code unit from U+0E00 on counts four times: it can be a separate word or fold to
  * several characters.
  */
 export const countIndexedCharacters = ({ create = [], update = [] }: TaskBatch<Text, Text>): number =>

@@ -93,8 +93,8 @@ interface CompareWith<Kind, Value> {
 }
 
 /**
- * The start or the due date is before, or after, a point in time. A time is compared with `value`. An all-day date is before it
- * if it is before `day`, and after it from `day` on; `day` can be `infinity` or `-infinity`.
+ * The start or the due date is before, or after, a point in time. A time is compared with `value`, an all-day date with `day`:
+ * earlier days are before the point, `day` and later ones after it. `day` can be `infinity` or `-infinity`.
  */
 export interface MomentCondition {
   readonly kind: 'moment'
@@ -104,12 +104,12 @@ export interface MomentCondition {
   readonly day: string
 }
 
-/** What the values of a filter depend on. */
+/** The context in which the values of a filter are resolved. */
 export interface FilterContext {
   readonly now: Date
   /** The value of `me`. */
   readonly userId: string
-  /** The time zone of days, and of all-day dates. */
+  /** The time zone of days and all-day dates. */
   readonly timeZone: string
 }
 
@@ -177,7 +177,7 @@ const readComparison = (comparison: ComparisonExpression, context: FilterContext
 
 const oneOf = (names: readonly string[]): string => `one of ${names.join(', ')}`
 
-/** Whether an open task blocks the task. */
+/** Parses `is_blocked`: whether an open task blocks the task. */
 const readBlocked = (comparison: ComparisonExpression): TaskCondition => {
   const expected = 'true or false'
   const { text } = withoutWildcards(comparison.value, expected)
@@ -207,7 +207,7 @@ const contains = (field: TextField, text: string): TaskCondition => ({
   text: foldSearch(text),
 })
 
-/** The values for which the comparison is true. */
+/** Resolves a comparison with an enum to the values that satisfy it. */
 const readChoices = (
   { type, values }: Extract<FieldType, { values: unknown }>,
   comparison: ComparisonExpression,
@@ -270,7 +270,7 @@ const readInstant = (word: Word, { now, timeZone }: FilterContext): string => {
   return instantOf(time, timeZone)
 }
 
-/** A time relative to now stands for its day. */
+/** A day, or a time relative to `now`, which stands for the day that contains it. */
 const readDay = (word: Word, { now, timeZone }: FilterContext): string => {
   const { text } = withoutWildcards(word, expectedDay)
   const time = resolveTime(text, now)
@@ -279,8 +279,8 @@ const readDay = (word: Word, { now, timeZone }: FilterContext): string => {
 }
 
 /**
- * Compares the start or the due date with an instant. An all-day start is the first millisecond of its day, an all-day due date
- * the last one, in the caller's time zone.
+ * Compares the start or the due date with an instant. An all-day start counts as the first millisecond of its day, an all-day
+ * due date as the last one, in the caller's time zone.
  */
 export const compareMoment = (
   field: MomentField,

@@ -62,7 +62,7 @@ const synonyms: Readonly<Record<string, TaskSortField>> = { due_at: 'due', start
 export interface TaskList {
   /** Only tasks that this user owns or is assigned to; null for the caller. */
   readonly userId: string | null
-  /** Only tasks of this project, which the caller can see; null for all that they can see. */
+  /** Only tasks of this project, which the caller must be able to see; null for all tasks that they can see. */
   readonly projectId: string | null
   /** Null for no condition. */
   readonly condition: TaskCondition | null
@@ -76,7 +76,7 @@ export interface TaskList {
 }
 
 /**
- * Parses a list query; null if it sorts by a field twice. `userId` and `projectId` restrict the list to the tasks of one user or project.
+ * Parses a list query; null if it sorts by a field twice. `userId` and `projectId` restrict the list to one user or project.
  *
  * @throws FilterError
  */
@@ -116,7 +116,7 @@ const oneOf = (
   values: readonly string[],
 ): TaskCondition => ({ kind: 'one_of', field, values: [...new Set(values)] })
 
-/** Whether a task is in one of these projects or sections, or below one of these tasks; `none` stands for those that are in none. */
+/** Tasks in one of these projects or sections, or below one of these parents. `none` matches tasks without one. */
 const isInOneOf = (
   field: 'project_id' | 'section_id' | 'parent_id',
   values: readonly string[],

@@ -5,8 +5,8 @@ export const maxMarksInRow = 30
 export const maxNormalizedLength = 16_384
 
 /**
- * Normalization sorts each run of combining marks, in V8 in quadratic time. U+FF9E and U+FF9F are not marks, but NFKC and NFKD
- * convert each to one.
+ * Normalization sorts each run of combining marks, which takes V8 quadratic time. U+FF9E and U+FF9F are not marks, but NFKC and
+ * NFKD convert them to marks.
  */
 const marksInRow = /[\p{M}\uff9e\uff9f]{1,31}/gu
 
@@ -35,8 +35,8 @@ const normalize = (text: string, form: 'NFC' | 'NFKC' | 'NFKD'): string => {
 export const toNfc = (text: string): string => normalize(text, 'NFC')
 
 /**
- * Folds case and compatibility forms in the service, so that both databases compare text alike. Both lower-case forms of sigma
- * become σ: the final form depends on the end of the word, which a substring does not know.
+ * Folds case and compatibility forms here rather than in SQL, so that the embedded database and a server compare text alike.
+ * The final sigma ς becomes σ: it depends on the end of the word, which a substring search cannot see.
  *
  * @throws TextTooCostly
  */
@@ -58,8 +58,8 @@ const lowerCase = (text: string): string => text.toLowerCase().replaceAll('ς', 
 
 /**
  * The form in which email addresses are stored and compared. The local part is in NFKC_Casefold (Unicode 16, section 3.13).
- * The domain is mapped as UTS #46 does, which distinguishes ß from ss and ς from σ: such domains can have different owners,
- * and mail must not go to the wrong one.
+ * The domain is mapped as in UTS #46, which distinguishes ß from ss and ς from σ: such domains can have different owners, and
+ * mail must not go to the wrong one.
  *
  * @throws TextTooCostly
  */

@@ -2,18 +2,18 @@ import { Temporal } from 'temporal-polyfill'
 import { earliestInstant, isDay } from './dates.ts'
 
 /**
- * Time zones of the IANA database, by name, and the calendar days in them. Only names that `canonicalTimeZone` has accepted may
- * be passed to the other functions. The library keeps one formatter for each zone, so at most some 600.
+ * Time zones of the IANA database, by name, and the calendar days in them. The other functions take only names that
+ * `canonicalTimeZone` has returned: the library caches one formatter per name, so this bounds the cache to about 600.
  */
 
 export const defaultTimeZone = 'UTC'
 
-/** A name, not an offset such as `+01:00`, which knows no daylight saving time. */
+/** A name, not an offset such as `+01:00`, which has no daylight saving time. */
 const ianaName = /^[A-Za-z][\w+-]*(?:\/[\w+-]+){0,2}$/
 
 /**
- * The name in the spelling of the IANA database, ignoring case; null if no zone has it. An alias such as `Asia/Calcutta` stays
- * an alias.
+ * The name in the spelling of the IANA database; null if no zone has it. Ignores case, and keeps aliases such as
+ * `Asia/Calcutta`.
  */
 export const canonicalTimeZone = (name: string): string | null => {
   if (!ianaName.test(name)) return null
@@ -25,8 +25,8 @@ export const canonicalTimeZone = (name: string): string | null => {
 }
 
 /**
- * The first instant of a day, which daylight saving time can move from 00:00; a time stays as it is. Takes and returns what
- * `canonicalTimeOrDay` does.
+ * The first instant of a day, which is not 00:00 where daylight saving time starts at midnight. A time is returned unchanged.
+ * Takes and returns the forms of `canonicalTimeOrDay`.
  */
 export const instantOf = (timeOrDay: string, timeZone: string): string => {
   if (!isDay(timeOrDay)) return timeOrDay

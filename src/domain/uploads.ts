@@ -1,7 +1,7 @@
-/** How long a request may write to an upload before it renews its lease. */
+/** Lease of a request on the upload that it writes to. It is renewed while the request writes. */
 export const leaseSeconds = 5
 
-/** How long an upload waits for its next chunk. */
+/** Hours without a new chunk after which an upload expires. */
 export const uploadHours = 24
 
 /** The expected digest of a chunk. */

@@ -1,17 +1,17 @@
-/** When deliveries of webhooks are attempted again. Times are in milliseconds. */
+/** The retry schedule of webhook deliveries. Times are in milliseconds. */
 
 const second = 1_000
 const hour = 3_600 * second
 
-/** How long after its creation a delivery is attempted, and how long a webhook may fail. The contract says so. */
+/** How long after its creation a delivery is attempted, and how long a webhook may fail. The contract promises both. */
 export const maxDeliveryAge = 72 * hour
 
 const firstDelay = 30 * second
 const maxDelay = 6 * hour
 
 /**
- * The delay after the nth failed attempt: exponential backoff with full jitter, so that receivers that come back are not
- * overrun. A receiver can ask for more with Retry-After, up to the longest delay. `random` is in [0, 1).
+ * The delay after the nth failed attempt: exponential backoff with full jitter, which spares a receiver that recovers. With
+ * Retry-After a receiver can ask for a longer delay, up to `maxDelay`. `random` is in [0, 1).
  */
 export const delayAfter = (
   attempts: number,
