@@ -3,14 +3,14 @@ interface BoundedQueueOptions {
   readonly concurrency: number
   /** How many more may wait. */
   readonly maxQueue: number
-  /** The error that further tasks are refused with. */
+  /** Creates the error for tasks beyond `maxQueue`. */
   readonly full: () => Error
 }
 
-/** Runs a task when its turn comes. */
+/** Runs a task once it may start. Rejects with the task's error, or with that of a full queue. */
 export type Limiter = <T>(task: () => Promise<T>) => Promise<T>
 
-/** Runs at most `concurrency` tasks at a time; the others wait in the order in which they came. */
+/** Runs at most `concurrency` tasks at a time; the others wait in first-in, first-out order. */
 export function boundedQueue({ concurrency, maxQueue, full }: BoundedQueueOptions): Limiter {
   const waiting: (() => void)[] = []
   let running = 0

@@ -1,9 +1,9 @@
-/** Milliseconds by which a timer may be late before the event loop counts as having been blocked. */
+/** Milliseconds. A timer that fires later than this means that the event loop was blocked. */
 const blockedAfter = 1_000
 
 /**
- * The result of `work`, or a rejection with `late()` when it takes longer than `milliseconds`. The work itself goes on.
- * After a blocked event loop, results that arrived before the deadline are still unread: they get another second.
+ * The result of `work`, or a rejection with `late()` if it takes longer than `milliseconds`. The work itself is not stopped.
+ * After the event loop was blocked, a result that arrived in time may still be unread, so the deadline moves by one second.
  */
 export const withTimeout = async <T>(
   milliseconds: number,

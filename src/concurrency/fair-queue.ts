@@ -7,9 +7,9 @@ interface FairQueueOptions {
   readonly share: number
   /** Waiting tasks per principal. */
   readonly maxWaiting: number
-  /** Waiting tasks in total. */
+  /** Waiting tasks of all principals. */
   readonly maxWaitingInAll: number
-  /** Milliseconds. */
+  /** Milliseconds that a task may wait. */
   readonly maxWait: number
   /** Creates the error of a task that was not started. */
   readonly refuse: (reason: 'principal_busy' | 'busy' | 'late' | 'abandoned') => Error

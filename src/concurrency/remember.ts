@@ -1,4 +1,4 @@
-/** Caches the result of `check`, failures too, for some milliseconds after it settles. Concurrent callers share one run. */
+/** Caches the result of `check`, or its error, for `milliseconds` after it settles. Concurrent callers share one run. */
 export const rememberFor = <T>(milliseconds: number, check: () => Promise<T>): (() => Promise<T>) => {
   let result: Promise<T> | null = null
   let end = Infinity

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 
 /** The request or background job that statements run for. */
 export interface Work {
-  /** Whose share of a fair queue it uses. */
+  /** The user or network whose share of the fair queue the work uses, or `background`. */
   readonly principal: string
   /** Whether to stop: the client was told that nothing was done, or has disconnected from a read. */
   readonly isAbandoned: () => boolean
@@ -16,8 +16,8 @@ const storage = new AsyncLocalStorage<Work>()
 export const background = ''
 
 /**
- * The current work; outside of any, a background job. It is passed by AsyncLocalStorage because every statement belongs to
- * a work, but no query uses it.
+ * The current work; by default, a background job. It is passed by AsyncLocalStorage because the engine needs it for every
+ * statement, but no query uses it.
  */
 export const currentWork = (): Work =>
   storage.getStore() ?? { principal: background, isAbandoned: () => false, sent: [] }
@@ -25,7 +25,7 @@ export const currentWork = (): Work =>
 /** Runs `task`, and everything that it awaits, as part of `work`. */
 export const runAs = <T>(work: Work, task: () => T): T => storage.run(work, task)
 
-/** Whether a statement writes, judged by its text. Its name is a comment in front. */
+/** Whether a statement writes, judged by its text, which can start with its name as a comment. */
 export const writes = (text: string): boolean =>
   !/^(?:\s*\/\*[^*]*\*\/)?\s*(?:select|with|show)\b/i.test(text) ||
   /\b(?:insert into|delete from|set)\s/i.test(text)
