@@ -11,9 +11,9 @@ export type OperationId = keyof operations
 export type RateLimitPolicy = 'anonymous' | 'sign_in' | 'refresh' | 'link' | 'api' | 'upload' | 'resume'
 
 /**
- * What a repeat does if the response to a request was lost. `same`: nothing more. `again`: it is done once more, which does no
- * harm. `key`: it returns the first response, if both have the same Idempotency-Key. A status: it is refused with this status
- * if the first request was done.
+ * The effect of repeating a request whose response was lost. `same`: none. `again`: the request is processed once more, which
+ * is harmless. `key`: with the same Idempotency-Key, the first response is returned. A status: the repeat is refused with this
+ * status if the first request was processed.
  */
 export type Repeat = 'same' | 'again' | 'key' | number
 
@@ -32,7 +32,7 @@ export interface ContractOperation {
   /** Accepted media types; empty if the operation has no body. */
   readonly mediaTypes: readonly string[]
   readonly requiresBody: boolean
-  /** Maximum body in bytes, for bodies that are not files. */
+  /** Maximum size in bytes of a body that is not a file. */
   readonly maxBody: number
   readonly takesIfMatch: boolean
   /** Whether the operation belongs to the tus protocol, which requires Tus-Resumable. */
@@ -47,7 +47,7 @@ export interface ContractOperation {
   readonly deprecatedParameters: ReadonlyMap<string, Deprecation>
   /** Whether the adapter limits the time of the handler. */
   readonly hasDeadline: boolean
-  /** Whether assistants get the operation as a tool of the Model Context Protocol. */
+  /** Whether the operation is a tool of the Model Context Protocol. */
   readonly isTool: boolean
   /** Required response headers with a fixed value (`x-constant`), by status. */
   readonly constantHeaders: Readonly<Record<string, Readonly<Record<string, string>>>>
@@ -77,8 +77,8 @@ export const loadContract = (): Contract =>
   (loaded ??= parseContract(readFileSync(new URL('../../openapi.yaml', import.meta.url))))
 
 /**
- * @throws Error if `x-scope`, `x-permission`, `x-rate-limit`, `x-repeat` or `security` of an operation is missing or inconsistent, or
- * if something deprecated has no dates
+ * @throws Error if `x-scope`, `x-permission`, `x-rate-limit`, `x-repeat` or `security` of an operation is missing or
+ * inconsistent, or if a deprecation has no dates
  */
 export const parseContract = (yaml: Buffer): Contract => {
   const document = asObject(load(yaml.toString()))
@@ -141,7 +141,7 @@ const readOperation = (document: Json, path: string, method: string, operation: 
   }
 }
 
-/** Bytes. Several times the largest valid body without the description of a task. */
+/** Bytes. Several times the largest valid body, apart from descriptions of tasks. */
 const defaultMaxBody = 16_384
 
 const networkLimits = ['anonymous', 'sign_in', 'refresh', 'none'] as const
@@ -153,7 +153,7 @@ const limitsFor = (scope: RequiredScope): readonly ContractOperation['rateLimit'
   return scope === 'none' ? networkLimits : userLimits
 }
 
-/** The first policy of each list is the default. Null for a policy of the other list, which would have no caller to count. */
+/** The first policy for a scope is the default. Null for a policy of another scope, which would not know whom to count. */
 const readRateLimit = (scope: RequiredScope, value: unknown): ContractOperation['rateLimit'] | null => {
   const known = limitsFor(scope)
   return known.find((policy) => policy === (value ?? known[0])) ?? null

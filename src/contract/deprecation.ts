@@ -1,12 +1,12 @@
-/** The response headers of something deprecated. */
+/** The response headers that announce a deprecation. */
 export interface Deprecation {
-  /** Since when it is deprecated (RFC 9745). */
+  /** The date of the deprecation (RFC 9745). */
   readonly deprecation: string
-  /** When it can stop working at the earliest (RFC 8594). */
+  /** The earliest date of the removal (RFC 8594). */
   readonly sunset: string
 }
 
-/** How long a deprecated thing keeps working, as `info.description` promises. */
+/** Months between a deprecation and the removal, as promised in `info.description`. */
 const minMonths = 12
 
 /**

@@ -1,4 +1,4 @@
-/** A request to another operation, made by a handler for its own caller. */
+/** A request that a handler sends to another operation on behalf of its caller. */
 export interface DispatchedRequest {
   readonly method: string
   /** Includes the query. */
@@ -14,5 +14,5 @@ export interface DispatchedResponse {
   readonly body: string
 }
 
-/** Runs another operation as if its request had arrived from the caller. Rejections are responses too. */
+/** Runs another operation as if the caller had sent the request. Resolves for error responses too. */
 export type Dispatch = (request: DispatchedRequest) => Promise<DispatchedResponse>

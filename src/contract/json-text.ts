@@ -7,5 +7,5 @@ export interface JsonText<T> {
   readonly of?: T
 }
 
-/** Marks text from a statement as JSON of a `T`. */
+/** Declares text from a statement to be the JSON of a `T`. */
 export const jsonText = <T>(json: string): JsonText<T> => ({ json })

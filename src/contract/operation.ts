@@ -65,7 +65,7 @@ type PrincipalOf<Id extends OperationId> = Id extends (typeof openOperations)[nu
 
 type SuccessStatus = 200 | 201 | 202 | 204 | 206
 
-/** Statuses with which a handler answers. Those with other errors than problems are errors of a protocol inside of HTTP. */
+/** The statuses that a handler returns: success, and errors in `application/json`, such as those of JSON-RPC. Problems are thrown. */
 type AnswerStatus<Responses> = {
   [Status in keyof Responses]: Status extends SuccessStatus
     ? Status
@@ -78,7 +78,7 @@ type Member<T, K extends PropertyKey> = K extends keyof T ? NonNullable<T[K]> : 
 type PathOf<Op> = Member<Member<Op, 'parameters'>, 'path'>
 type QueryOf<Op> = Member<Member<Op, 'parameters'>, 'query'>
 
-/** A JSON body that is optional and missing is an empty object. */
+/** A missing optional JSON body is an empty object. */
 type RequestBodyOf<Op> =
   Member<Op, 'requestBody'> extends { content: infer Content }
     ? 'multipart/form-data' extends keyof Content
@@ -141,13 +141,13 @@ interface AnswerOptions {
   readonly contentType?: string
   /** Whether this is the stored answer to an earlier request with the same Idempotency-Key. */
   readonly replayed?: boolean
-  /** The path of the resource in the body, if it is not that of the request. */
+  /** The path of the resource in the body, if it differs from the path of the request. */
   readonly contentLocation?: string
-  /** The version of the task that the request has changed, if its `ETag` is of something else. */
+  /** The version of the task that the request has changed, if `ETag` belongs to another resource. */
   readonly taskVersion?: number
 }
 
-/** A response of a handler in the contract: status, required headers and body. */
+/** A response as documented in the contract: status, required headers and body. */
 export type Answer<Op> = Op extends { responses: infer Responses }
   ? {
       [Status in AnswerStatus<Responses>]: { readonly status: Status } & HeadersPart<Responses[Status]> &
@@ -164,9 +164,9 @@ export interface Input<Id extends OperationId> {
   readonly params: PathOf<operations[Id]>
   readonly query: QueryOf<operations[Id]>
   readonly body: RequestBodyOf<operations[Id]>
-  /** With the ids as the service spells them, without the prefix of PUBLIC_URL and without the query. */
+  /** The path with ids in lower case, without the prefix of PUBLIC_URL and without the query. */
   readonly path: string
-  /** For headers that only this operation reads. */
+  /** All request headers, for those that only this operation reads. */
   readonly headers: FastifyRequest['headers']
   readonly dispatch: Dispatch
 }

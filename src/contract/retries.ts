@@ -1,16 +1,16 @@
 import type { Contract, ContractOperation } from './contract.ts'
 
-/** What a client may do after a response, or without one, in words. Null if the operation never answers so. */
+/** The retry advice for an operation, by response, as text for people. Null if the operation never returns the status. */
 export interface RetryRule {
   readonly operation: ContractOperation
   readonly on409: string | null
   readonly on429: string | null
   readonly on503: string | null
-  /** After 500, 504 or a lost connection, when it is unknown whether the request was done. */
+  /** After 500, 504 or a lost connection: it is unknown whether the request was processed. */
   readonly onUnknown: string
 }
 
-/** Whether each operation may be retried, as the contract says. */
+/** The retry rules of all operations, derived from the contract. */
 export const retryRules = ({ operations }: Contract): readonly RetryRule[] =>
   [...operations.values()].map((operation) => {
     const on = (status: number, rule: string): string | null =>
