@@ -1,7 +1,7 @@
 interface ProblemType {
   readonly status: number
   readonly title: string
-  /** Why the service answers with it, and whether anything was done. */
+  /** Why the service returns it, and whether anything was done. */
   readonly cause: string
   /** What to do next. */
   readonly remedy: string
@@ -53,7 +53,7 @@ export const problemTypes = {
     status: 403,
     title: 'Origin not allowed',
     cause:
-      'The request comes from a web page whose origin is neither that of this service nor one that the operator allows.',
+      'The request comes from a web page whose origin is neither this service nor allowed by the operator.',
     remedy: 'Use a page of this service, or ask the operator to add the origin to CORS_ORIGINS.',
   },
   reauthentication_required: {
@@ -142,14 +142,15 @@ export const problemTypes = {
   too_many_relations: {
     status: 409,
     title: 'Too many relations',
-    cause: 'A task has at most 200 relations, and one of the two tasks has them. Nothing was changed.',
+    cause:
+      'A task can have at most 200 relations, and one of the two tasks already has 200. Nothing was changed.',
     remedy: 'Remove a relation first.',
   },
   too_many_subtasks: {
     status: 409,
     title: 'Too many subtasks',
     cause:
-      'A task moves, or is deleted, with its subtasks, and there are more of them than one request may change. Nothing was changed.',
+      'Moving or deleting a task includes its subtasks, and this task has more of them than one request may change. Nothing was changed.',
     remedy: 'Move or delete some of the subtasks first.',
   },
   webhook_disabled: {
@@ -200,8 +201,7 @@ export const problemTypes = {
     status: 410,
     title: 'Link expired',
     cause: 'The link to the attachment has expired.',
-    remedy:
-      'Ask for a new link. Whoever gave it to you can create one with POST /attachments/{attach_id}/links.',
+    remedy: 'Ask the sender for a new link. Links are created with POST /attachments/{attach_id}/links.',
   },
   changes_forgotten: {
     status: 410,
@@ -272,7 +272,7 @@ export const problemTypes = {
     status: 416,
     title: 'Range not satisfiable',
     cause: 'The range starts after the end of the file.',
-    remedy: 'Request a range within the size that Content-Range has.',
+    remedy: 'Request a range within the size in Content-Range.',
   },
   expectation_failed: {
     status: 417,
@@ -291,7 +291,7 @@ export const problemTypes = {
     status: 422,
     title: 'Invalid parent',
     cause:
-      'The task cannot be a subtask of the one that `parent_id` names: that one is in another place or below the task itself, or there would be too many levels. The detail says which.',
+      'The task cannot be a subtask of the task in `parent_id`: that task is in another project or list, it is the task itself or one of its subtasks, or the nesting would be too deep. The detail says which.',
     remedy: 'Choose another parent, or move one of the tasks first.',
   },
   idempotency_key_reused: {
@@ -335,7 +335,7 @@ export const problemTypes = {
     status: 422,
     title: 'URL not allowed',
     cause:
-      'The URL cannot be parsed, or has credentials or a fragment, or its host is an address in a private or reserved network, to which webhooks are not sent. The detail says which. A host name is looked up for each delivery instead: `error` of the delivery then says the same.',
+      'The URL cannot be parsed, or has credentials or a fragment, or its host is an address in a private or reserved network, to which webhooks are not sent. The detail says which. A host name is resolved for each delivery; `error` of the delivery then reports a private address.',
     remedy:
       'Correct the URL, use a public address, or ask the operator to allow the host with WEBHOOK_ALLOW.',
   },

@@ -75,7 +75,7 @@ export const problems = {
   invalidRequest: (detail: string, errors: readonly ProblemError[] = []) =>
     new Problem('invalid_request', detail, errors.length > 0 ? { errors } : {}),
   invalidField: (pointer: string, detail: string) => problems.invalidFields([{ pointer, detail }]),
-  /** Takes the errors in the order of the request. */
+  /** The detail describes the first error, so pass them in the order of the request. */
   invalidFields: (errors: readonly ProblemError[]) => {
     const [{ pointer, detail } = { pointer: '', detail: 'is not valid' }, ...more] = errors.slice(
       0,
@@ -226,13 +226,13 @@ export const problems = {
   invitedMany: () =>
     new Problem(
       'too_many_requests',
-      'You have sent as many invitations as one user may send in 24 hours. Retry in 24 hours.',
+      'You have reached the limit of invitations per user in 24 hours. Retry in 24 hours.',
       retryAfter(86_400),
     ),
   addressInvitedOften: () =>
     new Problem(
       'too_many_requests',
-      'This address was sent as many invitations as one address may be sent in 24 hours. Retry in 24 hours.',
+      'This address has reached the limit of invitations per address in 24 hours. Retry in 24 hours.',
       retryAfter(86_400),
     ),
   invitationsOff: () =>
@@ -242,12 +242,12 @@ export const problems = {
       'invitations_disabled',
       'Invitations are sent by mail, and this installation sends none. Add the user as a member instead.',
     ),
-  /** The same for every invitation that cannot be accepted. `pointer` is that of the token. */
+  /** The same for every reason, so that it reveals nothing about an invitation. `pointer` is the location of the token. */
   invalidInvitation: (pointer: string) =>
     new Problem(
       'invitation_invalid',
       'The invitation is unknown, expired, revoked or already used. Ask for another one.',
-      at(pointer, 'is not that of a valid invitation'),
+      at(pointer, 'is not the token of a valid invitation'),
     ),
   unusableUrl: (detail: string) =>
     new Problem('url_not_allowed', 'Webhooks cannot be sent to this URL.', at('/url', detail)),
@@ -264,7 +264,7 @@ export const problems = {
   methodNotAllowed: (method: string, allow: string) =>
     new Problem('method_not_allowed', `${method} is not allowed. Allowed: ${allow}.`, { headers: { allow } }),
   requestTimeout: () => new Problem('request_timeout', 'The request did not arrive in time. Send it again.'),
-  /** Appears in the log only. */
+  /** Never sent; appears in the log. */
   clientGone: () => new Problem('request_timeout', 'The client closed the connection before the response.'),
   usernameTaken: () =>
     new Problem(
@@ -525,7 +525,7 @@ export const problemDocument = (problem: Problem, publicUrl: string, path: strin
   ...(problem.errors !== null && { errors: [...problem.errors] }),
 })
 
-/** Prefixes the error pointers of a problem with the part of the body that it is about. */
+/** Prefixes the error pointers of a problem with the location of an item in the body, such as an item of a batch. */
 export const problemWithin = (pointer: string, problem: Problem): Problem => {
   const errors = problem.errors?.map((error) => ({ ...error, pointer: `${pointer}${error.pointer}` }))
   return new Problem(problem.code, problem.message, {
@@ -576,18 +576,30 @@ export const expectDone = <T>(result: Outcome<T>): T => {
   throw problemOfRefusal(result)
 }
 
-/** Requires additional scopes of an API token, for example for `expand`. */
+/**
+ * Requires additional scopes of an API token, for example for `expand`.
+ *
+ * @throws Problem 403
+ */
 export const expectScopes = (scopes: readonly Scope[], { credential }: Principal): void => {
   const missing = scopes.find((scope) => scopeRefuses(scope, credential))
   if (missing !== undefined) throw problems.insufficientScope(missing)
 }
 
-/** Requires an administrator for `all=true`. */
+/**
+ * Requires an administrator for `all=true`.
+ *
+ * @throws Problem 403
+ */
 export const expectMayListAll = ({ role }: Principal, { all = false }: { readonly all?: boolean }): void => {
   if (all && roleRefuses('list.all', role)) throw problems.listAllForbidden()
 }
 
-/** Requires that a request names at most one place. */
+/**
+ * Requires that a request names at most one place in the manual order.
+ *
+ * @throws Problem 400
+ */
 export const expectOnePlace = (body: {
   readonly before?: string
   readonly after?: string
@@ -622,7 +634,7 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   teams_have_manager: problems.lastTeamManager,
   tasks_project_id_section_id_sections_project_id_id_fk: () =>
     problems.unknownReference('/section_id', 'section'),
-  // From here on: a resource of the request was deleted while the request ran.
+  // The following are violated only if a resource of the request is deleted while the request runs.
   task_tags_task_id_tasks_id_fk: problems.notFound,
   task_tags_tag_id_tags_id_fk: problems.notFound,
   attachments_task_id_tasks_id_fk: problems.notFound,
