@@ -11,51 +11,55 @@ export type MailConfig =
       readonly kind: 'smtp'
       readonly server: SmtpServer
       readonly from: MailAddress
-      /** Links in mails begin with it. Never taken from a request, whose Host header is up to its sender. */
+      /** Prefix of the links in mails. Never taken from a request, whose Host header its sender controls. */
       readonly publicUrl: string
     }
   | { readonly kind: 'log' }
   | { readonly kind: 'none' }
 
-/** The account that is created in an empty database. */
+/** The account that is created in a database without accounts. */
 export interface FirstAdmin {
   readonly email: string
   readonly password: string
 }
 
-/** Settings that are combined into one property of the configuration. */
+/** The settings behind `Config.mail`. */
 type MailSettings = Pick<
   Settings,
   'smtpUrl' | 'mailFrom' | 'isProduction' | 'publicUrl' | 'trustProxy' | 'host'
 >
+/** The settings behind `Config.traces`. */
 type TraceSettings = Pick<
   Settings,
   'tracesExporter' | 'otlpEndpoint' | 'otlpTracesEndpoint' | 'isOtelDisabled'
 >
 
-/** The configuration of a process. `databaseUrl`, `databaseReadUrl`, `redisUrl`, `jwtSecrets`, `metricsToken`, `firstAdmin` and `mail` hold secrets. */
+/**
+ * The configuration of a process. `databaseUrl`, `databaseReadUrl`, `redisUrl`, `jwtSecrets`, `metricsToken`, `firstAdmin` and
+ * `mail` hold secrets.
+ */
 export interface Config extends Omit<
   Settings,
   keyof TraceSettings | 'smtpUrl' | 'mailFrom' | 'isProduction' | 'workers' | 'adminEmail' | 'adminPassword'
 > {
-  /** Null if the first account that registers becomes the administrator. */
+  /** Null if unset: the first account that registers becomes the administrator. */
   readonly firstAdmin: FirstAdmin | null
   readonly mail: MailConfig
-  /** Whether traces are sent; OpenTelemetry itself reads where to and how. */
+  /** Whether traces are sent. OpenTelemetry itself reads the destination and the protocol from the environment. */
   readonly traces: boolean
-  /** How many processes answer requests; 1 is this process itself. */
+  /** Number of processes that answer requests. With 1, this process answers them, without a supervisor. */
   readonly workers: number
 }
 
-/** Invalid values in the environment. The message has a line for each of them and shows no secret. */
+/** Thrown for invalid values in the environment. The message has one line per variable and shows no secret. */
 export class ConfigError extends Error {
   override name = 'ConfigError'
 }
 
 /**
- * Reads the configuration. An empty variable counts as unset. `<name>_FILE` names a file that has the value of a secret one.
+ * Reads the configuration. An empty variable counts as unset. `<name>_FILE` names a file with the value of a secret variable.
  *
- * @throws ConfigError that names every invalid variable, what is wrong with it, and an example of a good value
+ * @throws ConfigError that names every invalid variable, with the error and an example of a valid value
  */
 export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const faults: string[] = []
@@ -117,7 +121,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   }
 }
 
-/** The contents of the files that the environment names for secrets, without a final newline, by setting. */
+/** The contents of the files in `<name>_FILE` variables, by the name of the setting, without the final newline. */
 function readSecretFiles(env: NodeJS.ProcessEnv, faults: string[]): ReadonlyMap<string, string> {
   const contents = new Map<string, string>()
   for (const { name, isSecret = false } of Object.values<Setting<unknown>>(settings)) {
@@ -136,8 +140,8 @@ function readSecretFiles(env: NodeJS.ProcessEnv, faults: string[]): ReadonlyMap<
 }
 
 /**
- * LOG_FORMAT alone, which is needed to report that other variables are invalid. Unset or invalid, it is text on a terminal outside
- * of production, and JSON everywhere else.
+ * Reads LOG_FORMAT alone: reporting that another variable is invalid requires it. If it is unset or invalid, the log is text on
+ * a terminal outside production, and JSON everywhere else.
  */
 export function readLogFormat(
   env: NodeJS.ProcessEnv = process.env,
@@ -165,7 +169,7 @@ function mailConfig({
     const defaultFrom = { name: 'Taskwright', address: `taskwright@${new URL(publicUrl).hostname}` }
     return { kind: 'smtp', server: smtpUrl, from: mailFrom ?? defaultFrom, publicUrl }
   }
-  // Only users of this machine reach a loopback address, and they may read its log.
+  // Only on a loopback address, which users of other machines cannot reach: the links in the log grant access to accounts.
   const isDevelopment = !isProduction && publicUrl === null && trustProxy.length === 0 && isLoopback(host)
   return { kind: isDevelopment ? 'log' : 'none' }
 }

@@ -34,11 +34,11 @@ export interface Setting<T> {
   readonly name: string
   readonly parse: (text: string) => Parsed<T>
   readonly default: T
-  /** How the documentation shows the default, in Markdown, where the value does not tell. */
+  /** The default in the documentation, in Markdown, if the value itself is not informative. */
   readonly shownDefault?: string
-  /** A good value, for messages about bad ones. */
+  /** A valid value, for error messages. */
   readonly example: string
-  /** Whether `<name>_FILE` can name a file with the value instead. */
+  /** Whether the value is secret. `<name>_FILE` can then name a file with it. */
   readonly isSecret?: boolean
   /** The row of the documentation, in Markdown; links are relative to docs/operations/. */
   readonly doc: string
@@ -50,7 +50,7 @@ interface Declaration<T, Default> extends Omit<Setting<T>, 'default'> {
 
 const setting = <T, const Default>(declaration: Declaration<T, Default>): Setting<T | Default> => declaration
 
-/** All settings, in the order of the documentation, which `npm run generate` writes from this table. */
+/** All settings. `npm run generate` writes the documentation from this table, in its order. */
 export const settings = {
   host: setting({
     name: 'HOST',
@@ -102,7 +102,7 @@ export const settings = {
     parse: oneOf(['open', 'registered', 'off']),
     default: 'registered',
     example: 'open',
-    doc: 'Who may accept an invitation to a project. `registered`: whoever has an account, or may register one. `open`: an invitation also allows registering an account when `REGISTRATION` is `closed`. `off`: nobody; invitations can be neither sent nor accepted. Sending needs mail (`SMTP_URL`).',
+    doc: 'Who may accept an invitation to a project. `registered`: anyone who has an account or may register one. `open`: an invitation also allows registering an account when `REGISTRATION` is `closed`. `off`: nobody; invitations can be neither sent nor accepted. Sending needs mail (`SMTP_URL`).',
   }),
   invitationsPerDay: setting({
     name: 'INVITATIONS_PER_DAY',
@@ -126,7 +126,7 @@ export const settings = {
     default: null,
     shownDefault: 'unset',
     example: 'the output of `openssl rand -hex 12`',
-    doc: 'Password of the first administrator, 8 to 256 characters. Not read any more once there is an account.',
+    doc: 'Password of the first administrator, 8 to 256 characters. Ignored once there is an account.',
   }),
   mcp: setting({
     name: 'MCP',
@@ -268,7 +268,7 @@ export const settings = {
     default: [],
     shownDefault: 'unset: public addresses only',
     example: 'builds.internal,10.20.0.0/16',
-    doc: 'Host names, addresses and CIDR ranges, separated by commas, that webhooks are sent to although their addresses are private. Every user who can create webhooks can then send requests there, and read the beginning of the responses. See [Webhooks](../guides/webhooks.md).',
+    doc: 'Host names, addresses and CIDR ranges, separated by commas, that webhooks may be sent to even though they are private. Every user who can create webhooks can then send requests there, and read the beginning of the responses. See [Webhooks](../guides/webhooks.md).',
   }),
   attachmentMaxBytes: setting({
     name: 'ATTACHMENT_MAX_BYTES',
@@ -299,7 +299,7 @@ export const settings = {
     default: 512 * 1024 ** 2,
     shownDefault: '`536870912` (512 MiB)',
     example: '536870912',
-    doc: 'Bytes of the disk of `DATA_DIR` that uploads leave free, such as for the embedded database. An upload that would take more is answered 507. `0` is no reserve. It does not apply to S3.',
+    doc: 'Bytes that uploads leave free on the disk of `DATA_DIR`, for example for the embedded database. Uploads that would use the reserve are refused with 507. `0` is no reserve. It does not apply to S3.',
   }),
   rateLimit: setting({
     name: 'RATE_LIMIT',
@@ -327,7 +327,7 @@ export const settings = {
     parse: parseRequestCount,
     default: 600,
     example: '600',
-    doc: 'Per minute and user: all requests. Questions for the offset of an upload, and downloads by link, are counted separately, up to the same number.',
+    doc: 'Per minute and user: all requests. Requests for the offset of an upload, and downloads by link, are counted separately, with the same limit.',
   }),
   rateLimitUpload: setting({
     name: 'RATE_LIMIT_UPLOAD',

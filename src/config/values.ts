@@ -6,8 +6,8 @@ export interface SmtpServer {
   readonly host: string
   readonly port: number
   /**
-   * How the connection is encrypted. A password is sent to another machine by TLS only. A mail server on this machine
-   * rarely has a certificate that could be verified, and needs no encryption.
+   * The encryption of the connection. Passwords are sent to other machines over TLS only. A mail server on this machine needs
+   * no encryption, and rarely has a certificate that can be verified.
    */
   readonly tls: 'implicit' | 'starttls' | 'starttls_if_offered' | 'none'
   /** Contains a password. */
@@ -32,7 +32,7 @@ export interface S3Location {
   readonly pathStyle: boolean
 }
 
-/** The value of a variable, or what is wrong with its text. */
+/** The value of a variable, or the error in its text: a predicate that follows the name of the variable. */
 export type Parsed<T> = { readonly value: T } | { readonly fault: string }
 
 /** A host name or an IP address. */
@@ -79,7 +79,7 @@ export function parseSecrets(text: string): Parsed<readonly [string, ...string[]
   }
 }
 
-/** An s3:// URL. Without an endpoint it means AWS, where the region is required; most other servers have only one. */
+/** An s3:// URL. Without an endpoint it means AWS, which requires a region. Most other servers have only one region. */
 export function parseStorageUrl(text: string): Parsed<S3Location> {
   const url = URL.parse(text)
   if (url?.protocol !== 's3:' || url.hostname === '') return { fault: 'must be an s3:// URL' }
@@ -152,7 +152,7 @@ export function parseAccountEmail(text: string): Parsed<string> {
     : { fault: 'must be an email address' }
 }
 
-/** A password as the schema NewPassword of the contract has it. */
+/** A password, validated like the schema NewPassword of the contract. */
 export function parseNewPassword(text: string): Parsed<string> {
   const password = text.normalize('NFC')
   // The contract counts code points.
@@ -233,7 +233,7 @@ function isAddressOrRange(entry: string): boolean {
   return bits !== null && bits >= 1 && bits <= (version === 4 ? 32 : 128)
 }
 
-/** A number of days, up to a hundred years: date arithmetic stays within its range. */
+/** A number of days, at most 100 years, so that date arithmetic cannot overflow. */
 export function parseDayCount(text: string): Parsed<number> {
   const count = decimal(text)
   return count !== null && count > 0 && count <= 36_500
@@ -249,7 +249,7 @@ export function parseShutdownSeconds(text: string): Parsed<number> {
     : { fault: 'must be a whole number of seconds from 5 to 3600' }
 }
 
-/** A number of processes. Each has its own connections to the database, whose servers accept a hundred by default. */
+/** A number of processes. Each has its own connections; a PostgreSQL server accepts 100 in total by default. */
 export function parseWorkers(text: string): Parsed<number | 'auto'> {
   if (text === 'auto') return { value: text }
   const count = decimal(text)
@@ -331,7 +331,7 @@ export function parseRedisUrl(text: string): Parsed<string> {
   return { value: text }
 }
 
-/** One of some words. */
+/** Returns a parser of an enum. */
 export function oneOf<const T extends string>(choices: readonly T[]): (text: string) => Parsed<T> {
   return (text) => {
     const choice = choices.find((candidate) => candidate === text)
