@@ -139,17 +139,17 @@ export interface AppDeps {
   readonly openMailer: OpenMailer
   /** Overridden by tests. */
   readonly timeLimits?: TimeLimits
-  /** The `now` of filters and of `overdue`. Overridden by tests. */
+  /** The current time in filters and for `overdue`. Overridden by tests. */
   readonly clock?: () => Date
   /** Standard output by default. */
   readonly logStream?: LogStream
-  /** Maximum of concurrent requests. Overridden by tests. */
+  /** Maximum number of concurrent requests. Overridden by tests. */
   readonly requestLimit?: number
-  /** Maximum of open event streams. Overridden by tests. */
+  /** Maximum number of open event streams. Overridden by tests. */
   readonly streamLimit?: number
-  /** Maximum bytes of answers that clients have not read yet. Overridden by tests. */
+  /** Maximum number of response bytes that clients have not read yet. Overridden by tests. */
   readonly unreadLimit?: number
-  /** Add hooks before all others, to observe the whole request. */
+  /** Called before any other hook is added, so that their hooks observe the whole request. */
   readonly observers?: readonly ((app: FastifyInstance) => void)[]
   readonly jobTimes?: JobTimes
   /** Overridden by tests. */

@@ -37,7 +37,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Set by authentication; stays null for operations without it. */
     principal: Principal | null
-    /** Why the link in the URL does not work; thrown after validation, since 404 comes after 400. */
+    /** The problem of an invalid link in the URL. Thrown after validation, since 400 takes precedence over 404. */
     linkRefusal: Problem | null
   }
 }
@@ -48,7 +48,7 @@ export interface AdapterDeps {
   readonly readDb: Database
   /** Authenticates by the Authorization header; throws a 401 problem on failure. */
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
-  /** Authenticates by the link that the URL is; throws a problem on failure. */
+  /** Authenticates by the link token in the URL; throws a problem on failure. */
   readonly authenticateLink: AuthenticateLink
   readonly limit: Limit
   readonly shares: CallerShares
@@ -59,15 +59,15 @@ export interface AdapterDeps {
   readonly attachmentMaxBytes: number
   /** Sends a handler's requests to other operations. */
   readonly dispatch: Dispatcher
-  /** Time limit of a handler in milliseconds. Handlers that receive a file have none, nor those with `x-deadline: none`. */
+  /** Time limit of a handler in milliseconds. Handlers that receive a file, or have `x-deadline: none`, are exempt. */
   readonly deadline: number
   /** Registers work that must finish before shutdown, even if its connection closes. */
   readonly finish: (work: Promise<unknown>) => void
 }
 
 /**
- * A handler of any operation. Its input follows the contract, from which the types that the handler was checked against
- * are generated.
+ * A handler of any operation. The call is untyped: validation ensures that the input follows the contract, from which the types
+ * of the handler are generated.
  */
 export type AnyHandler = (ctx: never, input: never) => Promise<PlainAnswer>
 
@@ -119,10 +119,10 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         db: isRead(request) ? deps.readDb : deps.db,
         principal,
         client: clientOf(request),
-        // A write is about the resource, whichever of its representations the client has read.
+        // A write targets the resource, not one of its representations, so only the version counts.
         ifMatch: ifMatch?.map(withoutVariant) ?? null,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
-        // Lazy, as the path below: few handlers read it.
+        // A getter, like the path below: few handlers read it.
         get signal() {
           return signalOf(reply)
         },
@@ -159,7 +159,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
   } satisfies { bodyLimit: number; onRequest: unknown; handler: RouteHandlerMethod }
 }
 
-/** The work of a request that is not authenticated, or not yet. */
+/** The work of a request without authentication, or before it. */
 const anonymousWork = ({ ip }: FastifyRequest): Work => ({
   principal: `network ${networkOf(ip)}`,
   isAbandoned: () => false,
@@ -174,8 +174,8 @@ const workOf = (operation: ContractOperation, request: FastifyRequest, reply: Fa
     principal: principal === null ? anonymousWork(request).principal : callerOf(request, principal),
     sent: [],
     isLate: false,
-    // A write continues after its client disconnects: a client that guesses passwords and hangs up is counted. A handler
-    // that receives a file continues, to clean up.
+    // A write continues after its client disconnects; otherwise a client could guess passwords and hang up before the attempt
+    // is counted. A handler that receives a file continues in order to clean up.
     isAbandoned: () =>
       !takesFile(operation) &&
       (work.isLate || (isRead(request) && socket.destroyed && !reply.sent)) &&
@@ -218,7 +218,7 @@ const identify = async (
   }
 }
 
-/** Null if the link does not work. */
+/** Null, with `linkRefusal` set, if the link is invalid. */
 const identifyByLink = async (
   request: FastifyRequest,
   authenticateLink: AuthenticateLink,
@@ -233,7 +233,7 @@ const identifyByLink = async (
   }
 }
 
-/** A link that does not work counts against the client's network. */
+/** Requests with an invalid link count against the client's network. */
 const policyOf = (
   { scope, rateLimit }: ContractOperation,
   principal: Principal | null,
@@ -263,14 +263,14 @@ const clientOf = ({ ip, headers, id }: FastifyRequest): Client => ({
   requestId: id,
 })
 
-/** RFC 9110 §14.2: Range is defined for GET only. */
+/** The headers of the request, without Range for HEAD: Range is defined for GET only (RFC 9110 §14.2). */
 const conditionsOf = ({ method, headers }: FastifyRequest): FastifyRequest['headers'] => {
   if (method !== 'HEAD') return headers
   const { range: _, ...others } = headers
   return others
 }
 
-/** The path with validated parameters: the same for every spelling of an id. */
+/** The path with validated parameters, which no longer depends on the case of ids. */
 const canonicalPath = ({ path }: ContractOperation, { params }: FastifyRequest): string => {
   const values = new Map(Object.entries(params ?? {}))
   return path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(values.get(name))))
@@ -286,7 +286,7 @@ const signalOf = ({ raw }: FastifyReply): AbortSignal => {
 
 const isForm = ({ mediaTypes }: ContractOperation): boolean => mediaTypes.includes('multipart/form-data')
 
-/** Whether the body is a file, as a form or as raw bytes. How long it takes depends on the sender. */
+/** Whether the body is a file, as a form or as raw bytes. Its duration depends on the client, so it has no deadline. */
 const takesFile = ({ mediaTypes }: ContractOperation): boolean =>
   mediaTypes.some((type) => !type.endsWith('json'))
 
@@ -310,14 +310,14 @@ const checkMediaType = (operation: ContractOperation, { headers }: FastifyReques
   throw problems.unsupportedMediaType(mediaTypes, acceptPatch(operation))
 }
 
-/** RFC 9110 §8.4. A compressed body would be stored as if it were the file itself. */
+/** Refuses content codings (RFC 9110 §8.4): a compressed body would be stored as if it were the file itself. */
 const checkContentEncoding = (operation: ContractOperation, { headers }: FastifyRequest): void => {
   const encoding = headers['content-encoding']?.trim().toLowerCase() ?? ''
   if (operation.mediaTypes.length === 0 || encoding === '' || encoding === 'identity') return
   throw problems.unsupportedContentEncoding(acceptPatch(operation))
 }
 
-/** The Accept-Patch header for an unsupported patch type (RFC 5789 §2.2). */
+/** The Accept-Patch header of a refused patch (RFC 5789 §2.2). */
 const acceptPatch = ({ method, mediaTypes }: ContractOperation): Readonly<Record<string, string>> =>
   method === 'PATCH' ? { 'accept-patch': mediaTypes.join(', ') } : {}
 
@@ -386,16 +386,16 @@ const isNotModified = ({ headers }: PlainAnswer, request: FastifyRequest): boole
 
 const isRead = ({ method }: FastifyRequest): boolean => method === 'GET' || method === 'HEAD'
 
-/** Null without a date. An invalid date is ignored too. */
+/** Milliseconds since the epoch; null if the date is missing or invalid. */
 const timeOf = (date: string | undefined): number | null => (date === undefined ? null : parseHttpDate(date))
 
-/** NaN without Last-Modified: every comparison with NaN is false. */
+/** Milliseconds since the epoch. NaN without Last-Modified, so that every comparison is false. */
 const modifiedAt = (headers: PlainAnswer['headers']): number => Date.parse(String(headers?.['last-modified']))
 
 const sendNotModified = (reply: FastifyReply): FastifyReply =>
   reply.code(304).removeHeader('content-length').removeHeader('content-range').send()
 
-/** Refuses a key that the operation would ignore: the client relies on it. */
+/** Refuses a key that the operation would ignore, because the client relies on its effect. */
 const checkIdempotencyKey = (
   { method, takesIdempotencyKey }: ContractOperation,
   { headers }: FastifyRequest,
@@ -472,8 +472,8 @@ const setHeaders = (
 }
 
 /**
- * The bytes of a file, or a stream of events. HEAD opens a file too, to return the status and length of GET, but sends no
- * bytes.
+ * The content of a file or an event stream; null for other bodies. HEAD opens a file too, to return the status and length of
+ * GET, but sends no bytes.
  */
 const openContent = async ({ body }: PlainAnswer, { method }: FastifyRequest): Promise<Readable | null> => {
   if (isEventStream(body)) return method === 'HEAD' ? Readable.from([]) : body.begin()

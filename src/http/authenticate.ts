@@ -16,7 +16,7 @@ export type Authenticate = (authorization: string | undefined) => Promise<Bearer
 /** RFC 6750 §2.1: the scheme, in any case, and one token. */
 const bearer = /^bearer +([\w.-]+) *$/i
 
-/** When the access token of a request expires, in milliseconds since the epoch; never, as far as an API token itself tells. */
+/** The expiry of the access token in an Authorization header, in milliseconds since the epoch. Infinity for API tokens. */
 export type ExpiryOf = (authorization: string | undefined) => number
 
 export const createExpiryOf =
@@ -44,14 +44,14 @@ export const createAuthenticate = (accessTokens: AccessTokens, credentials: Cred
 }
 
 /**
- * Authenticates a request by the token of a link to an attachment. The link works as long as the session or API token that
- * it was created with.
+ * Authenticates a request by the token of a link to an attachment. The link is valid only as long as the session or API token
+ * that created it.
  *
  * @throws Problem 404, or 410 if it has expired
  */
 export type AuthenticateLink = (attachmentId: string, token: string) => Promise<LinkPrincipal>
 
-/** The same problem for every link that never worked or was revoked. Only who has a genuine link learns that it expired. */
+/** Forged and revoked links get the same problem as missing attachments. Only a genuine link reveals that it has expired. */
 export const createAuthenticateLink =
   (keys: KeyRing, credentials: Credentials): AuthenticateLink =>
   async (attachmentId, token) => {

@@ -4,17 +4,17 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 /** Media type of a PATCH to an upload (tus 1.0.0). */
 export const pieceType = 'application/offset+octet-stream'
 
-/** RFC 9112 §6.3. */
+/** Whether a request has a body (RFC 9112 §6.3). */
 export const hasBody = (headers: FastifyRequest['headers']): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 
 const fileTypes: ReadonlySet<string> = new Set(['multipart/form-data', pieceType])
 
-/** Whether the operation takes a file. Its handler reads the body. */
+/** Whether the operation takes a file, whose body the handler reads. */
 export const bringsFile = ({ routeOptions }: FastifyRequest): boolean =>
   routeOptions.config.operation?.mediaTypes.some((type) => fileTypes.has(type)) === true
 
-/** Responses to requests whose clients wait for 100 Continue. */
+/** The responses of requests whose clients wait for 100 Continue, by request. */
 const awaitingContinue = new WeakMap<IncomingMessage, ServerResponse>()
 
 /** Sends 100 Continue to a client that waits for it. Call before reading a body. */
@@ -37,7 +37,7 @@ export const delayContinue = (app: FastifyInstance): void => {
     if (!bringsFile(request) && !isTooLarge) continueBody(request.raw)
     done(null, payload)
   })
-  // After a final status the client may or may not send the body, so the start of its next request is unknown.
+  // After a final status the client may still send the body or not: the start of the next request would be ambiguous.
   app.addHook('onSend', ({ raw }, reply, payload, done) => {
     if (awaitingContinue.has(raw)) reply.header('connection', 'close')
     done(null, payload)

@@ -7,12 +7,12 @@ import { whileRunning } from './running.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Resources of this process that the caller uses; null before the request is admitted. */
+    /** The caller's usage; null before the request is admitted. */
     share: CallerShare | null
   }
 }
 
-/** Resources of this process that a caller (a user or a network) uses. */
+/** The resources of this process that a caller (a user or a network) uses. */
 interface CallerShare {
   running: number
   /** Bytes of responses that the caller has not read. */
@@ -20,12 +20,12 @@ interface CallerShare {
 }
 
 /**
- * Shares the process among callers. A caller's limit depends on what is free (dynamic thresholds, Choudhury and Hahne 1998):
- * a single caller may use most of it, and something is always left for the next.
+ * Shares the process among callers. A caller's limit is proportional to what is free (dynamic thresholds, Choudhury and Hahne
+ * 1998): a single caller may use most of it, and a new caller always finds some free.
  */
 export interface CallerShares {
   /**
-   * Counts a request while it is running. A dispatched request belongs to the one that is counted already.
+   * Counts a request while it is running. A dispatched request is part of its outer request, which is counted already.
    *
    * @throws Problem 429
    */
@@ -41,7 +41,7 @@ export interface CallerShares {
 /** Unread response bytes of all callers together. */
 export const maxUnread = 128 * 1_048_576
 
-/** Smaller responses are not counted, as they usually fit into the socket's buffer. In bytes. */
+/** Bytes. Smaller responses are not counted, since they usually fit into the socket's buffer. */
 const minCountedSize = 16_384
 
 export const shareAmongCallers = (

@@ -4,7 +4,7 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 
 export type Encoding = 'br' | 'gzip'
 
-/** Where the content of an asset comes from; `scalar` is the bundle of the reference page. */
+/** The source of an asset's content; `scalar` is the bundle of the reference page. */
 export type AssetSource = 'scalar' | { readonly file: string } | { readonly content: Uint8Array }
 
 /** The thread's `workerData`. It answers with the compressed content. */
@@ -18,7 +18,7 @@ const read = async (source: AssetSource): Promise<Uint8Array> => {
   return 'file' in source ? readFile(source.file) : source.content
 }
 
-/** The package exports nothing but a Fastify plugin, which serves the bundle. */
+/** The package exports only a Fastify plugin that serves the bundle, so the bundle is read with a request to it. */
 const readScalar = async (): Promise<Buffer> => {
   const { default: fastify } = await import('fastify')
   const { default: scalar } = await import('@scalar/fastify-api-reference')

@@ -89,8 +89,8 @@ interface OwnOrigin {
 }
 
 /**
- * Whether a request comes from no web page, from a page of this service, or from an allowed one. A page elsewhere can make the
- * name of its host resolve to this service (DNS rebinding): the host of such a request is that of its origin. An address and
+ * Whether a request comes from no web page, from a page of this service, or from an allowed origin. Host alone proves nothing:
+ * the host name of a foreign page can resolve to this service (DNS rebinding), so that Origin and Host agree. IP addresses and
  * localhost cannot be rebound.
  */
 export const isTrustedOrigin = (

@@ -3,26 +3,26 @@ import type { IncomingMessage, RequestListener } from 'node:http'
 import type { DispatchedRequest, DispatchedResponse } from '../contract/dispatch.ts'
 
 /**
- * Requests that a handler sends to another operation of this process, without a connection. They run through the whole
- * pipeline. What was checked for the request from the network is not checked again: its rate limit, its share of the process,
- * and whether the process is busy or stopping. A request could otherwise be refused by itself.
+ * Requests that a handler sends to another operation of this process, without a connection. They run through all hooks, except
+ * that limits are checked once, for the outer request from the network: its rate limit, its share of the process, and whether
+ * the process is busy or stopping. Otherwise a request could exhaust its own limits.
  */
 
-/** By dispatched request. Not a header, which could be forged. */
+/** Outer requests by dispatched request. A header would not do, since clients could forge it. */
 const outerRequests = new WeakMap<IncomingMessage, FastifyRequest>()
 
-/** The request from the network that a request was dispatched for; undefined if it came from the network itself. */
+/** The request from the network on whose behalf a request was dispatched; undefined if the request is from the network itself. */
 export const outerRequestOf = ({ raw }: Pick<FastifyRequest, 'raw'>): FastifyRequest | undefined =>
   outerRequests.get(raw)
 
 /** Sends a request to another operation on behalf of `outer`, with its credential, client and request id. */
 export type Dispatcher = (outer: FastifyRequest, request: DispatchedRequest) => Promise<DispatchedResponse>
 
-/** `base` is the path of PUBLIC_URL, which the router expects in front of every path. */
+/** `base` is the path of PUBLIC_URL, with which every URL starts. */
 export const createDispatcher =
   (app: FastifyInstance, base: string): Dispatcher =>
   async (outer, { method, path, headers, body }) => {
-    // Loaded only when needed. `app.inject` is the same, but refuses while the app closes, and its requests cannot be told apart.
+    // Not `app.inject`, which refuses requests while the app closes and gives no access to the raw request. Loaded when needed.
     const { inject } = await import('light-my-request')
     const route: RequestListener = (request, response) => {
       outerRequests.set(request, outer)
@@ -30,10 +30,10 @@ export const createDispatcher =
     }
     const { authorization, 'user-agent': userAgent } = outer.headers
     const response = await inject(route, {
-      // Of the contract, whose methods are all among those of the type.
+      // The methods of the contract are all members of the type.
       method: method as 'GET',
       url: `${base}${path}`,
-      // Without X-Forwarded-For, the address stays the one that was found for `outer`.
+      // X-Forwarded-For is not passed on, so this is the client address.
       remoteAddress: outer.ip,
       headers: {
         ...(authorization !== undefined && { authorization }),

@@ -2,14 +2,14 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { readFile } from 'node:fs/promises'
 import { escapeHtml, page, sendPage } from './pages.ts'
 
-/** A page that a link in a mail opens. */
+/** A page that is opened by a link in a mail. */
 interface FormPage {
   /** The path of PUBLIC_URL. */
   readonly base: string
   /** The page is at `/<name>`, its script in `assets/<name>.js`. */
   readonly name: string
   readonly title: string
-  /** HTML. The script shows it. */
+  /** The HTML of the form. Hidden until the script has found a token. */
   readonly form: string
 }
 

@@ -112,7 +112,7 @@ const checkStrings = (root: unknown): void => {
   if (errors.length > 0) throw problems.invalidFields(errors)
 }
 
-/** The error of a text that no field accepts; null if it is acceptable. */
+/** The error in a text that no field accepts; null if it has none. */
 export const validateText = (text: string): string | null => {
   if (!isCleanText(text)) return 'must not contain U+0000 or a lone surrogate'
   return hasTooManyMarks(text) ? `must have at most ${maxMarksInRow} consecutive combining marks` : null

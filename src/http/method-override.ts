@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 
-/** Methods that some HTTP clients cannot send. */
+/** Methods that can be sent as POST. */
 const overridable = new Set(['PATCH', 'DELETE'])
 
 /**

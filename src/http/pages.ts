@@ -92,7 +92,7 @@ const pageStyle = `
   th, td { padding: 0.2rem 1rem 0.2rem 0; text-align: left; vertical-align: top; }
 `
 
-/** A policy allows an inline style by the hash of its text. */
+/** The source expression that allows an inline style in a Content Security Policy. */
 const hashOf = (style: string): string => `'sha256-${createHash('sha256').update(style).digest('base64')}'`
 
 // data: is for the icon.
@@ -101,7 +101,7 @@ const pagePolicy = `default-src 'none'; style-src ${hashOf(pageStyle)}; img-src 
 const icon =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3.5" fill="#1f5fb4"/><path d="M4 8.4l2.7 2.7L12 5.2" fill="none" stroke="#fff" stroke-width="2" stroke-linecap="round" stroke-linejoin="round"/></svg>'
 
-/** Pages contain their icon, which saves a request. */
+/** Inlined to save a request. */
 export const iconLink = `<link rel="icon" type="image/svg+xml" href="data:image/svg+xml,${encodeURIComponent(icon)}">`
 
 export const sendPage = (reply: FastifyReply, html: string, policy = pagePolicy): FastifyReply =>
@@ -136,7 +136,7 @@ its own: use it from programs, or work with it in Swagger UI.</p>
 </main>`,
   )
 
-/** All problems in full, so that people can search the page for an error message. */
+/** Lists all problems with their texts, so that the page can be searched for an error message. */
 const problemsPage = (base: string, contract: Contract): string =>
   page(
     'Problems',

@@ -104,7 +104,7 @@ const readCursor = (keys: KeyRing, scope: CursorScope, text: string): Cursor => 
   return opened.value
 }
 
-/** What these parameters mean when they are left out. */
+/** The defaults of filter parameters. */
 const defaults: Readonly<Record<string, unknown>> = {
   all: false,
   include_archived: false,
@@ -113,8 +113,8 @@ const defaults: Readonly<Record<string, unknown>> = {
 }
 
 /**
- * The parameters that a cursor is bound to: those that decide which items a list has, and in which order. Values that mean
- * the same are equal: the alternatives of a repeated parameter have no order.
+ * The parameters that a cursor is bound to: those that affect the items of a list or their order. Equivalent values are made
+ * equal: defaults are omitted, and the values of repeated parameters are sorted.
  */
 const boundParameters = (query: Readonly<Record<string, unknown>>): CursorScope['parameters'] =>
   Object.fromEntries(

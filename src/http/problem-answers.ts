@@ -10,7 +10,7 @@ const mediaType = 'application/problem+json; charset=utf-8'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The problem that was the response. */
+    /** The problem that was sent as the response. */
     problem: Problem | undefined
   }
 }
@@ -21,7 +21,10 @@ export const reasonOf = ({ problem }: FastifyRequest): string | undefined => {
   return problem.cause instanceof Error ? problem.cause.message : problem.message
 }
 
-/** Sends a problem document (RFC 9457). Internal errors and lost files are logged with their cause; outages are logged elsewhere. */
+/**
+ * Sends a problem document (RFC 9457). Internal errors and lost files are logged with their cause. Outages are not logged here:
+ * `reportOutages` logs them once, not for each request.
+ */
 export const sendProblem = (
   problem: Problem,
   publicUrl: string,

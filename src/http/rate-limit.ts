@@ -61,8 +61,8 @@ export const createLimit = async (
 }
 
 /**
- * The caller that a request counts against: its user, or the client's network if it is not authenticated. The links of a user
- * count apart, so that nobody who has one can use up what the user needs.
+ * The caller that a request counts against: its user, or the client's network if it is not authenticated. Downloads by a user's
+ * links are counted separately, so that the holders of links cannot exhaust the user's own limit.
  */
 export const callerOf = ({ ip }: FastifyRequest, principal: Principal | null): string => {
   if (principal === null) return networkOf(ip)

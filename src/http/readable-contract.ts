@@ -5,8 +5,8 @@ import type { RequiredScope } from '../domain/scopes.ts'
 type Paths = Readonly<Record<string, Readonly<Record<string, { readonly description?: string }>>>>
 
 /**
- * The contract for pages, as JSON. Pages do not show extensions, so each operation's description ends with its scope and
- * permission. `base` is the path of PUBLIC_URL, which the contract itself leaves to the address that it was read from.
+ * The contract for the documentation pages, as JSON. The pages do not show extensions, so each operation's description ends
+ * with its scope and permission. `base`, the path of PUBLIC_URL, becomes the server URL.
  */
 export const readableContract = ({ document, operations }: Contract, base: string): string => {
   const paths = { ...(document.paths as Paths) }

@@ -31,7 +31,7 @@ export const requestCount = ({ consumedPoints, msBeforeNext }: RateLimiterRes): 
   left: msBeforeNext,
 })
 
-/** Maximum of callers with their own count per window. A single IPv6 client can use more networks than fit into memory. */
+/** Maximum number of new callers with their own count per window. One IPv6 client can use more networks than fit in memory. */
 const maxNewCallers = 20_000
 
 /** How long a worker waits for the supervisor, in milliseconds. */

@@ -10,7 +10,7 @@ export const requestIdOf = ({ headers }: IncomingMessage): string => {
   return typeof given === 'string' && /^[\w.:-]{1,64}$/.test(given) ? given : randomUUID()
 }
 
-/** The path template, which has few distinct values. */
+/** The path template, such as `/tasks/{task_id}`. It has few distinct values, so it can label metrics. */
 export const routeOf = ({ routeOptions }: FastifyRequest): string =>
   routeOptions.config.operation?.path ?? routeOptions.url ?? 'none'
 

@@ -56,7 +56,7 @@ const checkPrincipalType = ({ id, scope }: ContractOperation): void => {
     isListed(sessionOperations) !== (scope === 'session') ||
     isListed(linkOperations) !== (scope === 'link')
   )
-    throw new Error(`${id}: operation.ts and its x-scope in openapi.yaml disagree about who calls it`)
+    throw new Error(`${id}: operation.ts and x-scope in openapi.yaml disagree`)
 }
 
 /**
@@ -105,7 +105,7 @@ const validateRequests = (route: RouteOptions): void => {
 const isJsonOptional = (operation: ContractOperation | undefined): boolean =>
   operation !== undefined && !operation.requiresBody && operation.mediaTypes.includes('application/json')
 
-/** The adapter parses these headers, with more precise errors. */
+/** Headers that the adapter parses itself, to return more precise errors. */
 const entityTags = new Set(['If-Match', 'If-None-Match'])
 
 const headersOf = ({ properties = {}, required = [], ...rest }: ObjectSchema): ObjectSchema => ({
@@ -145,7 +145,7 @@ export type MethodsOf = (url: string) => readonly string[] | null
 
 export interface KnownPaths {
   readonly methodsOf: MethodsOf
-  /** The pattern of the path, such as `/tasks/:task_id`, whatever the method; null for an unknown path. */
+  /** The pattern of the path for any method, such as `/tasks/:task_id`; null for an unknown path. */
   readonly patternOf: (url: string) => string | null
 }
 

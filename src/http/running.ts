@@ -1,11 +1,11 @@
 import type { FastifyReply } from 'fastify'
 
-/** Emitted on a response that streams events from now on: until there are any, it takes nothing of the process. */
+/** Emitted on a response that begins to stream events. An idle stream uses almost no resources of the process. */
 const streaming = Symbol('streaming')
 
 /**
- * Calls `end` when a request stops running: its response was sent, its connection has closed, or it streams events from now
- * on, for as long as its client likes.
+ * Calls `end` when a request stops running: when its response was sent, its connection has closed, or it begins to stream
+ * events, which has no end of its own.
  */
 export const whileRunning = ({ raw }: FastifyReply, end: () => void): void => {
   const endOnce = (): void => {
@@ -17,7 +17,7 @@ export const whileRunning = ({ raw }: FastifyReply, end: () => void): void => {
   raw.on(streaming, endOnce)
 }
 
-/** Calls `begin` when a request begins to stream events, and `end` when its connection has closed after that. */
+/** Calls `begin` when a request begins to stream events, and `end` when its connection closes afterwards. */
 export const whileStreaming = ({ raw }: FastifyReply, begin: () => void, end: () => void): void => {
   raw.once(streaming, () => {
     begin()

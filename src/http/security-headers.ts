@@ -3,8 +3,8 @@ import type { FastifyInstance } from 'fastify'
 type Headers = Readonly<Record<string, string>>
 
 /**
- * Default headers of every response: not to be cached, framed or executed. Written out rather than set by helmet, since
- * responses to requests that reach no hook need them too.
+ * Default headers of every response: it must not be cached, framed or executed. Helmet cannot set them, because it is a hook,
+ * and malformed requests are answered without running any hook.
  */
 const defaults: Headers = {
   'cache-control': 'no-store',
@@ -23,7 +23,7 @@ const tlsDefaults: Headers = {
   'cross-origin-opener-policy': 'same-origin',
 }
 
-/** The request or PUBLIC_URL tells whether clients use TLS. */
+/** Clients use TLS if the request or PUBLIC_URL is https. */
 export const securityHeaders = (protocol: string, publicUrl: string): Headers =>
   protocol === 'https' || publicUrl.startsWith('https:') ? tlsDefaults : defaults
 

@@ -3,7 +3,7 @@ import { problems } from '../problems/problems.ts'
 import { bringsFile, hasBody } from './body.ts'
 import { outerRequestOf } from './dispatch.ts'
 
-/** In milliseconds. */
+/** Time limits in milliseconds. */
 export interface TimeLimits {
   /** From connecting, or from the first byte of a request, to the end of its head. */
   readonly head: number
@@ -13,15 +13,15 @@ export interface TimeLimits {
   readonly answer: number
   /** Without a byte in either direction while a request runs. */
   readonly stall: number
-  /** Between two heartbeats of a stream of events: well below `stall`, and below what proxies wait for. */
+  /** Between two heartbeats of an event stream. Must be well below `stall` and the idle timeouts of proxies. */
   readonly heartbeat: number
   /** Between two requests of a connection. */
   readonly keepAlive: number
   /** For which a service that stops serves requests on connections that it has told to close. */
   readonly farewell: number
-  /** For which the result of a readiness check is cached. */
+  /** Lifetime of a cached readiness check. */
   readonly readiness: number
-  /** Between two checks for late heads; a head may be late by that much. */
+  /** Between two checks for late heads. `head` can be exceeded by this much. */
   readonly checkEvery: number
 }
 

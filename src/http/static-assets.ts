@@ -13,7 +13,7 @@ import { matchesWeakly, parseETagList } from './conditional.ts'
 import type { AssetSource, CompressionInput, Encoding } from './compression-thread.ts'
 import { addVary } from './cors.ts'
 
-/** A file that pages load. Its path changes with its content, so that browsers can keep it. */
+/** A file that pages load. Its path changes with its content, so that browsers can cache it forever. */
 export interface Asset {
   /** Below the path of PUBLIC_URL. */
   readonly path: string
@@ -35,7 +35,7 @@ const defineAsset = (name: AssetName, version: string, source: AssetSource): Ass
   return { path: `/assets/${version}/${name}`, type: types[extension], version, source }
 }
 
-/** An asset whose content is known. */
+/** An asset from memory, versioned by its hash. */
 export const contentAsset = (name: AssetName, content: Buffer): Asset =>
   defineAsset(name, createHash('sha256').update(content).digest('hex').slice(0, 16), { content })
 
@@ -43,7 +43,7 @@ export const contentAsset = (name: AssetName, content: Buffer): Asset =>
 export const ownAsset = async (name: AssetName): Promise<Asset> =>
   contentAsset(name, await readFile(new URL(`assets/${name}`, import.meta.url)))
 
-/** A file at the top level of an npm package. A published version of a package never changes. */
+/** A file at the top level of an npm package, versioned by that of the package: published versions never change. */
 export const packageAsset = (packageName: string, name: AssetName): Asset => {
   const { folder, version } = findPackage(packageName)
   return defineAsset(name, version, { file: join(folder, name) })
@@ -101,7 +101,7 @@ const compressOnce = (source: AssetSource): ((encoding: Encoding) => Promise<Buf
   }
 }
 
-/** Compresses in a thread, which keeps the event loop free and returns the memory that it takes. */
+/** Compresses in a thread, so that the event loop is not blocked and the memory is released afterwards. */
 const compress = async (input: CompressionInput): Promise<Buffer> => {
   const thread = new Worker(new URL('compression-thread.ts', import.meta.url), { workerData: input })
   const [content] = (await once(thread, 'message')) as [Uint8Array]

@@ -1,8 +1,8 @@
 import type { ChunkChecksum } from '../domain/uploads.ts'
 
 /**
- * Reads Upload-Metadata, whose syntax the contract has checked: keys, each with its decoded value. Null if a key appears
- * twice or a value is not UTF-8.
+ * Parses Upload-Metadata to its keys and decoded values. Null if a key appears twice or a value is not UTF-8. The contract has
+ * validated the syntax.
  */
 export const parseUploadMetadata = (header: string): ReadonlyMap<string, string> | null => {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
@@ -19,7 +19,7 @@ export const parseUploadMetadata = (header: string): ReadonlyMap<string, string>
   return pairs
 }
 
-/** Reads Upload-Checksum, whose syntax the contract has checked. Null if the algorithm is not supported. */
+/** Parses Upload-Checksum; null if the algorithm is not supported. The contract has validated the syntax. */
 export const parseUploadChecksum = (header: string): ChunkChecksum | null => {
   const [algorithm, digest = ''] = header.split(' ')
   if (algorithm !== 'sha1' && algorithm !== 'sha256') return null

@@ -34,7 +34,7 @@ export const readFileForm = (request: FastifyRequest, maxBytes: number): FileFor
 
 interface Reception<Stored> {
   readonly maxBytes: number
-  /** Of the whole form. */
+  /** Expected digests of the whole form. */
   readonly digests: readonly Digest[]
   readonly store: (content: Readable) => Promise<Stored>
   readonly discard: (stored: Stored) => Promise<void>
@@ -49,7 +49,7 @@ const receiveFile = async <Stored extends Digested>(
   try {
     continueBody(request.raw)
     const checkContent = hashContent(request, digests)
-    // One byte more than allowed, so that the storage refuses the file. The parser would truncate it.
+    // One byte more than allowed: the storage then refuses the file, whereas the parser would truncate it.
     const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
     for await (const part of failOnAbort(request.raw, request.parts({ limits }))) {
       if (part.fieldname === 'sha256') {
@@ -124,7 +124,7 @@ async function* failOnAbort(
   }
 }
 
-/** HTML forms send empty fields too. */
+/** HTML forms also send fields that were left empty. */
 const isEmptyField = (part: FormPart): boolean => part.type === 'field' && part.value === ''
 
 const readSha256 = (part: FormPart): string => {
@@ -168,7 +168,7 @@ export const readFilePiece = (request: FastifyRequest): FilePiece => ({
   },
 })
 
-/** The chunks of a body, which stays open when the iteration ends early. */
+/** The chunks of a body. Ending the iteration early does not destroy the request. */
 async function* chunksOf(body: IncomingMessage): AsyncGenerator<Buffer> {
   continueBody(body)
   yield* body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>

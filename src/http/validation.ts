@@ -16,7 +16,7 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const email =
   /^[^\s@\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]+@[^\s@\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]+$/u
 
-/** Who makes the request; null if the operation requires no token. */
+/** The id of the user; null if the operation requires no token. */
 type CallerId = string | null
 
 /** The values of `x-normalize`, applied before length and pattern are checked. */
@@ -31,7 +31,7 @@ const normalizers: Readonly<Record<string, (text: string, callerId: CallerId) =>
   user: (text, callerId) => {
     if (callerId === null) throw new Error('An operation without a token takes the id of a user')
     if (text === 'me') return callerId
-    // Nothing else is changed, or ME would become me.
+    // Other text is kept in its case, so that ME is refused.
     return uuid.test(text) ? text.toLowerCase() : text
   },
 }
@@ -39,7 +39,7 @@ const normalizers: Readonly<Record<string, (text: string, callerId: CallerId) =>
 /** Normalization replaces at most four code units, a letter and three marks, by one. */
 const maxShrinkage = 4
 
-/** `this` is the context that Ajv passes on from a call of a compiled schema. */
+/** `this` is the context with which the compiled schema was called (`passContext`). */
 const normalize: SchemaValidateFunction = function (
   this: { readonly callerId: CallerId },
   name: string,
@@ -48,7 +48,7 @@ const normalize: SchemaValidateFunction = function (
   at?: { parentData: unknown; parentDataProperty: string | number },
 ) {
   const normalizer = normalizers[name]
-  if (normalizer === undefined) throw new Error(`There is no x-normalize ${name}`)
+  if (normalizer === undefined) throw new Error(`Unknown x-normalize ${name}`)
   // Too long for maxLength even after normalization; the next keyword reports it.
   if (text.length > maxShrinkage * Number(schema?.maxLength ?? Infinity)) return true
   const normalized = normalizer(text, this.callerId)
@@ -63,7 +63,7 @@ const normalize: SchemaValidateFunction = function (
 
 const createAjv = (options: { readonly useDefaults: boolean; readonly allErrors: boolean }): Ajv => {
   // Not strict: the contract's schemas have extensions and examples, which Ajv does not know.
-  // Verbose: errors then hold the schema, from which the expected names are listed.
+  // Verbose: errors then include the schema, which has the expected names.
   const ajv = new Ajv({
     ...options,
     strict: false,
@@ -208,7 +208,7 @@ const compilePart = (
   }
 }
 
-/** PUT accepts what GET returned; its handler sees only the fields that have an effect. */
+/** PUT accepts the body of GET: read-only fields are valid, but not passed to the handler. */
 const withoutFields = (value: unknown, names: readonly string[]): unknown => {
   if (names.length === 0 || typeof value !== 'object' || value === null) return value
   return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name)))
@@ -232,7 +232,7 @@ const validateTexts = (query: unknown): readonly ProblemError[] =>
     return detail == null ? [] : [{ pointer: `/${escapePointer(name)}`, detail }]
   })
 
-/** Several times as many as any operation defines. */
+/** Query parameters. Several times as many as any operation defines. */
 const maxParameters = 100
 
 /** In a body with more values, only the first error is reported. */

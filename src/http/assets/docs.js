@@ -1,8 +1,8 @@
 /**
- * Runs in the browser: Swagger UI, signed in by the answers of the operations that are executed.
+ * Runs in the browser: Swagger UI. Executing an operation that returns tokens signs the page in.
  *
- * The tokens are in sessionStorage, so that they survive a reload and end with the tab. A duplicated tab copies them, and a
- * refresh token works once: tabs of the same session exchange their tokens.
+ * The tokens are in sessionStorage, so that they survive a reload and end with the tab. A duplicated tab has a copy, and a
+ * refresh token works only once, so the tabs of a session exchange their tokens.
  */
 
 const page = document.querySelector('#swagger-ui')
@@ -15,17 +15,17 @@ const channel = new BroadcastChannel(storageKey)
 const scheme = 'bearerAuth'
 const addressOf = (path) => new URL(path, location).href
 
-/** Milliseconds before the expiry of an access token, for a request to arrive. */
+/** Milliseconds before its expiry at which an access token is refreshed, so that a request can still arrive in time. */
 const margin = 30_000
 
 /**
- * `id` is the same in all tabs of a session. What the Authorize dialog was given has nothing but an access token.
+ * `id` is the same in all tabs of a session. A token from the Authorize dialog is only an `accessToken`.
  *
  * @type {{ id?: string, user?: string, accessToken: string, refreshToken?: string, expiresAt?: number } | null}
  */
 let session = null
 
-/** Null if the browser is set to keep nothing. */
+/** Null if the browser blocks site data. */
 const storage = (() => {
   try {
     return sessionStorage
@@ -84,7 +84,7 @@ const refresh = async () => {
   else if (response.status === 401) endSession()
 }
 
-/** Sends an access token that has not expired. */
+/** Refreshes an expired access token before a request. */
 const requestInterceptor = async (request) => {
   if (session?.expiresAt < Date.now() && request.headers.Authorization === `Bearer ${session.accessToken}`) {
     await refresh()
@@ -93,7 +93,7 @@ const requestInterceptor = async (request) => {
   return request
 }
 
-/** Signs the page in and out. */
+/** Signs the page in or out by the response. */
 const responseInterceptor = (response) => {
   const { ok, url, body } = response
   if (ok && body?.access_token && body.refresh_token) adoptTokens(body, body.refresh_token)
@@ -101,7 +101,7 @@ const responseInterceptor = (response) => {
   return response
 }
 
-/** Keeps what the Authorize dialog is given or told to forget. Swagger UI itself would keep it in localStorage, for good. */
+/** Stores the token of the Authorize dialog for the tab only. Swagger UI itself would store it in localStorage, permanently. */
 const keepDialogToken = () => ({
   statePlugins: {
     auth: {
@@ -117,7 +117,7 @@ const keepDialogToken = () => ({
   },
 })
 
-/** The page is for work: what the contract explains at length is on the page for reading. */
+/** Replaces the long introduction of the contract by a short one. The reference page has the full text. */
 const shorten = () => ({
   // The bar links to the contract; this would link to the page's own copy.
   components: { InfoUrl: () => null },
@@ -158,7 +158,7 @@ const ui = globalThis.SwaggerUIBundle({
   },
   deepLinking: true,
   defaultModelsExpandDepth: 0,
-  // From 150 lines on, Swagger UI takes what is out of sight off the page, with what was typed into it.
+  // With more than 150 rows, Swagger UI removes those out of view from the page, and their inputs with them.
   docExpansion: 'none',
   displayRequestDuration: true,
   filter: true,

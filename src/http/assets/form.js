@@ -1,9 +1,9 @@
-/** Runs in the browser. Shared by the pages that a link in a mail opens, each of which has one form. */
+/** Runs in the browser. Shared by the pages that are opened from links in mails. Each has one form. */
 
 export const form = document.querySelector('form')
 const outcome = document.querySelector('#outcome')
 
-/** What the link allows, once; null when the link is incomplete or has been used. */
+/** The single-use token of the link; null if the link is incomplete or was used. */
 let token = null
 
 let isSending = false
@@ -13,7 +13,7 @@ export const report = (text, isError) => {
   outcome.textContent = text
 }
 
-/** Hides the form for good. */
+/** Removes the token and hides the form. */
 export const finish = (text) => {
   token = null
   form.reset()
@@ -32,7 +32,7 @@ const takeToken = (show) => {
   void attempt(() => show(found))
 }
 
-/** Does what needs the service, and reports if it does not respond. */
+/** Runs a request, and reports if the service does not respond. */
 const attempt = async (request) => {
   try {
     await request()

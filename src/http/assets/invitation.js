@@ -5,7 +5,7 @@ import { finish, form, handleForm, post, report } from './form.js'
 const find = (id) => form.querySelector(`#${id}`)
 const fields = Object.fromEntries(['username', 'email', 'password', 'code'].map((name) => [name, find(name)]))
 
-/** What the answer to a sign-in with a second factor is sent with; null until then. */
+/** The challenge of a sign-in with a second factor, which is sent with the code; null before. */
 let challenge = null
 
 const isNew = () => form.elements.account.value === 'new'
@@ -36,7 +36,7 @@ const reportProblem = ({ detail, title, errors = [] }) => {
   field?.focus()
 }
 
-/** The answer to a request, null if it was refused, which has been reported. */
+/** The body of a successful response. For an error, reports it and returns null. */
 const expectAnswer = async (response) => {
   const answer = response.status === 204 ? {} : await response.json()
   if (response.ok) return answer
@@ -62,7 +62,7 @@ const register = (token) => {
   })
 }
 
-/** This page keeps nobody signed in. */
+/** The session is needed only to accept the invitation. */
 const signOut = ({ access_token: accessToken }) => post('auth/logout', undefined, accessToken)
 
 const accept = async (token) => {
@@ -76,7 +76,7 @@ const accept = async (token) => {
   if (joined !== null) finish('You are a member of the project now.')
 }
 
-/** Says what the invitation is about. */
+/** Shows the project, the role and the sender of the invitation. */
 const describe = async (token) => {
   showFields()
   const answer = await expectAnswer(await post('invitations/lookup', { token }))
@@ -90,7 +90,7 @@ const describe = async (token) => {
   find('choice').hidden = !canRegister
 }
 
-// A code is for the sign-in that asked for it.
+// A code belongs to a challenge. Changing another field starts a new sign-in.
 form.addEventListener('change', ({ target }) => {
   if (target !== fields.code) showFields()
 })

@@ -1,13 +1,13 @@
-/** Runs in the browser before Scalar's script: the reference for reading. It requests nothing but the contract. */
+/** Runs in the browser before Scalar's script, and configures the API reference. The page requests only the contract. */
 
-// Otherwise the validation library in Scalar tries eval, which the page's policy reports before it refuses it.
+// Without it, the validation library in Scalar tries eval, which the page's policy blocks and reports on the console.
 globalThis.__zod_globalConfig = { jitless: true }
 
 addEventListener('DOMContentLoaded', () => {
   const page = document.querySelector('#reference')
   globalThis.Scalar.createApiReference(page, {
     url: page.dataset.contract,
-    // Samples need the whole address.
+    // Samples need an absolute URL.
     servers: [{ url: new URL('.', location).href.replace(/\/$/, '') }],
     defaultHttpClient: { targetKey: 'shell', clientKey: 'curl' },
     defaultOpenFirstTag: false,
@@ -15,7 +15,7 @@ addEventListener('DOMContentLoaded', () => {
     documentDownloadType: 'none',
     hideTestRequestButton: true,
     showDeveloperTools: 'never',
-    // What would request something from another host.
+    // Features that would send requests to other hosts.
     agent: { disabled: true },
     hideClientButton: true,
     mcp: { disabled: true },
