@@ -65,8 +65,8 @@ const insert = creation(
 )
 
 /**
- * Creates an API token of the caller; null when it would have expired already. The JSON that is stored for a replay, and
- * so that of a replay, also has the member `sealed_token`.
+ * Creates an API token of the caller; null when the expiry is in the past. The stored JSON, and so that of a replay, also has the
+ * member `sealed_token`.
  */
 export const insertApiToken = async (
   ctx: OpContext<SessionPrincipal>,
@@ -214,7 +214,7 @@ const liveById = statement('api_tokens.select_live_by_id', byId, liveColumns, (p
 const useById = statement('api_tokens.use_by_id', byId, liveColumns, (p) => useLive(hasId(p)))
 
 /**
- * The principal of the API token with this hash or id, which counts as a use; null when there is none or it has expired.
+ * The principal of the API token with this hash or id; null when there is none or it has expired. Updates `last_used_at`.
  */
 export const selectApiTokenPrincipal = async (
   db: Database,

@@ -29,24 +29,24 @@ import {
   versionAfterTrigger,
 } from './task-writes.ts'
 
-/** What a file needs of its uploader's quota. */
+/** The size of a file, and the quota that it counts against. */
 export interface Room {
-  /** Bytes of the file, as far as they are known. */
+  /** Size in bytes, or a lower bound if it is not known yet. */
   readonly size: number
-  /** Bytes that all attachments of a user without an own quota may take; null for any number. */
+  /** Maximum total size in bytes of the attachments of a user without their own quota; null for no limit. */
   readonly quota: number | null
 }
 
-/** The room of a file that is checked against no quota. */
+/** Skips the check of the quota. */
 export const noRoom: Room = { size: 0, quota: null }
 
 /** A stored file that is to become an attachment of a task. */
 export interface NewAttachment extends Room {
   readonly taskId: string
   readonly fileName: string
-  /** As the client claimed it. */
+  /** The media type from the client. */
   readonly contentType: string
-  /** As detected from the first bytes; null if they match no known type. */
+  /** The media type detected from the first bytes; null if unknown. */
   readonly detectedContentType: string | null
   readonly sha256: string
   readonly storageKey: string
@@ -69,7 +69,7 @@ export interface AttachmentFile {
   readonly sha256: string
   readonly storage_key: string
   readonly created_at: string
-  /** The owner of its task, if the caller sees that only as an administrator. */
+  /** The owner of the task, if the caller sees it only as an administrator; otherwise null. */
   readonly owner_read_by_admin: string | null
 }
 
@@ -210,8 +210,8 @@ const insert = creation(
 )
 
 /**
- * Makes a stored file an attachment, if the caller still may. A replayed answer means that the file was not used. Missing
- * if its upload is gone or another request has taken the lease.
+ * Makes a stored file an attachment, if the caller still may. If the result is `replayed`, the file was not used. Missing if its
+ * upload is gone or another request has taken the lease.
  */
 export const insertAttachment = async (
   ctx: OpContext,

@@ -6,9 +6,9 @@ import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * Attempts to prove an identity by a password or a code. Each is counted as failed before it is checked, in a transaction
- * of its own, so that no crash, cancelled request or race gives a free one; a success deletes the count. From the
- * fifth failure on the next attempt is delayed: 5 seconds, then twice as long each time, up to 15 minutes.
+ * Attempts to prove an identity with a password or a code. Each is counted as failed before it is checked, in a separate
+ * transaction, so that no crash, cancelled request or race yields a free attempt; a success deletes the count. From the fifth
+ * failure on, the next attempt is delayed: 5 seconds, then twice as long each time, up to 15 minutes.
  */
 
 const freeFailures = sql.raw('5')
@@ -16,10 +16,10 @@ const freeFailures = sql.raw('5')
 const firstDelay = sql.raw('5')
 const maxDelay = sql.raw('900')
 
-/** How long after the last failure the count expires. */
+/** Time after the last failure at which the count expires. */
 const memory = sql.raw(`interval '1 day'`)
 
-/** The parameter of a statement that counts or clears attempts: the key that they are counted by. */
+/** The parameter of a statement that counts or clears attempts: the key of the counter. */
 export const attemptParameter = { attempt_key: 'bytes' } as const
 
 type AttemptPlaceholders = Placeholders<typeof attemptParameter>
@@ -50,8 +50,8 @@ export const countAttempt = (p: AttemptPlaceholders): SQL => {
 }
 
 /**
- * The column `wait` of a statement with `counted`: seconds until the attempt may be made, 0 for now. An attempt that races
- * with another sees the row from before it, which may have no delay (`-infinity`, so nothing is subtracted), or no row.
+ * The column `wait` of a statement with `counted`: seconds until the attempt may be made, 0 for now. Of two concurrent attempts,
+ * the second sees the row as it was before the first: it may have no delay (`-infinity`, which is not subtracted), or not exist.
  */
 export const waitColumn = (p: AttemptPlaceholders): SQL => sql`
   case when exists (select from counted) then 0

@@ -12,18 +12,18 @@ import { columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * The audit trail. The statement that makes a change also writes its event, so that neither exists without the other, and
- * returns it in its column `audit`, for the log.
+ * The audit trail. The statement that makes a change also writes its event, so that neither exists without the other, and returns
+ * the event in its column `audit`, for the log.
  */
 
-/** The subject of an event. What is left out is the caller's own: user, session and API token. */
+/** The subject of an event. Omitted fields default to the caller's: user, session and API token. */
 interface Subject {
-  /** The user whose access it concerns. */
+  /** The user whose access is concerned. */
   readonly user: SQL
   readonly actor?: SQL
   readonly session?: SQL
   readonly token?: SQL
-  /** Required for the second event of a statement. */
+  /** The id of the event. Required for the second event of a statement. */
   readonly id?: SQL
 }
 
@@ -75,8 +75,8 @@ export const insertFailure = async (
 }
 
 /**
- * Records that an administrator reads a task, a file or comments of `ownerId`; nothing is recorded if that is null. A statement of
- * its own, so that reads do not need a database that can be written to.
+ * Records that an administrator reads a task, a file or comments of `ownerId`; does nothing if that is null. A separate statement,
+ * so that reads work on a read-only database.
  */
 export const auditReadByAdmin = async (
   ctx: OpContext<Principal>,
@@ -86,7 +86,7 @@ export const auditReadByAdmin = async (
   if (ownerId !== null) await insert(ctx, { action, user_id: ownerId })
 }
 
-/** Filters of the list: each event matches one value of every filter that is set, and lies between the two times. */
+/** Filters of the list. An event must match one value of each filter that is set, and be between the two times. */
 export interface AuditFilter {
   readonly actor_id?: readonly string[]
   readonly user_id?: readonly string[]
@@ -103,7 +103,7 @@ const filterFields = {
   created_before: filterBy('instant', (value) => sql`item.created_at < ${value}`),
 } as const
 
-/** A page of the audit trail, as far as the caller may see it. */
+/** A page of the audit trail; empty for callers who are not administrators. */
 export const selectAuditEvents = (
   { db, principal }: OpContext<Principal>,
   filter: AuditFilter,

@@ -31,9 +31,9 @@ export interface CommentRow {
   readonly version: number
 }
 
-/** A comment that was read. */
+/** The result of reading a comment. */
 export interface ReadComment extends CommentRow {
-  /** The owner of its task, if the caller sees that only as an administrator. */
+  /** The owner of the task, if the caller sees it only as an administrator; otherwise null. */
   readonly owner_read_by_admin: string | null
 }
 
@@ -106,7 +106,7 @@ const insert = creation(
   },
 )
 
-/** Adds a comment to a task, and tells the version that the task then has. */
+/** Adds a comment to a task, and returns the new version of the task. */
 export const insertComment = async (
   ctx: OpContext<Principal>,
   { taskId, body }: { readonly taskId: string; readonly body: string },
@@ -126,7 +126,7 @@ const change = query(
       ifMatch: p.if_match,
     })
     const { body } = columnsOf<'comments'>(sql`comments`)
-    // The mentions of the same text stay, whoever sees the task now.
+    // The mentions of unchanged text are kept, even of users who no longer see the task.
     const changed = assignments<'comments'>({
       body: sql`coalesce(${p.body}, ${body})`,
       mentions: sql`case when ${p.body} <> ${body} then target.mentioned else comments.mentions end`,
@@ -146,7 +146,7 @@ const change = query(
   },
 )
 
-/** Changes the text of a comment, if there is another one. */
+/** Changes the text of a comment. Does nothing if the text is unchanged. */
 export const updateComment = async (
   ctx: OpContext<Principal>,
   id: string,
@@ -180,7 +180,7 @@ const remove = query('comments.delete', { id: 'uuid' }, { outcome: 'text', task_
     from target left join removed on true`
 })
 
-/** Deletes a comment, and tells the version that its task then has. */
+/** Deletes a comment, and returns the new version of its task. */
 export const deleteComment = async (
   ctx: OpContext,
   id: string,
@@ -198,8 +198,8 @@ export interface CommentListQuery {
 }
 
 /**
- * The cost of folding an octet, in units of `TextSearch.cost`: a microsecond folds 3 octets of accented text, or 7 of ASCII, and 40
- * million units are to take 50 ms. A column with the folded text would be compared at once, but double the size of the table.
+ * The cost of folding an octet, in units of `TextSearch.cost`, of which 40 million take about 50 ms. A microsecond folds 3 octets
+ * of accented text, or 7 of ASCII. A column with the folded text would be faster, but double the size of the table.
  */
 const foldingCost = 240
 

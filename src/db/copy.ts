@@ -40,7 +40,7 @@ export const copyDatabase = async (
   try {
     const tables = await tablesInOrder(source)
     return await target.begin(async (transaction) => {
-      // The service writes rows at startup. The copy starts a new history: clients' positions belong to the other database.
+      // The service writes these rows at startup. The copy starts a new history, since positions of clients refer to the old database.
       await transaction.unsafe('delete from change_history')
       await transaction.unsafe('delete from event_readers')
       const copied: CopiedTable[] = []
@@ -62,11 +62,11 @@ const copyTable = async (
 ): Promise<CopiedTable> => {
   const name = `public."${table}"`
   if ((await countRows(target, name)) > 0) throw new NotEmpty(table)
-  // Rows that triggers maintain are copied like any others.
+  // Rows that triggers maintain are copied too, so the triggers must not run.
   await target.unsafe(`alter table ${name} disable trigger user`)
   let after = '(0,0)'
   for (;;) {
-    // Passed on as text: numbers and times would lose precision as JavaScript values.
+    // Copied as text, because numbers and times would lose precision as JavaScript values.
     const [page] = await source.unsafe<{ rows: string | null; last: string | null }[]>(
       `select '[' || string_agg(to_jsonb(item)::text, ',') || ']' as rows, max(item.ctid)::text as last
       from (select ctid, * from ${name} where ctid > $1::tid order by ctid limit ${batch}) item`,

@@ -5,7 +5,7 @@ import type { Database } from './engine/client.ts'
 import { sql } from './schema/drizzle.ts'
 import { statement } from './engine/statement.ts'
 
-/** A change after which cached credentials are out of date. */
+/** A change that invalidates cached credentials. */
 export type CredentialChange =
   | { readonly kind: 'session'; readonly sessionId: string }
   | { readonly kind: 'api_token'; readonly tokenId: string }

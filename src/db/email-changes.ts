@@ -6,8 +6,8 @@ import { endAccess } from './passwords.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
 
-// Whoever changed the address may hold the tokens of later changes, so these are deleted as well. Earlier ones were sent to
-// addresses that the user had before.
+// The tokens of later changes are deleted too, since the person who changed the address may have them. Tokens of earlier changes
+// stay: they were sent to previous addresses of the user.
 const undo = query(
   'users.undo_email_change',
   { token_hash: 'bytes', unmatchable_hash: 'text' },
@@ -37,9 +37,9 @@ const undo = query(
 )
 
 /**
- * Uses up a token to restore an address. The user's sessions end, their API tokens are revoked, and no password is valid any
- * more: whoever changed the address had all it takes to sign in. Returns the user and the restored address; null when the
- * token is not live.
+ * Uses a token to restore an address. Because the person who changed the address could sign in, this also ends the user's
+ * sessions, revokes their API tokens and invalidates the password. Returns the user and the restored address; null for an invalid
+ * token.
  */
 export const undoEmailChange = async (
   ctx: OpContext,

@@ -6,9 +6,9 @@ import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * Background readers of events. Each has a row that says how far it has read. The statement that reads also moves the row, and
- * makes of the events what the reader is for, so that nothing is made twice or not at all, wherever it is interrupted. Several
- * instances take turns: a row that another one holds is left to it.
+ * Background readers of events, such as the one that makes notifications. Each has a row with its position. One statement reads
+ * events, writes the results and moves the position, so that a crash neither loses nor repeats results. Instances take turns: they
+ * skip a reader whose row is locked by another one.
  */
 
 const event = columnsOf<'events'>(sql.raw('event'))
@@ -18,27 +18,27 @@ const last = columnsOf<'events'>(sql.raw('last'))
 const isUnread = sql`(${event.changed_in}, ${event.ordinal}) > (${reader.changed_in}, ${reader.ordinal}) and ${event.changed_in} < ${horizon}`
 
 /**
- * Whether any row `event` after a position meets a condition. Not `exists`: its generic plan assumes that many rows match and scans the
- * table for the first one, the whole table if there is none. ORDER BY makes it read the index.
+ * Whether any row `event` after a position meets a condition. Not `exists`, whose generic plan assumes that many rows match, and
+ * scans the table for the first one; if there is none, the whole table. ORDER BY makes it use the index.
  */
 export const hasEvents = (condition: SQL): SQL => sql`coalesce((
   select true from events event where ${condition} order by ${event.changed_in}, ${event.ordinal} limit 1), false)`
 
-/** A step of a reader: reads the next events, up to `limit`, as `batch`; `make` is the common table expressions that use them. */
+/** A step of a reader. It reads up to `limit` events as `batch`; `make` has the common table expressions that write the results. */
 interface Step {
   readonly name: StatementName
   readonly reader: string
   readonly limit: number
-  /** Whether something may be made of the row `event`: cheap to ask, and true too often rather than too seldom. */
+  /** Whether the row `event` may have results. Must be cheap; may have false positives, but no false negatives. */
   readonly isOfInterest: SQL
   readonly make: SQL
 }
 
 /**
- * Compiles a reader, which reads until it is up to date. Its first start begins at the present.
+ * Compiles a reader, which reads until it is up to date. Its first start begins with the next event.
  *
- * Most events interest no reader, and starting the statement that makes something takes longer than writing a task does. So another
- * one passes what is of no interest.
+ * Most events have no results for a reader, and even starting the statement that writes results takes longer than writing a task.
+ * A second, cheap statement therefore skips events without results.
  */
 export const eventReader = ({ name, reader: readerName, limit, isOfInterest, make }: Step) => {
   const ofReader = sql`${reader.name} = ${sql.raw(`'${readerName}'`)}`
@@ -62,7 +62,7 @@ export const eventReader = ({ name, reader: readerName, limit, isOfInterest, mak
         order by ${event.changed_in}, ${event.ordinal} limit ${sql.raw(String(limit))}
       ) event
     )`
-  /** Moves the reader behind the last of some events of the batch. */
+  /** Moves the reader after the last of these events. */
   const move = (events: SQL): SQL => sql`
     update event_readers reader set ${assignments<'event_readers'>({
       changed_in: last.changed_in,
@@ -93,7 +93,7 @@ export const eventReader = ({ name, reader: readerName, limit, isOfInterest, mak
       with ${batch}, moved as (${move(sql`select * from batch last`)}), ${make}
       select count(*) as events from batch`,
   )
-  /** The number of events that were passed or read; fewer than `limit` if these were the last. */
+  /** The number of events that were skipped or read; fewer than `limit` if there are no more. */
   const step = async (db: Database): Promise<number> => {
     const [passed] = await pass(db, {})
     if (passed?.has_begun !== true) {
@@ -111,7 +111,7 @@ export const eventReader = ({ name, reader: readerName, limit, isOfInterest, mak
 
 const isAhead = sql`${reader.changed_in} > pg_snapshot_xmax(pg_current_snapshot())`
 
-// The next event may have a lower number than the last one that was read; some are then read again.
+// The next event can have a lower transaction id than the last one that was read. Some events are then read again.
 const orderByOrdinals = statement(
   'event_readers.order_by_ordinals',
   {},
@@ -133,8 +133,8 @@ const restamp = countingStatement(
 )
 
 /**
- * Keeps the places of readers while `restampEvents` orders the events of another database by their ordinals alone. A reader that is
- * ahead reads nothing meanwhile.
+ * Keeps the positions of readers valid while `restampEvents` renumbers the events of another database by their ordinals alone. A
+ * reader with a later position reads nothing in the meantime.
  */
 export const restampReaders = async (db: Database, restampEvents: () => Promise<void>): Promise<void> => {
   await orderByOrdinals(db, {})

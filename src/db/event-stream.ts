@@ -12,11 +12,11 @@ import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * Reads events for streams: those after a position, in the order of their transactions, up to the horizon (horizon.ts says
- * why). Who sees an event is asked when it is read.
+ * Reads events for streams: those after a position, in the order of their transactions, up to the horizon (see horizon.ts).
+ * Access is checked when an event is read.
  */
 
-/** An event that somebody on a stream sees. */
+/** An event that at least one of the users can see. */
 export interface StreamedEvent {
   readonly position: EventPosition
   readonly type: string
@@ -41,7 +41,7 @@ const selectStart = statement(
   { epoch: 'int', is_known: 'bool', changed_in: 'text?', ordinal: 'text?' },
   (p) => {
     const isBeginning = sql`(${p.changed_in} = '0' and ${p.ordinal} = 0)`
-    // Events are removed from the oldest on, after a day at the earliest.
+    // Events are removed in order, oldest first, after at least a day.
     const isComplete = sql`coalesce(
       (select ${event.created_at} from events event order by ${event.changed_in}, ${event.ordinal} limit 1)
         > now() - interval '1 day', true)`
@@ -58,18 +58,18 @@ const selectStart = statement(
   },
 )
 
-/** Where a stream begins. */
+/** The start of a stream. */
 export interface StreamStart {
   /** The last event. */
   readonly newest: EventPosition
-  /** Whether no event after the given position was removed. An event that still exists proves that. */
+  /** Whether no event after the given position was removed. Proven if the event at the position still exists. */
   readonly isKnown: boolean
 }
 
 /** The last event, and whether a stream can begin after the one at `after`. */
 export const selectStreamStart = async (db: Database, after: EventPosition): Promise<StreamStart> => {
   const [row] = await selectStart(db, { epoch: after.epoch, ...placeOf(after) })
-  if (row === undefined) throw new Error('The start of a stream has one row')
+  if (row === undefined) throw new Error('The start of a stream has no row')
   const { epoch, changed_in, ordinal, is_known } = row
   const newest =
     changed_in === null || ordinal === null
@@ -141,18 +141,18 @@ const selectForViewers = statement(
   },
 )
 
-/** An event, and who of those that were asked about sees it. */
+/** An event, and which of the given users can see it. */
 export interface SharedEvent extends StreamedEvent {
   readonly viewers: readonly string[]
-  /** Whether administrators see it who follow everything. */
+  /** Whether it belongs on the streams of administrators that have all events. */
   readonly isForAdmins: boolean
 }
 
-/** Events after a position that somebody sees, and the position after them and those that nobody sees. */
+/** The visible events after a position, and the position after all events that were read, visible or not. */
 export interface EventPage<E extends StreamedEvent> {
   readonly events: readonly E[]
   readonly end: EventPosition
-  /** Whether there was no event, seen by somebody or not. */
+  /** Whether there were no events at all, visible or not. */
   readonly isEmpty: boolean
 }
 
@@ -163,7 +163,7 @@ interface PageRow {
   readonly json: string | null
 }
 
-/** Rows end before the limit if their JSON is long. */
+/** Builds a page. It can have fewer rows than the limit, if their JSON is long. */
 const pageOf = <R extends PageRow, E extends StreamedEvent>(
   rows: readonly R[],
   after: EventPosition,
@@ -184,7 +184,7 @@ const pageOf = <R extends PageRow, E extends StreamedEvent>(
   }
 }
 
-/** The next events after a position, and who of `users` sees each. */
+/** The next events after a position, each with those of `users` who can see it. */
 export const selectEventsForViewers = async (
   db: Database,
   {
@@ -209,7 +209,7 @@ export const selectEventsForViewers = async (
     }),
   )
 
-/** Octets of JSON that a stream reads at once: many clients may catch up slowly at the same time. */
+/** Octets of JSON per read of a stream. Small, because many slow clients may catch up at the same time. */
 const maxOctetsForCaller = 65_536
 
 const selectForCaller = statement(
@@ -225,7 +225,7 @@ const selectForCaller = statement(
     select changed_in::text, place, type, json from numbered join rendered using (ordinal) order by ordinal`,
 )
 
-/** The next events after a position that one user sees; with `all`, those that administrators see. */
+/** The next events after a position that one user can see; with `all`, those that administrators can see. */
 export const selectEventsForCaller = async (
   db: Database,
   {

@@ -3,7 +3,7 @@ import type { ColumnName } from './schema/columns.ts'
 
 type Task = components['schemas']['Task']
 
-/** What clients set of a task. The rest follows from it, or has events of its own. */
+/** The fields of a task that clients set. Other fields are derived, or have separate events. */
 type RecordedField = Exclude<
   keyof Task,
   | 'id'
@@ -24,7 +24,7 @@ type RecordedField = Exclude<
 const asItIs = (column: string): string => column
 const asInstant = (column: string): string => `instant_text(${column})`
 
-/** How events write a column of a task: as the contract does. */
+/** The value of each field in an event, in the format of the contract. */
 const recordedFields = {
   title: asItIs,
   description: asItIs,

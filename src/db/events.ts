@@ -25,9 +25,9 @@ import { listOfTask } from './schema/task-order.ts'
 import { pageIfTaskVisible, type TaskPage } from './task-pages.ts'
 
 /**
- * Events: what was changed, by whom. Triggers record them (routines.sql). Readers that must not miss one follow the order of their
- * transactions, which is known up to the horizon: see task-changes.ts. Lists for people show all that is committed, by time: a client
- * that reads its own change sees it, and who pages from new to old does not come back to what commits meanwhile.
+ * Events record what was changed, and by whom. Triggers write them (routines.sql). Readers that must not miss any read them in the
+ * order of their transactions, up to the horizon (see horizon.ts). Lists show all committed events by time, so that a client sees
+ * its own change at once; while it pages from new to old, events can still commit on pages that it has already read.
  */
 
 const batch = sql.raw('500')
@@ -65,7 +65,7 @@ const restampBatch = countingStatement(
 
 const ofDelivery = columnsOf<'webhook_deliveries'>(sql`webhook_deliveries`)
 
-// Before the events. No index has the transactions of deliveries, so the table is read only if there are such events.
+// Runs before the events. No index has the transactions of deliveries, so the table is read only if there are such events.
 const restampDeliveries = countingStatement(
   'webhook_deliveries.restamp',
   {},
@@ -75,7 +75,7 @@ const restampDeliveries = countingStatement(
       where ${hasEvents(isAhead)} and ${ofDelivery.event_changed_in} >= pg_snapshot_xmax(pg_current_snapshot()) limit ${batch}) returning 1`,
 )
 
-/** Orders events by their ordinals alone whose transactions are ahead: they were recorded in another database. */
+/** Orders events whose transactions are in the future by their ordinals alone: they were recorded in another database. */
 export const restampEvents = (db: Database): Promise<void> =>
   restampReaders(db, async () => {
     const { signal } = new AbortController()
@@ -83,7 +83,7 @@ export const restampEvents = (db: Database): Promise<void> =>
     await untilNone(() => restampBatch(db, {}), signal)
   })
 
-/** Without `ordinal`, which is a column of the list's own. */
+/** The events without `ordinal`, since the list has a column of that name. */
 const listedEvents = sql`(
   select ${listOf([
     event.id,
@@ -107,7 +107,7 @@ const item = sql.raw('item')
 const listed = columnsOf<'events'>(item)
 const ofTask = columnsOf<'tasks'>(sql`tasks`)
 
-/** The events of a task, and those of its project and its members since it is there. */
+/** The events of a task, and those of its project and its members since the task is in the project. */
 const historyBranches = (taskId: SQL, caller: CallerPlaceholders): readonly AccessBranch[] => {
   const fromTask = (value: SQL): SQL => sql`(select ${value} from tasks where ${ofTask.id} = ${taskId})`
   const since = fromTask(sql`coalesce(${ofTask.placed_at}, ${ofTask.created_at})`)
@@ -143,10 +143,10 @@ export const selectTaskEvents = async (
   return pageIfTaskVisible(ctx, taskId, page)
 }
 
-/** Filters of the list. An event matches one value of each that is set, and lies between the two times. */
+/** Filters of the list. An event must match one value of each filter that is set, and be between the two times. */
 export interface EventFilter {
   readonly type?: readonly string[]
-  /** `none` stands for personal tasks. */
+  /** Ids, or `none` for personal tasks. */
   readonly project_id?: readonly string[]
   readonly actor_id?: readonly string[]
   readonly created_after?: string
@@ -164,8 +164,9 @@ const searchedFilters = {
 }
 
 /**
- * Access branches for the events `item`, by what they say of their task: those of the caller's projects, also in the
- * trash, personal tasks and assignments. Whether the caller still sees the task is checked row by row. `projects` narrows them to some projects.
+ * Access branches for the events `item`, by the state of the task that they record: those of the caller's projects, including the
+ * trash, of personal tasks, and of assignments. Whether the caller still sees the task is checked row by row. `projects` restricts
+ * them to some projects.
  */
 const eventBranches = (
   role: Role,
@@ -208,7 +209,7 @@ const eventBranches = (
   ]
 }
 
-/** A page of what happened in what the principal can see; with `all`, everywhere. */
+/** A page of the events that the principal can see; with `all`, of the whole installation. */
 export const selectEvents = (
   { db, principal }: OpContext<Principal>,
   { all = false, ...filter }: EventFilter & { readonly all?: boolean },
@@ -222,7 +223,7 @@ export const selectEvents = (
   }
   const { project_id: projects, ...others } = filter
   const isOfChosen = projects === undefined ? [] : [isOfProjects(listed.project_id, projects)]
-  // Not in the branches: of the events of deleted tasks only the deletions are seen, and there may be any number of them in a row.
+  // Not in the branches: of deleted tasks only the deletions are visible, so any number of consecutive events can be invisible.
   const isVisible = { sql: allowsEvent('event.see', caller, item), values: {} }
   return selectPage(
     db,

@@ -36,7 +36,7 @@ const claim = statement(
 /** A file to remove. */
 export interface DeletedFile {
   readonly key: string
-  /** Whether the file may be a partial upload. */
+  /** Whether the file belonged to an upload and may be incomplete. */
   readonly isUnfinished: boolean
 }
 

@@ -24,8 +24,8 @@ const project = sql.raw('project')
 const sender = sql.raw('sender')
 
 /**
- * Whether the row `invitation` to the row `project` can be accepted: it has not expired, and whoever sent it may still manage
- * the project. A manager who is demoted leaves no way back in, nor one for others.
+ * Whether the row `invitation` to the row `project` can be accepted: it has not expired, and its sender may still manage the
+ * project. A demoted manager could otherwise return, or let others in, with earlier invitations.
  */
 const isValid = (row: SQL, ofProject: SQL): SQL => {
   const { expires_at, invited_by } = columnsOf<'invitations'>(row)
@@ -46,11 +46,11 @@ interface NewInvitation {
   readonly role: ProjectRole
   /** SHA-256 of the token. */
   readonly hash: Buffer
-  /** Invitations that the sender may send in a day. */
+  /** Maximum number of invitations per sender and day. */
   readonly maxPerDay: number
 }
 
-/** What the mail with a new invitation says; null if the creation is replayed. */
+/** A created invitation. `mail` is the content of its mail; null if the creation is replayed. */
 export interface CreatedInvitation extends Created {
   readonly mail: { readonly projectName: string; readonly invitedByName: string } | null
 }
@@ -75,7 +75,7 @@ const insert = creation(
       invited_by: sql`invited_by`,
     })
     return {
-      // The lock on the sender makes one who sends several at once wait, so that each is counted.
+      // The lock on the sender serializes their concurrent requests, so that each invitation counts towards the limit.
       parts: sql`
         sender as materialized (
           select * from users where id = ${p.caller} for no key update
@@ -110,8 +110,8 @@ const insert = creation(
 )
 
 /**
- * Invites an address to a project, which replaces an earlier invitation. Accounts are not read: nothing depends on whether one
- * has the address.
+ * Invites an address to a project, and replaces an earlier invitation. Does not read accounts, so that it cannot reveal whether
+ * the address has one.
  */
 export const insertInvitation = async (
   ctx: OpContext<Principal>,
@@ -171,7 +171,7 @@ export const selectInvitations = (
     page,
   )
 
-// Whether the invitation exists is said to managers only, and is known once its row is deleted: it may be accepted meanwhile.
+// Only managers learn whether the invitation exists. The deletion itself decides, since it may be accepted concurrently.
 const remove = query('invitations.delete', { id: 'uuid', project_id: 'uuid' }, { outcome: 'text' }, (p) => {
   const { id, project_id } = columnsOf<'invitations'>(sql`invitations`)
   return sql`
@@ -208,7 +208,7 @@ const select = query(
   },
 )
 
-/** A valid invitation, as JSON text for whoever has its token; null if there is none. */
+/** The preview of a valid invitation as JSON text; null if there is none. */
 export const selectInvitationPreview = async (
   ctx: OpContext,
   { hash, canRegister }: { readonly hash: Buffer; readonly canRegister: boolean },
@@ -229,8 +229,8 @@ export const selectHasInvitation = async (ctx: OpContext, hash: Buffer): Promise
   (await selectHas(ctx, { hash })).length > 0
 
 /**
- * Parts of a statement that use up the valid invitation with this hash: its row, if there is one, is `invitation`. The project
- * is locked before, since whoever joins it changes its memberships. Of two statements, the second finds the row deleted.
+ * Parts of a statement that use the valid invitation with this hash: `invitation` is its deleted row, if there is one. Locks the
+ * project first, since joining changes its memberships. Of two concurrent statements, the second finds the row deleted.
  */
 export const usedInvitation = (hash: SQL): SQL => {
   const invited = columnsOf<'invitations'>(invitation)
@@ -269,7 +269,7 @@ const accept = query(
     select ${columnsOf<'invitations'>(invitation).project_id}::text from invitation`,
 )
 
-/** Joins the caller to the project of a valid invitation, and uses it up. The id of the project; null if there is none. */
+/** Joins the caller to the project of a valid invitation, and deletes it. Returns the project's id; null if there is none. */
 export const acceptInvitation = async (
   ctx: OpContext<SessionPrincipal>,
   hash: Buffer,

@@ -8,7 +8,7 @@ export interface Lease {
   readonly name: string
   /** The instance's UUID. */
   readonly holder: string
-  /** Milliseconds until it expires, unless renewed. */
+  /** Milliseconds until it expires unless renewed. */
   readonly duration: number
 }
 
@@ -46,8 +46,8 @@ const release = statement(
 )
 
 /**
- * Runs `work` under a lease already taken, renews the lease meanwhile, and releases it at the end. The signal passed to
- * `work` is aborted by `stop`, and when another instance has taken the lease.
+ * Runs `work` under a lease that was taken before, renews the lease during the work, and releases it at the end. The signal
+ * passed to `work` is aborted by `stop`, and when another instance has taken the lease.
  */
 export const withLease = async (
   db: Database,

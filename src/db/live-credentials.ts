@@ -19,7 +19,7 @@ const select = statement(
 export const credentialId = (credential: BearerCredential): string =>
   credential.kind === 'session' ? credential.sessionId : credential.tokenId
 
-/** The current roles of the users of these credentials, by `credentialId`. Those that have ended are left out. */
+/** The current roles of the users of these credentials, by `credentialId`. Ended credentials are missing. */
 export const selectLiveCredentials = async (
   db: Database,
   credentials: readonly BearerCredential[],

@@ -11,7 +11,7 @@ import { notificationSettingsJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
-/** How users are told of notifications, and the mail digests that follow from it. */
+/** The notification settings of users, and the mail digests. */
 
 type Schemas = components['schemas']
 
@@ -24,7 +24,7 @@ export interface NotificationSettingsRow {
   readonly version: number
 }
 
-/** The version of settings that were never changed, which have no row, is 1. */
+/** Settings that were never changed have no row, and version 1. */
 const present = sql`(values (true)) caller left join notification_settings settings`
 const version = sql`coalesce(${ofSettings.version}, 1)`
 
@@ -67,7 +67,7 @@ const update = query(
       digest_due_at: sql`case when ${replaced} = ${ofSettings.mail_digest} then ${ofSettings.digest_due_at} else ${dueAt(replaced)} end`,
       digested_until: sql`case when ${ofSettings.mail_digest} = 'off' then now() else ${ofSettings.digested_until} end`,
     })
-    // The version is compared once more, because a concurrent request may have added the row, which has no lock to wait for.
+    // The version is compared again, because a concurrent request may have inserted the row: a missing row cannot be locked.
     return sql`
       with checked as (
         select ${checkedOutcome(p, { allowed: sql`true`, etag: sql`${version}::text` })} as outcome,
@@ -94,26 +94,26 @@ export const updateNotificationSettings = async (
   return readOutcome(row)
 }
 
-/** A notification, as a digest tells it. */
+/** A notification in a digest. */
 export interface DigestLine {
   readonly reason: Reason
   readonly taskTitle: string
-  /** Null: the service itself, or a deleted user. */
+  /** Null for the service itself or a deleted user. */
   readonly actorName: string | null
 }
 
 /** The unread notifications of a user since the last digest. */
 export interface Digest {
   readonly email: string
-  /** The newest, first. */
+  /** The most recent notifications, newest first. */
   readonly lines: readonly DigestLine[]
-  /** How many there are, up to a limit. */
+  /** The number of notifications, up to `maxCounted`. */
   readonly count: number
 }
 
 const maxLines = 50
 
-/** The newest notifications that a digest considers: about 20 ms. */
+/** Maximum number of notifications that a digest considers, newest first: about 20 ms. */
 const maxCounted = 1_000
 
 const due = sql.raw('due')
@@ -160,9 +160,9 @@ const claim = statement(
 )
 
 /**
- * The digest that has been due for longest, without lines if there is nothing to tell; null if none is due. That of a disabled user
- * waits. The next one is then due later and tells later notifications, so no other process sends this one too. If the process is killed
- * before it sends the mail, there is none; the notifications stay in the inbox.
+ * Claims the digest that has been due for longest: without lines if there are no notifications, and null if none is due. Digests of
+ * disabled users wait. Claiming schedules the user's next digest, so that no other process sends this one too. If the process is
+ * killed before it sends the mail, the digest is lost; the notifications stay in the inbox.
  */
 export const claimDigest = async (db: Database): Promise<Digest | null> => {
   const rows = await claim(db, {})

@@ -13,7 +13,7 @@ import { notificationJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
-/** Notifications: what users are told of the tasks that they follow, are assigned to or are mentioned in. */
+/** Notifications of users about tasks that they follow, are assigned to or are mentioned in. */
 
 const notification = sql.raw('notification')
 
@@ -67,7 +67,7 @@ export const updateNotification = async (
   return found(row)
 }
 
-/** Notifications that one request marks as read: about 100 ms. */
+/** Maximum number of notifications that one request marks as read: about 100 ms. */
 const maxMarked = 5_000
 
 const markRead = query(
@@ -90,7 +90,7 @@ const markRead = query(
   },
 )
 
-/** How many notifications were marked, and whether unread ones up to the time remain. */
+/** The number of marked notifications, and whether unread ones up to the time remain. */
 export interface MarkedNotifications {
   readonly marked_count: number
   readonly has_more: boolean
@@ -113,10 +113,10 @@ export const removeOldNotifications = deletionInBatches('notifications.delete_ol
     sql`${columnsOf<'notifications'>(sql`notifications`).created_at} < now() - make_interval(days => ${p.days})`,
 })
 
-/** Why a user is told of an event. */
+/** The reason for a notification. */
 export type Reason = components['schemas']['NotificationReason']
 
-/** Of several reasons, a user is told the first. */
+/** In order of precedence: if several reasons apply, the notification has the first. */
 const reasons: readonly Reason[] = ['mention', 'assignment', 'comment', 'completion']
 
 /** Whether a text from the database is a reason. */
@@ -133,7 +133,7 @@ const isOfType = (...types: readonly string[]): SQL =>
     sql`, `,
   )})`
 
-/** Whom an event of the reader's batch is told, and why. */
+/** Selects a notification of an event in the reader's batch: its recipient and its reason. */
 const tell = (reason: Reason, user: SQL, commentId: SQL, from: SQL): SQL => sql`
   select ${user} as user_id, ${sql.raw(`'${reason}'`)} as reason, ${sql.raw(String(reasons.indexOf(reason)))} as rank,
     ${event.id} as event_id, ${event.actor_id}, ${event.task_id}, ${commentId} as comment_id, ${event.changed_in}, ${event.ordinal}
@@ -143,7 +143,7 @@ const none = sql.raw('null::uuid')
 const followers = sql`join task_followers follower on ${follower.task_id} = ${event.task_id} and not ${follower.has_stopped}`
 const comments = sql`join comments comment on ${comment.id} = ${event.resource_id}`
 
-// An edited comment is told to those whom it did not mention before.
+// Editing a comment notifies only users whom it did not mention before.
 const mentioned = sql`
   select distinct on (comment_id, user_id) * from (
     ${tell('mention', sql`person`, comment.id, sql`${comments} cross join lateral unnest(${comment.mentions}) person`)}
@@ -175,11 +175,11 @@ const inserted = insertion<'notifications'>({
   actor_id: told.actor_id,
   task_id: told.task_id,
   comment_id: told.comment_id,
-  // While the reader's row is locked, so that what arrives later is newer.
+  // The time while the reader's row is locked, so that later notifications have later times.
   created_at: sql`clock_timestamp()`,
 })
 
-/** Makes notifications of the events that were recorded since the last run, for those who can see the tasks now. */
+/** Makes notifications of the events since the last run, for users who can see the tasks now. */
 export const notifyOfEvents = eventReader({
   name: 'notifications.insert',
   reader: 'notifications',

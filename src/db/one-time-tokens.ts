@@ -4,7 +4,7 @@ import { query } from './engine/statement.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
-/** What a one-time token is for: completing a sign-in, resetting a password, or undoing a change of address. */
+/** The purpose of a one-time token: completing a sign-in, resetting a password, or undoing a change of email address. */
 export type Purpose = 'sign_in' | 'reset_password' | 'undo_email'
 
 interface NewToken {
@@ -52,7 +52,7 @@ export const selectHasOneTimeToken = async (
   wanted: { readonly purpose: Purpose; readonly hash: Buffer },
 ): Promise<boolean> => (await select(ctx, wanted)).length > 0
 
-/** Deletes expired tokens. Those for passwords stay for an hour, since they count towards its limit of mails. */
+/** Deletes expired tokens. Tokens for passwords stay for an hour, since they count towards the hourly limit of mails. */
 export const removeExpiredOneTimeTokens = deletionInBatches('one_time_tokens.delete_expired', {
   parameters: {},
   table: 'one_time_tokens',

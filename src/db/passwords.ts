@@ -15,9 +15,9 @@ import { type SQL, sql } from './schema/drizzle.ts'
 const person = sql.raw('person')
 
 /**
- * Ends the sessions of the user `id`, except `kept`, and voids what else could still give access to the account. Select it
- * from the updated row, so that it runs once that row is locked: it then sees the session of a sign-in with the
- * old password that committed just before.
+ * Ends the sessions of the user `id`, except `kept`, and invalidates everything else that gives access to the account. Select it
+ * from the updated row, so that it runs when that row is locked: it then also sees the session of a sign-in with the old
+ * password that committed just before.
  */
 export const endAccess = (id: SQL, kept: SQL = sql`null`): SQL => sql`end_access(${id}, ${kept})`
 
@@ -32,7 +32,7 @@ const selectOwn = query(
 )
 
 /**
- * Counts an attempt of the caller to prove their identity and returns their password's hash, null when they have been
+ * Counts an attempt of the caller to prove their identity, and returns the hash of their password; null when the user was
  * deleted. `wait` is the number of seconds until the attempt may be made, 0 for now.
  */
 export const selectOwnPassword = async (
@@ -58,7 +58,7 @@ const change = query(
     select ${columnsOf<'users'>(person).id}::text, ${endAccess(sql`id`, p.audit_session)}, ${auditColumn} from person`,
 )
 
-/** The hash that the current password was verified against, and that of the new one. */
+/** The hash that the current password was verified against, and the hash of the new password. */
 interface PasswordChange {
   readonly oldHash: string
   readonly newHash: string
@@ -106,8 +106,8 @@ const requestReset = query(
 )
 
 /**
- * Stores a token to reset the password of the account with this address. False when there is no such account, or when it
- * has had its mails for this hour. Either way a row is written, so that both take the same time.
+ * Stores a token to reset the password of the account with this address. False when there is no such account, or when its hourly
+ * limit of mails is reached. Writes a row in each case, so that the response time reveals nothing.
  */
 export const insertResetToken = async (
   ctx: OpContext,
@@ -156,7 +156,7 @@ const reset = query(
     select ${columnsOf<'users'>(person).id}::text as user_id, ${endAccess(sql`id`)}, ${auditColumn} from person`,
 )
 
-/** Uses up a token to set a password, and ends all sessions of its user. Returns the user's id, null for an invalid token. */
+/** Uses a token to set a password, and ends all sessions of its user. Returns the user's id; null for an invalid token. */
 export const resetPasswordByToken = async (
   ctx: OpContext,
   { tokenHash, newHash }: { readonly tokenHash: Buffer; readonly newHash: string },

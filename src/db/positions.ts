@@ -5,8 +5,8 @@ import type { Row, Values } from './engine/parameters.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * Moving rows of a list that people order: tasks and sections. A move reads the rows that it goes between, and writes if they
- * are still there; otherwise it starts again. Moves into the same gap do not disturb each other: their positions differ.
+ * Moves rows of a manually ordered list: tasks and sections. A move first reads the two neighbours of the destination, and writes
+ * only if they have not changed; otherwise it starts again. Moves into the same gap do not conflict, since their positions differ.
  */
 
 /** Where a row goes: next to an anchor, or to the end of its list. */
@@ -28,7 +28,7 @@ export interface OrderedList {
   readonly holds: (row: SQL) => SQL
 }
 
-/** A row that moves, and where to. */
+/** A row to move, and its destination. */
 interface Move {
   readonly id: SQL
   readonly side: SQL
@@ -58,8 +58,8 @@ export const gapFields = sql`moving.position as present, anchor.id::text as anch
   neighbour.id::text as neighbour_id, neighbour.position as neighbour_position`
 
 /**
- * Joins the rows around the gap that a row moves to: `anchor`, unless the list does not have it, and `neighbour` beyond; and
- * `moving`, the row itself, if the list has it already.
+ * Joins the rows around the destination of a move: `anchor`, if it is in the list, and `neighbour` on its other side; and `moving`,
+ * the row itself, if it is already in the list.
  */
 export const joinGap = (list: OrderedList, move: Move): SQL => {
   const nearest = (side: string, condition: SQL, order: SQL): SQL =>
@@ -82,7 +82,7 @@ interface Placed {
   readonly position: string
 }
 
-/** Parameters of the statement that writes a position: null if there is no room, and the neighbours as they were read. */
+/** Parameters of the statement that writes a position: the position, null if there is no room, and the neighbours as read. */
 export const placeParameters = { position: 'text?', neighbours: 'json' } as const
 
 export type PlaceValues = Values<typeof placeParameters>
@@ -99,7 +99,7 @@ const noGap = {
 const placed = (id: string | null, position: string | null): readonly Placed[] =>
   id === null || position === null ? [] : [{ id, position }]
 
-/** The position of a row in a gap: the present one if it stands there already. Null if there is no room. */
+/** The position of a row in a gap: the present one if the row is already there. Null if there is no room. */
 const positionFor = (present: string | null, gap: Gap): string | null => {
   const isThere =
     present !== null &&
@@ -108,7 +108,7 @@ const positionFor = (present: string | null, gap: Gap): string | null => {
   return isThere ? present : positionIn(gap)
 }
 
-/** What is to be written. If the list does not have the anchor, the statement that writes refuses it. */
+/** The values to write. If the anchor is not in the list, the statement that writes them refuses the move. */
 const placeIn = (side: Destination['side'], row: Row<typeof gapColumns>): PlaceValues => {
   const { present, anchor_id, anchor_position: anchor, neighbour_id, neighbour_position: neighbour } = row
   const atEnd = (): string =>
@@ -121,13 +121,13 @@ const placeIn = (side: Destination['side'], row: Row<typeof gapColumns>): PlaceV
   }
 }
 
-/** The rows of the parameter `neighbours`, as `read`. (A parameter that is an array itself would become one of PostgreSQL.) */
+/** The rows of the parameter `neighbours`, as `read`. It is an object, since the driver sends an array as a PostgreSQL array. */
 export const placedRows = (neighbours: SQL): SQL =>
   sql`jsonb_to_recordset(${neighbours} -> 'rows') as read (id uuid, position text)`
 
 /**
- * The last refusals of the statement that writes, as WHEN branches: the neighbours have moved, or there is no room between
- * them. `rows` are the current ones.
+ * The last refusals of the statement that writes, as WHEN branches: the neighbours have moved, or there is no room between them.
+ * `rows` are the current neighbours.
  */
 export const refusalsOfPlace = (
   { position, neighbours }: { readonly position: SQL; readonly neighbours: SQL },
@@ -139,19 +139,19 @@ export const refusalsOfPlace = (
   ) then 'neighbours_moved'
   when ${position} is null then 'no_room'`
 
-/** How often a row that finds its neighbours moved is placed again. */
+/** Maximum number of attempts to place a row whose neighbours keep moving. */
 const maxAttempts = 20
 
-/** Rows on each side of a gap that are spread out: as few as make room. */
+/** Numbers of rows on each side of a gap to spread out. The first one that makes room is used. */
 const windows = [16, 256, 4_096]
 
-/** What placing a row needs of its table. `id` is that of the row. */
+/** The statements of a table for placing a row. `id` is the id of the row. */
 interface Placing<R> {
   /** Reads the gap. Undefined if the caller cannot see the list. */
   readonly readGap: (id: string) => Promise<Row<typeof gapColumns> | undefined>
   readonly write: (place: (id: string) => Promise<PlaceValues>) => Promise<R>
   readonly outcomeOf: (written: R) => string | undefined
-  /** Reads so many rows, and the next one, on each side of the gap. */
+  /** Reads `size` rows, and one more, on each side of the gap. */
   readonly readWindow: (id: string, size: number) => Promise<Row<typeof windowColumns> | undefined>
   readonly spread: (moved: { readonly rows: readonly Spread[] }) => Promise<unknown>
 }
@@ -193,21 +193,21 @@ export const windowFields = (list: OrderedList, move: Move, size: SQL): SQL => {
 export const joinAnchor = (list: OrderedList, move: Move): SQL =>
   sql`join lateral (${anchorOf(list, move)}) anchor on true`
 
-/** A row that gets another position, to make room. */
+/** A new position of a row, to make room. */
 interface Spread {
   readonly id: string
   readonly from: string
   readonly to: string
 }
 
-/** Spreads out the rows around a gap. Others that move them meanwhile win. */
+/** Spreads out the rows around a gap. Does nothing if one of them is moved concurrently. */
 const makeRoom = async <R>(id: string, { readWindow, spread }: Placing<R>): Promise<void> => {
   for (const size of windows) {
     const window = await readWindow(id, size)
     if (window === undefined) return
     const sides = [window.previous, window.next].map((json) => JSON.parse(json) as readonly Placed[])
     const [previous = [], next = []] = sides.map((rows) => rows.slice(0, size))
-    // Beyond them is the start or the end of the list, or the next row.
+    // The bounds: the rows after the window, or null at the start or end of the list.
     const [after, before] = sides.map((rows) => rows[size]?.position ?? null)
     const rows = [...previous.toReversed(), ...next]
     const positions = positionsIn({ after: after ?? null, before: before ?? null }, rows.length)

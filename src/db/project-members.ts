@@ -36,7 +36,7 @@ const project = sql.raw('project')
 const own = sql.raw('own')
 const ownVersion = columnsOf<'project_members'>(own).version
 
-/** The members of a project: rows of `memberships`, with the role of their own. */
+/** The members of a project: rows of `memberships`, with the user's own role in addition. */
 const membersOf = (projectId: SQL): SQL => sql`(
   select membership.user_id as id, membership.user_id, membership.project_id, membership.role, membership.created_at,
     own.role as direct_role, coalesce(${ownVersion}, 0) as version, person.username, person.display_name
@@ -125,7 +125,7 @@ interface ProjectMemberChange extends ProjectMemberKey {
   readonly mustExist: boolean
 }
 
-/** Gives a user a role of their own in a project. Demoting the last manager violates projects_have_manager. */
+/** Gives a user their own role in a project. Demoting the last manager violates projects_have_manager. */
 export const setProjectMember = async (
   ctx: OpContext,
   { projectId, userId, role, mustExist }: ProjectMemberChange,
@@ -152,7 +152,7 @@ const remove = query(
     select outcome from checked`,
 )
 
-/** Takes a member's own role. A user without one is missing. Removing the last manager violates projects_have_manager. */
+/** Removes a member's own role; `missing` if there is none. Removing the last manager violates projects_have_manager. */
 export const deleteProjectMember = async (
   ctx: OpContext,
   { projectId, userId }: ProjectMemberKey,

@@ -109,7 +109,7 @@ interface ProjectTeamChange extends ProjectTeamKey {
   readonly mustExist: boolean
 }
 
-/** Adds a team that the caller sees to a project, or changes its role. Without a manager left, violates projects_have_manager. */
+/** Adds a team that the caller sees to a project, or changes its role. Demoting the last manager violates projects_have_manager. */
 export const setProjectTeam = async (
   ctx: OpContext,
   { projectId, teamId, role, mustExist }: ProjectTeamChange,
@@ -148,7 +148,7 @@ const remove = query(
     select outcome from checked`,
 )
 
-/** Removes a team from a project. Without a manager left, violates projects_have_manager. */
+/** Removes a team from a project. Removing the last manager violates projects_have_manager. */
 export const deleteProjectTeam = async (
   ctx: OpContext,
   { projectId, teamId }: ProjectTeamKey,

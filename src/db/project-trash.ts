@@ -16,7 +16,7 @@ import type { TrashFilter } from './trash.ts'
 const project = sql.raw('project')
 const target = sql.raw('target')
 
-/** A page of the projects in the trash that the caller may restore, the last deleted one first. */
+/** A page of the projects in the trash that the caller may restore, most recently deleted first. */
 export const selectTrashedProjects = (
   { db, principal }: OpContext<Principal>,
   filter: TrashFilter,
@@ -90,7 +90,7 @@ const restore = query('trashed_projects.restore', { id: 'uuid' }, { outcome: 'te
     select outcome from checked`
 })
 
-/** The only manager, such as the caller, can be deleted while the statement waits for the project: then it is not restored. */
+/** Restores a project, unless its only manager is deleted while the statement waits for its lock: it is then `missing`. */
 const restoreUnlessLeft = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
   try {
     const [row] = await restore(ctx, { id })
@@ -101,7 +101,7 @@ const restoreUnlessLeft = async (ctx: OpContext, id: string): Promise<Outcome<un
   }
 }
 
-/** Takes a project out of the trash, as it was; triggers renew the access of its members. Without a manager, it gets the caller. */
+/** Restores a project from the trash; triggers restore the access of its members. If it has no manager, the caller becomes one. */
 export const restoreProject = async (ctx: OpContext, id: string): Promise<Outcome<ProjectRow>> => {
   const result = await restoreUnlessLeft(ctx, id)
   return result.outcome === 'done' ? rereadProject(ctx, id) : result
@@ -119,7 +119,7 @@ const remove = query(
     select outcome from checked`,
 )
 
-/** Deletes a project in the trash for good. It disappears at once; what is in it is deleted in batches (`purge.ts`). */
+/** Deletes a project in the trash permanently. It disappears immediately; its content is deleted in batches (`purge.ts`). */
 export const deleteTrashedProject = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
   const [row] = await remove(ctx, { id })
   return readOutcome(row)

@@ -15,7 +15,7 @@ import { projectJson, projectVariant } from './read-models.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
-/** A project as JSON text, its version, and what else of it the caller sees. */
+/** A project as JSON text, its version, and the variant of its entity tag. */
 export interface ProjectRow {
   readonly json: string
   readonly version: number
@@ -72,7 +72,7 @@ export const isProjectVisible = async (ctx: OpContext, id: string): Promise<bool
   return row?.is_visible === true
 }
 
-/** What its creator sees of a new project: the manager and only member of a project without tasks. */
+/** The fields of a new project that depend on other rows: the creator is the manager and only member, and there are no tasks. */
 const ofCreator = { role: sql`'manager'`, member_count: sql`1`, open_task_count: sql`0` }
 
 /** The variant of a new project. */
@@ -110,7 +110,7 @@ export const insertProject = (
   { name, description, color = null }: NewProject,
 ): Promise<Created> => insert(ctx, () => ({ name, description, color })).then(expectCreated)
 
-/** A merge patch: fields that are left out stay as they are. */
+/** A merge patch: absent fields are not changed. */
 export type ProjectPatch = Partial<NewProject>
 
 const target = sql.raw('target')
@@ -185,7 +185,7 @@ export const updateProject = async (
   return readChanged(row)
 }
 
-/** Archives a project, or makes it changeable again. Doing it twice changes nothing. */
+/** Archives or unarchives a project. Idempotent. */
 export const setProjectArchived = async (
   ctx: OpContext,
   id: string,
@@ -214,7 +214,7 @@ const trash = query(
     select outcome from checked`,
 )
 
-/** Moves a project to the trash with everything in it; triggers end the access of its members. */
+/** Moves a project with its content to the trash; triggers end the access of its members. */
 export const deleteProject = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
   const [row] = await trash(ctx, { id })
   return readOutcome(row)
@@ -222,7 +222,7 @@ export const deleteProject = async (ctx: OpContext, id: string): Promise<Outcome
 
 /** Filters and order of a list of projects. */
 export interface ProjectListQuery {
-  /** A part of the name. */
+  /** A substring of the name. */
   readonly q?: string
   readonly include_archived?: boolean
   readonly sort?: string

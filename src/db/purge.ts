@@ -7,9 +7,9 @@ import type { Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 
 /**
- * Purges deleted tags, webhooks, projects and users. A deletion only sets `deleted_at` (of a project in the trash, `purged_at`), which hides
- * the row from every reader. The dependent rows, of which there may be very many, are removed here in batches, and the row
- * itself last. What a deleted user owns in a project is handed to one of its managers instead.
+ * Purges deleted tags, webhooks, projects and users. A deletion only sets `deleted_at` (for a project in the trash, `purged_at`),
+ * which hides the row from every reader. Its dependent rows, of which there may be very many, are removed here in batches, and the
+ * row itself last. Tasks and tags that a deleted user owns in a project are handed to another member instead.
  */
 
 /** Rows per statement; a task takes up to a millisecond. */
@@ -45,8 +45,8 @@ const removeProject = statement(
 )
 
 /**
- * Hands a batch of what a user owns in projects to the member with the highest role of each, who is locked against deletion. What is
- * in a project without members stays; it is deleted with the project.
+ * Hands a batch of rows that a user owns in projects to the member with the highest role in each project, who is locked against
+ * deletion. Rows of a project without members stay; they are deleted with the project.
  */
 const handOver = (name: StatementName, table: 'tasks' | 'tags', condition: SQL) => {
   const owned = sql.raw(table)
@@ -67,7 +67,7 @@ const handOver = (name: StatementName, table: 'tasks' | 'tags', condition: SQL) 
   )
 }
 
-/** Deliveries of webhooks that meet a condition; the webhooks, of which there are few, go with the row that they belong to. */
+/** Deletes deliveries of webhooks that meet a condition. The webhooks themselves are few, and are deleted by a cascade. */
 const deletionOfDeliveries = (name: StatementName, condition: (p: P) => SQL) =>
   deletion(
     name,

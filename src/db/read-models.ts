@@ -18,9 +18,9 @@ import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * The read schemas of the contract, as JSON text that PostgreSQL builds: each function takes the name of a row of its table
- * and yields a text expression. The fields are data, in the contract's order: one that the contract does not have, or that is
- * missing here, is a compile error.
+ * The read schemas of the contract, as JSON text that PostgreSQL builds: each function takes the name of a row of its table and
+ * returns a text expression. The fields are data, in the contract's order. A missing field, or one that is not in the contract, is
+ * a compile error.
  */
 
 type Schemas = components['schemas']
@@ -35,7 +35,7 @@ const object = (fields: Readonly<Record<string, SQL>>): SQL => {
 const array = (item: SQL, from: SQL, order: SQL): SQL =>
   sql`(select '[' || coalesce(string_agg(${item}, ',' order by ${order}), '') || ']' from ${from})`
 
-/** A user as the caller sees it: without the address and the quotas unless they may see them. */
+/** A user as the caller sees it: with the email address and the quotas only if they may see them. */
 export const userJson = (user: SQL, caller: CallerPlaceholders): SQL => {
   const columns = columnsOf<'users'>(user)
   const { id, username, display_name, role, time_zone, is_disabled, created_at, updated_at, version } =
@@ -88,7 +88,7 @@ export const tagJson = (tag: SQL): SQL => object(tagFields(tag))
 export const countedTagJson = (tag: SQL, taskCount: SQL): SQL =>
   object({ ...tagFields(tag), task_count: taskCount } satisfies Fields<Schemas['CountedTag']>)
 
-/** What a project shows that depends on the caller, or on other rows. */
+/** The fields of a project that depend on the caller or on other rows. */
 interface SharedFields {
   readonly role: SQL
   readonly member_count: SQL
@@ -107,7 +107,7 @@ const sharedFields = (project: SQL, caller: CallerPlaceholders): SharedFields =>
   }
 }
 
-/** What a project in the trash will show when it is restored. Its members are read from what they were granted. */
+/** These fields of a project in the trash, as they will be when it is restored. Its members are read from the grants. */
 const restoredFields = (project: SQL, caller: CallerPlaceholders): SharedFields => {
   const { id } = columnsOf<'projects'>(project)
   const ofGrants = (value: SQL, condition: SQL): SQL =>
@@ -160,14 +160,14 @@ export const trashedProjectJson = (project: SQL, caller: CallerPlaceholders): SQ
 const variantOf = ({ role, member_count, open_task_count }: SharedFields): SQL =>
   sql`concat_ws('-', coalesce(${role}, 'none'), ${member_count}, ${open_task_count})`
 
-/** What a project shows besides its own row, as a part of its entity tag. */
+/** The fields of a project that its version does not cover, as the variant of its entity tag. */
 export const projectVariant = (project: SQL, caller: CallerPlaceholders): SQL =>
   variantOf(sharedFields(project, caller))
 
 export const trashedProjectVariant = (project: SQL, caller: CallerPlaceholders): SQL =>
   variantOf(restoredFields(project, caller))
 
-/** JSON with a user as the caller sees it, if `expand` asks for it; without it if there is none. */
+/** Adds a user as the caller sees it to the JSON, if `expand` asks for it and there is one. */
 const withUser = <Name extends MemberExpansion | CommentExpansion>(
   json: SQL,
   [name, id]: readonly [Name, SQL],
@@ -270,11 +270,11 @@ export const sectionJson = (section: SQL): SQL => {
   } satisfies Fields<Schemas['Section']>)
 }
 
-/** A task without expansions. `carried` names what is joined as `tag`: by default the rows that the statement sees in task_tags. */
+/** A task without expansions. `carried` is the FROM clause of its tags, as `tag`: by default, the rows of task_tags. */
 export const taskJson = (task: SQL, caller: CallerPlaceholders, carried: SQL = carriedTags(task)): SQL =>
   object(taskFields(task, caller, carried))
 
-/** A relation of a task: a row `item` as the task shows it, with the related task if `expand` asks for it. */
+/** A relation, as seen from one of its tasks: a row `item`, with the related task if `expand` asks for it. */
 export const relationJson = (
   item: SQL,
   expand: readonly RelationExpansion[],
@@ -353,11 +353,11 @@ const taskFields = (task: SQL, caller: CallerPlaceholders, carried: SQL) => {
   } satisfies Fields<Omit<Schemas['Task'], TaskExpansion>>
 }
 
-/** The rows that the statement sees in task_tags; ends with a condition. */
+/** The tags of a task in the statement's snapshot; ends with a condition. */
 export const carriedTags = (task: SQL): SQL =>
   sql`task_tags link join tags tag on tag.id = link.tag_id and tag.deleted_at is null where link.task_id = ${task}.id`
 
-/** A task with what `expand`, a list of expansions, asks for: as the caller sees it, and absent where there is none. */
+/** A task with the expansions in `expand`, as the caller sees them. An expansion without a resource is absent. */
 export const expandedTaskJson = (task: SQL, expand: SQL, caller: CallerPlaceholders): SQL => {
   const member = (name: TaskExpansion, json: SQL): SQL =>
     sql`case when ${sql.raw(`'${name}'`)} = any(${expand}) then coalesce(${sql.raw(`',"${name}":'`)} || ${json}, '') else '' end`
@@ -432,7 +432,7 @@ export const commentJson = (
   return withUser(json, ['author', author_id], expand, caller)
 }
 
-/** A notification, with the task if `expand` asks for it. Only whoever sees the task gets the notification. */
+/** A notification, with the task if `expand` asks for it. Needs no check of access: only users who see the task see it. */
 export const notificationJson = (
   notification: SQL,
   expand: readonly NotificationExpansion[],
@@ -454,7 +454,7 @@ export const notificationJson = (
   return sql`left(${json}, -1) || coalesce(',"task":' || ${expanded}, '') || '}'`
 }
 
-/** The settings of a user who has not changed any have no row. */
+/** Notification settings, with defaults for a user without a row. */
 export const notificationSettingsJson = (settings: SQL): SQL => {
   const { mail_digest, version } = columnsOf<'notification_settings'>(settings)
   return object({
@@ -502,7 +502,7 @@ export const invitationJson = (invitation: SQL): SQL => {
   } satisfies Fields<Schemas['Invitation']>)
 }
 
-/** What whoever has the token of an invitation sees of it. */
+/** An invitation, as shown to a holder of its token. */
 export const invitationPreviewJson = (invitation: SQL, project: SQL, sender: SQL, canRegister: SQL): SQL => {
   const { role, expires_at } = columnsOf<'invitations'>(invitation)
   return object({

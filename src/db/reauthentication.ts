@@ -8,12 +8,12 @@ import { type Code, codeParameters, codeValues, useCode } from './second-factors
 import { assignments, columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
-/** How long a session counts as recently authenticated after it proved a password or a second factor. */
+/** Time for which a session counts as recently authenticated after proving a password or a second factor. */
 const recent = sql.raw(`interval '15 minutes'`)
 
 /**
- * Whether the caller's session has authenticated recently. True of an API token and of the shell, which have nothing to
- * prove: scopes and permissions alone decide what they may do.
+ * Whether the caller's session has authenticated recently. True for an API token and for the shell, which cannot reauthenticate:
+ * they are restricted by scopes and permissions alone.
  */
 export const isRecentlyAuthenticated = (
   p: Pick<ContextPlaceholders, 'in_session' | 'audit_session'>,
@@ -64,7 +64,7 @@ const renewByCode = query(
   (p) => renewal(p, sql`${useCode(p, p.caller)}, person as (select id from proven)`),
 )
 
-/** Uses up a code and renews the caller's session. False when the code is no longer valid. */
+/** Uses a code and renews the caller's session. False when the code is no longer valid. */
 export const updateAuthenticatedByCode = async (
   ctx: OpContext<SessionPrincipal>,
   { code, attemptKey }: { readonly code: Code; readonly attemptKey: Buffer },

@@ -12,7 +12,7 @@ import {
   type StartedSession,
 } from './sessions.ts'
 
-/** How long a spent refresh token is answered with its successor again. */
+/** Time for which a spent refresh token still returns its successor. */
 const reuseGrace = sql.raw(`interval '30 seconds'`)
 
 const rotate = query(
@@ -63,17 +63,17 @@ export interface RefreshedSession extends StartedSession {
   readonly tokenHash: Buffer
 }
 
-/** The hash of the refresh token that was shown, and those of its successor under each key, the active one first. */
+/** The hash of the presented refresh token, and the hashes of its successor under each key, the active key first. */
 interface Rotation {
   readonly shownHash: Buffer
   readonly nextHashes: readonly Buffer[]
 }
 
 /**
- * Spends a refresh token and stores its successor. Null when the token is not live.
+ * Spends a refresh token and stores its successor. Null when the token is invalid.
  *
- * A token that was spent moments ago and whose successor is unused gets that successor again: two tabs may refresh at
- * once, and an answer may be lost.
+ * A token that was spent within `reuseGrace` and whose successor is unused returns the same successor again, because two tabs may
+ * refresh at once, and a response may be lost.
  */
 export const rotateRefreshToken = async (
   ctx: OpContext,
@@ -85,7 +85,7 @@ export const rotateRefreshToken = async (
   const [rotated] = await rotate(ctx, { shown_hash: shownHash, ...next })
   const started = readStarted(rotated)
   if (started !== null) return { ...started, tokenHash: nextHash }
-  // A separate statement sees what another request committed while the first one waited for it.
+  // A second statement, whose snapshot includes what a concurrent request committed while the first statement waited for it.
   const hashes = nextHashes.map((hash) => hash.toString('hex'))
   const [row] = await repeat(ctx, { shown_hash: shownHash, next_hashes: hashes })
   const repeated = readStarted(row)
@@ -114,7 +114,7 @@ export const endReusedSession = async (ctx: OpContext, shownHash: Buffer): Promi
   return row?.id ?? null
 }
 
-/** Deletes spent tokens that have expired: showing one again no longer reveals a theft. */
+/** Deletes spent tokens that have expired: reusing one no longer indicates a theft. */
 export const removeSpentRefreshTokens = deletionInBatches('refresh_tokens.delete_spent', {
   parameters: {},
   table: 'refresh_tokens',

@@ -25,11 +25,11 @@ import { isTaskVisible } from './task-pages.ts'
 import { lockTasks, outcomeOfTaskWrite } from './task-writes.ts'
 
 /**
- * Relations of tasks. A relation is one row, which both tasks show: see `storedRelation`. Whoever changes it must be able to
- * change the task in the path, and to see the other one.
+ * Relations of tasks. A relation is one row, which both tasks show: see `storedRelation`. Changing it requires permission to change
+ * the task in the path and to see the other one.
  */
 
-/** How many relations a task can have. The contract says so. */
+/** Maximum number of relations of a task. The contract documents it. */
 const maxRelations = 200
 
 const target = sql.raw('target')
@@ -108,7 +108,7 @@ const insert = query(
   },
 )
 
-/** Relates two tasks that the caller can see; nothing changes when they are related so already. */
+/** Relates two tasks that the caller can see. Does nothing if the relation exists. */
 export const insertRelation = async (ctx: OpContext, which: Relation): Promise<Outcome<unknown>> => {
   const [row] = await insert(ctx, { ...valuesOf(which), id: newId(), limit: maxRelations })
   if (row?.outcome === 'blocking_cycle')
@@ -133,13 +133,13 @@ const remove = query('task_relations.delete', parameters, { outcome: 'text' }, (
     from checked left join deleted on true`
 })
 
-/** Ends a relation. One that does not exist is missing. */
+/** Deletes a relation; `missing` if there is none. */
 export const deleteRelation = async (ctx: OpContext, which: Relation): Promise<Outcome<unknown>> => {
   const [row] = await remove(ctx, valuesOf(which))
   return readOutcome(row)
 }
 
-/** The kinds of the relations in a list, and what they show besides. */
+/** The filter and the expansions of a list of relations. */
 interface RelationFilter {
   readonly kind?: readonly RelationKind[]
   readonly expand?: readonly RelationExpansion[]
@@ -155,7 +155,7 @@ export const selectRelations = async (
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
   const ofTask = parameter('task_id', 'uuid')
-  // Each row as the task shows it.
+  // Each relation, as seen from the task.
   const sides = sql`(
     select ${relation.id}, ${relation.kind} as kind, ${relation.other_task_id} as related_id, ${relation.created_at}
     from task_relations relation where ${relation.task_id} = ${ofTask}

@@ -48,12 +48,12 @@ const readFactor = ({
   readonly is_confirmed: boolean
 }): SecondFactor => ({ userId, secret, isConfirmed })
 
-/** A code as statements take it: the time step of a TOTP code, or the hash of a recovery code. */
+/** A verified code in the form for statements: the time step of a TOTP code, or the hash of a recovery code. */
 export type Code = { readonly step: number } | { readonly recoveryHash: Buffer }
 
 export const codeParameters = { step: 'int8', recovery_hash: 'bytes' } as const
 
-/** Of the kind that the code is not, a value that matches none: step -1, an empty hash. */
+/** Values for `codeParameters`. The parameter of the other kind gets a value that matches nothing: step -1, an empty hash. */
 export const codeValues = (code: Code) =>
   'step' in code
     ? { step: code.step, recovery_hash: Buffer.alloc(0) }
@@ -64,8 +64,8 @@ const deleteRecoveryCode = (p: Placeholders<typeof codeParameters>, userId: SQL)
   sql`delete from recovery_codes where user_id = ${userId} and hash = ${p.recovery_hash} returning user_id`
 
 /**
- * Parts of a statement that use a code up: `proven` has the user's id if the code was valid. A code is not accepted
- * twice, nor one older than the last (RFC 6238 §5.2), also under concurrent requests.
+ * Parts of a statement that use a code: `proven` has the user's id if the code was valid. A code is accepted once, and never after
+ * a newer one (RFC 6238 §5.2), even under concurrent requests.
  */
 export const useCode = (p: Placeholders<typeof codeParameters>, userId: SQL): SQL => sql`
   stepped as (
@@ -90,7 +90,7 @@ const selectState = query(
   },
 )
 
-/** Whether the caller signs in with a second factor, since when, and how many recovery codes are left. */
+/** Whether the caller has a second factor, since when, and the number of recovery codes that are left. */
 export const selectSecondFactorState = async (ctx: OpContext<Principal>) => {
   const [row] = await selectState(ctx, {})
   if (row === undefined) throw new Error('The state of a second factor has no row')
@@ -135,7 +135,7 @@ const insert = query(
   },
 )
 
-/** A sealed secret to confirm, and the password that was verified against `oldHash`. */
+/** A sealed unconfirmed secret, and the hash that the password was verified against. */
 interface Enrolment {
   readonly oldHash: string
   readonly secret: Buffer
@@ -143,8 +143,8 @@ interface Enrolment {
 }
 
 /**
- * Stores a secret for the caller to confirm, and returns their username; null when they have a confirmed one, or their
- * password has changed.
+ * Stores an unconfirmed secret of the caller, and returns their username; null when they have a confirmed secret, or their password
+ * has changed.
  */
 export const insertSecondFactor = async (
   ctx: OpContext<SessionPrincipal>,
@@ -220,7 +220,7 @@ const remove = query(
     select ${columnsOf<'second_factors'>(factor).user_id}::text, ${auditColumn} from factor`,
 )
 
-/** A code, and the keys that attempts at the code and at the password are counted by. */
+/** A code, and the keys of the counters of attempts at the code and at the password. */
 interface Disabling {
   readonly code: Code
   readonly codeKey: Buffer
@@ -267,7 +267,7 @@ const selectOfChallenge = query(
     where ${isOneTimeToken(sql`token`, 'sign_in', p.challenge_hash)} and factor.confirmed_at is not null`,
 )
 
-/** The second factor that a challenge waits for; null when the challenge is unknown or expired. */
+/** The second factor of a challenge; null when the challenge is unknown or expired. */
 export const selectChallenged = async (
   ctx: OpContext,
   challengeHash: Buffer,
@@ -292,7 +292,7 @@ const insertSession = query(
     ), ${startSession(p)}`,
 )
 
-/** A challenge of a user and the code that answers it, and the hash of the session's refresh token. */
+/** A user's challenge, the code for it, and the hash of the new session's refresh token. */
 interface AnsweredChallenge {
   readonly userId: string
   readonly challengeHash: Buffer
@@ -301,7 +301,7 @@ interface AnsweredChallenge {
   readonly tokenHash: Buffer
 }
 
-/** Uses up a challenge and a code and starts a session; null when either is no longer valid. */
+/** Uses a challenge and a code, and starts a session; null when either is no longer valid. */
 export const insertSessionBySecondFactor = async (
   ctx: OpContext,
   { userId, challengeHash, code, attemptKey, tokenHash }: AnsweredChallenge,

@@ -123,7 +123,7 @@ const selectWindow = query(
 
 const spread = query('sections.spread', { moved: 'json' }, {}, (p) => spreadRows(sql`sections`, p.moved))
 
-/** The section of the path, locked, with what is asked about its project. */
+/** The section of the path, locked, with the checks on its project. */
 const lockSection = (p: Placeholders<typeof pathParameters> & ContextPlaceholders): SQL => sql`
   select section.*, project.archived_at, ${allowsProject('project.edit', p, project)} as may_edit
   from ${visibleSection(p)} for no key update of section`
@@ -174,7 +174,7 @@ const place = <R>(
   })
 }
 
-/** The place of a section, as requests name it: at most one of the two. */
+/** The place of a section in a request. At most one field is set. */
 interface SectionPlace {
   readonly before?: string
   readonly after?: string
@@ -218,7 +218,7 @@ const insert = creation(
   },
 )
 
-/** Creates a section, at the end unless it says otherwise. */
+/** Creates a section, by default at the end. */
 export const insertSection = async (
   ctx: OpContext<Principal>,
   projectId: string,

@@ -21,7 +21,7 @@ import { type SQL, sql } from './schema/drizzle.ts'
 export interface StartedSession {
   readonly sessionId: string
   readonly userId: string
-  /** The session's user, as they see themselves. */
+  /** The session's user as JSON text. */
   readonly userJson: string
   /** Seconds until the refresh token expires unless it is used. */
   readonly refreshExpiresIn: number
@@ -29,10 +29,10 @@ export interface StartedSession {
   readonly issuedAt: number
 }
 
-/** How long a refresh token can stay unused. */
+/** Lifetime of an unused refresh token. */
 const idleLifetime = sql.raw(`interval '7 days'`)
 
-/** A session ends after this time, however often it is refreshed. */
+/** Maximum lifetime of a session, regardless of refreshes. */
 const maxLifetime = sql.raw(`interval '30 days'`)
 
 /** The precision of `last_used_at`: bounds the writes of a credential that is used often. */
@@ -43,8 +43,8 @@ const session = sql.raw('session')
 const token = sql.raw('token')
 
 /**
- * Parameters of a statement that starts a session. `issued_at` is read from the clock that verifies access tokens, not
- * from the database's.
+ * Parameters of a statement that starts a session. `issued_at` is from the clock of this process, which also verifies access tokens,
+ * not from the database's.
  */
 export const sessionParameters = { session_id: 'uuid', token_hash: 'bytes', issued_at: 'instant' } as const
 
@@ -122,7 +122,7 @@ export const startSession = (
     ${selectStarted(auditColumn)}`
 }
 
-/** Reads by `use`, which also updates `last_used_at`; by `read`, which does not, while the database takes no writes. */
+/** Reads with `use`, which also updates `last_used_at`; on a read-only database, with `read`, which does not. */
 export const readAndNoteUse = async <T>(use: () => Promise<T>, read: () => Promise<T>): Promise<T> => {
   try {
     return await use()
@@ -145,7 +145,7 @@ export const selectPrincipal = (user: SQL): SQL => {
   return sql`${id}::text as user_id, ${role}, ${time_zone}, ${task_quota}`
 }
 
-/** A zone that the service does not know, because a newer version stored it, counts as UTC. */
+/** Reads a principal. A time zone that this version does not know, because a newer version stored it, counts as UTC. */
 export const readPrincipal = (row: Row<typeof principalColumns>): Omit<Principal, 'credential'> => ({
   userId: row.user_id,
   role: row.role === 'admin' ? 'admin' : 'member',
@@ -179,7 +179,7 @@ const useLive = statement(
     ${selectLive(p)}`,
 )
 
-/** The principal of a live session, which counts as a use; null when it has ended or is another user's. */
+/** The principal of a live session; null when it has ended or is another user's. Updates `last_used_at`. */
 export const selectSessionPrincipal = async (
   db: Database,
   sessionId: string,

@@ -18,7 +18,7 @@ import {
 } from './sessions.ts'
 import { insertInstallation, type NewUser } from './users.ts'
 
-/** Registration, and sign-in by a password. */
+/** Registration, and sign-in with a password. */
 
 const person = sql.raw('person')
 
@@ -63,7 +63,7 @@ const register = query(
   },
 )
 
-/** A registration: its account, whether others may register too, and the hash of the first refresh token. */
+/** A registration: the account, whether registration is open, and the hash of the first refresh token. */
 interface Registration {
   readonly account: NewUser
   readonly isOpen: boolean
@@ -73,8 +73,8 @@ interface Registration {
 }
 
 /**
- * Creates an account and its first session. The first account becomes an administrator, exactly one of several that
- * race. Null when registration is closed and this is not the first account, or when there is no such invitation.
+ * Creates an account and its first session. The first account becomes an administrator; of concurrent first registrations, exactly
+ * one does. Null when registration is closed and this is not the first account, or when there is no such invitation.
  */
 export const insertRegistration = async (
   ctx: OpContext,
@@ -126,7 +126,7 @@ const beginSignIn = query(
   },
 )
 
-/** What a sign-in is checked against. */
+/** The stored credentials for a sign-in. */
 export interface SignInCredentials {
   readonly userId: string
   readonly passwordHash: string
@@ -150,14 +150,14 @@ export const selectCredentials = async (
   return { wait, credentials: { userId, passwordHash, isDisabled, hasSecondFactor } }
 }
 
-/** A sign-in whose password was right. */
+/** A sign-in with a correct password. */
 export interface VerifiedPassword {
   readonly userId: string
   /** The hash that the password was verified against. */
   readonly oldHash: string
   /** The hash to store. */
   readonly newHash: string
-  /** The key that its attempts are counted by. */
+  /** The key of the counter of attempts. */
   readonly attemptKey: Buffer
 }
 
@@ -175,7 +175,7 @@ const verifiedValues = ({ userId, oldHash, newHash, attemptKey }: VerifiedPasswo
   attempt_key: attemptKey,
 })
 
-/** Parts of a statement: `person` is the user, unless disabled meanwhile, if the password is still the one that was verified. */
+/** Parts of a statement: `person` is the user, if they are not disabled and the verified password has not changed. */
 const verifiedPerson = (p: Placeholders<typeof verifiedParameters>, condition: SQL): SQL => sql`
   person as (
     update users set ${assignments<'users'>({ password_hash: p.new_hash })}
@@ -191,7 +191,7 @@ const signIn = query(
   (p) => sql`with ${verifiedPerson(p, sql`not ${hasSecondFactor(sql`users`)}`)}, ${startSession(p)}`,
 )
 
-/** A sign-in whose password was right, and the hash of the token that it gets. */
+/** A sign-in with a correct password, and the hash of the token that it receives. */
 interface TokenForPassword {
   readonly verified: VerifiedPassword
   readonly tokenHash: Buffer
@@ -206,7 +206,7 @@ export const insertSession = async (
   return readStarted(row)
 }
 
-/** Seconds for which a challenge can be answered. */
+/** Lifetime of a challenge in seconds. */
 export const challengeLifetime = 300
 
 const challenge = query(
@@ -229,7 +229,7 @@ const challenge = query(
   },
 )
 
-/** Stores the challenge of a sign-in that lacks its second factor. False when something has changed since the check. */
+/** Stores the challenge of a sign-in whose second factor is pending. False when something has changed since the check. */
 export const insertChallenge = async (
   ctx: OpContext,
   { verified, tokenHash }: TokenForPassword,

@@ -5,14 +5,14 @@ import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { isActive } from './webhook-deliveries.ts'
 
-/** Numbers about the whole installation, for operators. */
+/** Statistics of the whole installation, for operators. */
 
 const event = columnsOf<'events'>(sql.raw('event'))
 const reader = columnsOf<'event_readers'>(sql.raw('reader'))
 const webhook = columnsOf<'webhooks'>(sql.raw('webhook'))
 const delivery = columnsOf<'webhook_deliveries'>(sql.raw('delivery'))
 
-/** Pending deliveries that are counted at most, so that a long backlog does not make the statement slow. */
+/** Maximum number of pending deliveries to count, so that a long backlog does not slow the statement down. */
 export const maxCountedDeliveries = 10_000
 
 /** Milliseconds since a time, 0 for null. */
@@ -27,7 +27,7 @@ const unreadSince = (name: string): SQL => sql`
     order by ${event.changed_in}, ${event.ordinal} limit 1
   ) event where ${reader.name} = ${sql.raw(`'${name}'`)}`
 
-/** Webhooks whose deliveries are looked at, those that wait for the longest time first. */
+/** Maximum number of webhooks whose deliveries are read, those that have waited longest first. */
 const maxWebhooks = sql.raw('100')
 
 /** The oldest delivery that is due. A webhook's own `due_at` is too early while it is served. */
@@ -55,26 +55,26 @@ const readBacklog = statement(
       ) pending) as pending`,
 )
 
-/** What waits for background work. Ages are in milliseconds, 0 when nothing waits. */
+/** The backlog of background work. Ages are in milliseconds, 0 when nothing waits. */
 export interface Backlog {
-  /** The oldest event that no notifications were made of. */
+  /** Age of the oldest event that the reader for notifications has not read. */
   readonly notifications: number
-  /** The oldest event that no deliveries were made of. */
+  /** Age of the oldest event that the reader for webhooks has not read. */
   readonly webhooks: number
-  /** Since when the oldest delivery is due. */
+  /** Time for which the oldest delivery has been due. */
   readonly deliveries: number
-  /** Deliveries that are due or to be repeated, up to `maxCountedDeliveries`. */
+  /** Number of deliveries that are due or will be retried, up to `maxCountedDeliveries`. */
   readonly pending: number
 }
 
-/** Reads a few index entries, however much waits. */
+/** Reads the backlog. Cheap, regardless of its length: it reads only a few index entries. */
 export const selectBacklog = async (db: Database): Promise<Backlog> => {
   const [row] = await readBacklog(db, {})
   if (row === undefined) throw new Error('The backlog has no row')
   return row
 }
 
-/** Rows per statement. It takes milliseconds, so that counting delays nobody on the embedded database. */
+/** Rows per statement, which takes milliseconds, so that counting does not delay requests on the embedded database. */
 const batchSize = sql.raw('5000')
 
 interface Counted {

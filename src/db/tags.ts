@@ -18,7 +18,7 @@ import { lockProjects, outcomeOfTaskWrite, readItemOutcome, targetProject } from
 export interface NewTag {
   readonly name: string
   readonly color?: string | null
-  /** Null: a tag of the caller alone. */
+  /** Null for a personal tag of the caller. */
   readonly project_id?: string | null
 }
 
@@ -105,7 +105,7 @@ const remove = query(
     select outcome from checked`,
 )
 
-/** Deletes a tag. The first `purgeBatch` tasks lose it in the same statement, the others soon after (`purge.ts`). */
+/** Deletes a tag. Removes it from the first `purgeBatch` tasks in the same statement, and from the others later (`purge.ts`). */
 export const deleteTag = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
   const [row] = await remove(ctx, { id })
   return readOutcome(row)

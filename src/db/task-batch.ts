@@ -44,17 +44,17 @@ import {
 } from './task-writes.ts'
 import { newNamedTag, type NewTask, type TaskPatch, withPosition } from './tasks.ts'
 
-/** How a batch is done. */
+/** The mode of a batch. */
 export interface BatchOptions {
-  /** All of it or nothing. */
+  /** Whether all items fail if one does. */
   readonly atomic: boolean
-  /** Nothing is done, but it is told how it would end. */
+  /** Whether the batch is only checked: nothing is written, and the results show what would happen. */
   readonly dryRun: boolean
 }
 
-/** How a batch ended. */
+/** The result of a batch. */
 export interface BatchAnswer {
-  /** The request that did it: this one, or an earlier one with the same Idempotency-Key. */
+  /** The id of the request that ran the batch: this one, or an earlier one with the same Idempotency-Key. */
   readonly requestId: string
   readonly results: readonly BatchResult[]
   readonly replayed: boolean
@@ -69,7 +69,7 @@ const creationItems = (batch: SQL): SQL => sql`
     array(select jsonb_array_elements_text(item -> 'tag_ids')::uuid) as tag_ids, item -> 'tag_names' as tag_names
   from jsonb_array_elements(${batch} -> 'create') with ordinality items (item, place)`
 
-/** The other items, with their positions. `step` numbers those of one task. */
+/** The other items, with their positions. `step` numbers the items of one task. */
 const operationItems = (batch: SQL): SQL => sql`
   select kind, (place - 1)::int as index, (item ->> 'task_id')::uuid as task_id, (item ->> 'tag_id')::uuid as tag_id,
     item -> 'patch' as patch, case when item ? 'if_match' then array[item ->> 'if_match'] end as if_match,
@@ -85,9 +85,8 @@ const operation = {
 }
 
 /**
- * The states of each task: before the batch (step 0), and after each of its items, which sees what the items before it have
- * left. A row can be written only once per statement, so the changes are collected: in `patch` and `tag_ids`. An item that
- * fails changes nothing.
+ * The states of each task: before the batch (step 0), and after each of its items. An item sees the changes of earlier items. A row
+ * can be written only once per statement, so the changes are collected in `patch` and `tag_ids`. A failed item changes nothing.
  */
 const walkedStates = (p: ContextPlaceholders): SQL => sql`
   select id, 0::bigint as step, null::text as kind, null::int as index, null::text as outcome, null::text as unknown_tag,
@@ -133,15 +132,15 @@ const walkedStates = (p: ContextPlaceholders): SQL => sql`
 
 const applies = sql`outcome = 'done' and applies`
 
-/** What items write of trees of tasks. */
+/** The changes of items to trees of tasks. */
 const written = treesOfPatches(sql`operations`)
 
-/** The tasks that take their subtasks along. */
+/** The tasks that are moved or deleted with their subtasks. */
 const roots = sql`${written.roots} union all select task_id from operations where kind = 'delete'`
 
 /**
- * Checks every item, decides, and writes: one statement, and so all of it or nothing of each item. The parts are those of
- * the single operations.
+ * Checks every item, decides, and writes, in one statement, so that each item is written completely or not at all. The parts are
+ * those of the single operations.
  */
 const run = creation(
   'task_batch.run',
@@ -223,7 +222,7 @@ const run = creation(
   }),
 )
 
-/** Runs a batch that has at least one item. `prepare` is called only if it is no repeat. */
+/** Runs a batch with at least one item. `prepare` is not called for a replay. */
 export const runTaskBatch = async (
   ctx: OpContext<Principal>,
   batch: TaskBatch<NewTask, TaskPatch>,
@@ -248,7 +247,7 @@ export const runTaskBatch = async (
   return { ...readAnswer(json, batch), replayed }
 }
 
-/** A new task with all that its creation needs; whoever creates it owns it unless it says otherwise. */
+/** A new task with all values for its creation. The owner is the caller by default. */
 const ownedBy =
   (userId: string) =>
   ({ owner_id = userId, tag_ids = [], tag_names = [], ...task }: NewTask) => {
@@ -268,13 +267,13 @@ const replacingDates = <T extends { readonly patch: TaskPatch }>({ patch, ...ite
   patch: withPosition(replacingOtherKind(patch)),
 })
 
-/** The entity tag as the database compares it. */
+/** Removes the quotes of the entity tag, for the comparison in SQL. */
 const withoutQuotes = <T extends { readonly if_match?: string }>({ if_match, ...item }: T) => ({
   ...item,
   ...(if_match !== undefined && { if_match: withoutVariant(if_match.slice(1, -1)) }),
 })
 
-/** An item's result as the statement says it. */
+/** The result of an item in the statement's JSON. */
 interface ItemResult {
   readonly kind: BatchKind
   readonly index: number

@@ -23,11 +23,11 @@ import { compile, query, statement, type StatementName } from './engine/statemen
  * can sort before changes that a client has already read. Each task appears in its current state: at its last change, or as a
  * tombstone at the transaction that made it invisible to the caller.
  *
- * Whoever joins a project gets all of its tasks at the transaction of the joining, and whoever leaves it loses them at that of the
- * departure; there they are ordered by their last changes. So the order of a project's tasks in the feed is always that of
- * their changes, whenever its members have joined. Whatever changes a caller's copy leaves one of these transactions, which
- * cannot be before the horizon of the client's last page: a membership or a departure that replaces an earlier one is later, and a
- * task that another relation shows is reported at the departure as it is.
+ * For a user who joins a project, all of its tasks are at the transaction of the joining; for a user who leaves it, at that of the
+ * departure. At one transaction, they are ordered by their last changes. So the tasks of a project have the same order in the feeds
+ * of all members. Every change of a user's view has one of these transactions, which cannot be before the horizon of the client's
+ * last page: a membership or departure that replaces an earlier one is later, and a task that is still visible by another relation
+ * is reported at the departure in its current state.
  */
 
 /** Changes that bring a client's copy up to date. `changed` and `deleted` are JSON arrays as text. */
@@ -86,9 +86,9 @@ interface Source {
   readonly id: SQL
   readonly changedIn: SQL
   readonly condition: SQL
-  /** The transaction at which the rows stand in the feed if they were changed before; otherwise that of their change. */
+  /** The transaction from which on the rows are in the feed: a row is at its own change only if that is later. */
   readonly since?: SQL
-  /** What an index on them begins with, if not with the last change. */
+  /** The columns of the index before the transaction of the last change, if any. */
   readonly prefix?: SQL
   readonly columns?: SQL
   readonly limit?: SQL
@@ -124,20 +124,20 @@ const matchesFilter =
   }
 
 /**
- * The statement of a feed. A task that does not pass the filter is reported as deleted if it has changed since the client
- * started: it may have passed before. Whether it passes depends on the task alone.
+ * The statement of a feed. A task that does not pass the filter is reported as deleted if it has changed since the client started,
+ * because it may have passed before. Whether a task passes depends on the task alone.
  */
 const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
   const caller = { ...p, is_admin: sql.raw(String(role === 'admin')) }
   const tombstonesFrom = sql`coalesce(${p.tombstones_from}, ${horizon})`
-  /** A membership that began before the client started over is no news to it. */
+  /** A membership that began before the client started over needs no report. */
   const ifNews = (transaction: SQL): SQL =>
     sql`case when ${transaction} >= ${tombstonesFrom} then ${transaction} else ${never} end`
   const isSeen = (id: SQL): SQL => seesTask(caller, id)
 
   const seen = unionOfBranches(
     changeBranches(role, caller, tombstonesFrom),
-    // A task that is seen for two reasons can stand at two positions, and is reported at each.
+    // A task that is visible by two relations can have two positions in the feed, and is reported at each.
     ({ beganIn }) =>
       (condition, { limit } = {}) =>
         rowsAfter(p, {
@@ -172,9 +172,9 @@ const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
       : sql`
           (${tombstones(sql`${tombstone.user_id} = ${p.caller}`)})
           union all ${rowsOfMemberships(p.caller, sql`true`, () => lostByMembers, null)}`
-  // What whoever left may have seen: the tasks that are still in the project, unless they joined it again, and those that have
-  // left it. Some they see for another reason: they are reported in their current state, since they may have been out of sight
-  // while the project was in the trash.
+  // The tasks that users who have left may have seen: those still in the project, unless the user has joined again, and those that
+  // have left it. Tasks that the user sees by another relation are reported in their current state, since they may have been
+  // hidden while the project was in the trash.
   const isBack =
     role === 'admin'
       ? isProjectInUse(departure.project_id)
@@ -273,7 +273,7 @@ export const selectTaskChanges = async (
           any_assignee: assignees === null,
           assignees: assignees ?? [],
         })
-  if (row === undefined) throw new Error('A statement of changes answers with one row')
+  if (row === undefined) throw new Error('The statement of the change feed returned no row')
   if (row.is_expired) return null
   const { changed, deleted, epoch, last_at, last_changed_in, last_id } = row
   // On the last page the client is up to date with the horizon. The nil id sorts before every task's id.
@@ -286,14 +286,14 @@ export const selectTaskChanges = async (
 
 const batch = 2_000
 
-/** The rows of a table that end something in a transaction, and when they were written. */
+/** A table of tombstones or departures: the columns with their transaction and their time. */
 interface Endings {
   readonly table: 'task_tombstones' | 'departures'
   readonly endedIn: SQL
   readonly createdAt: SQL
 }
 
-/** A statement that removes old rows of a table, and notes the last of their transactions. */
+/** A statement that removes old rows of a table, and records the last of their transactions. */
 const pruning = (name: StatementName, { table, endedIn, createdAt }: Endings) =>
   statement(
     name,
@@ -383,7 +383,7 @@ const restampBatch = statement(
     select count(*) as restamped from restamped`,
 )
 
-/** Memberships and projects whose transactions are ahead: their members knew them from the beginning of the new history. */
+/** Resets transactions of memberships and projects that are in the future: in the new history, they existed from the start. */
 const restampProjects = statement(
   'projects.restamp',
   {},

@@ -29,7 +29,7 @@ const item = columnsOf<'tasks'>(sql.raw('item'))
 
 /**
  * Compiles a filter into conditions on the row `item`, all of which must hold. Values from the request are always bound as
- * parameters, never part of the SQL text. What is blocked is what the reader sees blocked.
+ * parameters, never part of the SQL text. A task counts as blocked if the reader can see an open task that blocks it.
  */
 export const compileCondition = (condition: TaskCondition, reader: Principal): readonly Condition[] =>
   conjunctsOf(condition).map((conjunct, index) =>
@@ -43,7 +43,7 @@ export const compileCondition = (condition: TaskCondition, reader: Principal): r
 const conjunctsOf = (condition: TaskCondition): readonly TaskCondition[] =>
   condition.kind === 'and' ? condition.operands.flatMap(conjunctsOf) : [condition]
 
-/** The part that a condition requires a user to have in a task, such as `assignee_id = me`: the list reads its index alone. */
+/** The column that a condition requires to be this user, as in `assignee_id = me`: the list then reads only its index. */
 export const personIn = (condition: TaskCondition | null, userId: string): PersonColumn | null => {
   const requires = (field: PersonColumn): boolean =>
     condition !== null &&
@@ -54,13 +54,13 @@ export const personIn = (condition: TaskCondition | null, userId: string): Perso
   return (['owner_id', 'assignee_id'] as const).find(requires) ?? null
 }
 
-/** Projects by which a list is restricted, and whether it has personal tasks too. */
+/** The projects that a list is restricted to, and whether it includes personal tasks. */
 interface RequiredProjects {
   readonly ids: readonly string[]
   readonly hasPersonal: boolean
 }
 
-/** The projects that a condition requires a task to belong to: the list reads their indexes alone. Null: any. */
+/** The projects that a condition restricts tasks to: the list then reads only their indexes. Null for no restriction. */
 export const projectsIn = (condition: TaskCondition | null): RequiredProjects | null => {
   if (condition === null) return null
   if (condition.kind === 'and')
@@ -84,7 +84,7 @@ export const projectsIn = (condition: TaskCondition | null): RequiredProjects | 
   return isOne ? { ids: [condition.value], hasPersonal: false } : null
 }
 
-/** The tasks that a condition requires to be the parent: the list reads their subtasks alone. Null: any, or none. */
+/** The parents that a condition restricts tasks to: the list then reads only their subtasks. Null for no restriction. */
 export const parentsIn = (condition: TaskCondition | null): readonly string[] | null => {
   if (condition === null) return null
   const required = conjunctsOf(condition).map((part) => {
@@ -184,7 +184,7 @@ const indexQuery = (condition: TaskCondition): string | null => {
   }
 }
 
-/** Alternatives looked up in the index. With more, the index no longer makes a search faster. */
+/** Maximum number of alternatives to look up in the index. With more, the index no longer makes a search faster. */
 const maxAlternatives = 8
 
 const anyQuery = (queries: readonly (string | null)[]): string | null => {
@@ -193,7 +193,7 @@ const anyQuery = (queries: readonly (string | null)[]): string | null => {
   return known.map((query) => `(${query})`).join(' | ')
 }
 
-/** Character pairs of a text looked up in the index. */
+/** Maximum number of character pairs of a text to look up in the index. */
 const maxPairs = 64
 
 /**
@@ -273,7 +273,7 @@ const holds = (condition: TaskCondition, bind: Bind, reader: Principal): SQL => 
   }
 }
 
-/** The columns of the dates of either kind, and the order of the list by them. */
+/** The columns of the start and the due date, of either kind, and the expressions to sort by them. */
 export const moments = {
   start: {
     at: item.start_at,
@@ -302,8 +302,7 @@ const compareDue = (
 ): SQL => sql`(${moments.due.order} ${operators[operator]} ${value} and ${column(field)} is not null)`
 
 /**
- * The order is that of UTC, so a range of it that holds all tasks of the range asked for lets an index find them; the exact
- * comparisons follow.
+ * The index has the dates in UTC, so the condition first selects a slightly larger range, for the index, and then compares exactly.
  */
 const compareMoment = (condition: MomentCondition, bind: Bind): SQL => {
   const { at, on, order } = moments[condition.field]

@@ -19,7 +19,7 @@ import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
 import { isTaskVisible } from './task-pages.ts'
 
-/** Who follows a task. Triggers let authors, owners and assignees follow it (routines.sql). */
+/** Followers of tasks. Triggers make authors, owners and assignees followers (routines.sql). */
 
 const task = sql.raw('task')
 const follower = columnsOf<'task_followers'>(sql.raw('follower'))
@@ -44,7 +44,7 @@ const set = query('task_followers.set', { task_id: 'uuid', has_stopped: 'bool' }
     select id::text from task`
 })
 
-/** Makes the caller follow a task that they can see, or stop following it, which also keeps triggers from letting them follow it. */
+/** Makes the caller follow or unfollow a task that they can see. Triggers do not make a user who unfollowed a task follow it again. */
 export const setFollower = async (
   ctx: OpContext<Principal>,
   { taskId, hasStopped }: { readonly taskId: string; readonly hasStopped: boolean },
@@ -53,7 +53,7 @@ export const setFollower = async (
   return found(row)
 }
 
-/** What a list of followers shows. */
+/** The expansions of a list of followers. */
 export interface FollowerFilter {
   readonly expand?: readonly MemberExpansion[]
 }

@@ -35,7 +35,7 @@ const sortFields: Readonly<Record<TaskSortField, SortField>> = {
 
 const isInTitle = sql`${wordsOfTitle(sql`item.search`)} @@ ${parameter('title_words', 'text')}::tsquery`
 
-/** Where a list reads its tasks. */
+/** The source of a list's tasks. */
 interface Scope {
   /** Distinguishes prepared statements. */
   readonly name: string
@@ -98,7 +98,7 @@ export const selectTasks = (
   const isOfOther = projectId !== null || (userId !== null && userId !== principal.userId)
   const reader = listReader(principal, { all: all || isOfOther })
   const scope = scopeOf(list, reader)
-  // Administrators see email addresses and what is blocked in their own lists as they do everywhere.
+  // Even without `all`, administrators see email addresses, and blocked tasks by all blockers.
   const viewer = { is_admin: sql.raw(String(principal.role === 'admin')) }
   return selectPage(
     db,

@@ -32,13 +32,13 @@ import {
 } from './task-writes.ts'
 import { changedColumns, changeStatement, readChanged, type TaskRow } from './tasks.ts'
 
-/** Where a task goes, as requests say it: at most one of the first three. */
+/** The destination of a task in a request. At most one of the first three fields is set. */
 export interface TaskMove {
   readonly before?: string
   readonly after?: string
-  /** Null for none. Without it: the section of the other task; otherwise the present one, unless the task changes projects. */
+  /** Null for none. By default, the section of the task in `before` or `after`, or the present one within the same project. */
   readonly section_id?: string | null
-  /** Null for the personal tasks of the owner. Without it: where the task is. */
+  /** Null for the personal tasks of the owner. By default, the present project. */
   readonly project_id?: string | null
 }
 

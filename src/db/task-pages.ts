@@ -7,7 +7,7 @@ import type { Page } from './lists/list.ts'
 import { columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
 
-/** A page of what a task holds, such as its comments. */
+/** A page of items of a task, such as its comments. */
 export interface TaskPage {
   readonly page: Page
   /** The owner of the task, if the caller sees it only as an administrator. */
@@ -29,13 +29,13 @@ const checkTask = query(
 export const isTaskVisible = async (ctx: OpContext, id: string): Promise<boolean> =>
   (await checkTask(ctx, { id })).length > 0
 
-/** A page of what a task holds, if the caller sees the task; and whose task an administrator reads. */
+/** A page of items of a task, if the caller sees the task, and the owner if only the administrator role grants that. */
 export const pageIfTaskVisible = async (
   ctx: OpContext<Principal>,
   taskId: string,
   page: Page,
 ): Promise<Outcome<TaskPage>> => {
-  // Items prove to anyone but an administrator that they see the task on their own.
+  // Items prove that the caller sees the task, but not by which relation; that matters for administrators only.
   if (page.items !== '[]' && ctx.principal.role !== 'admin') return done({ page, ownerReadByAdmin: null })
   const [row] = await checkTask(ctx, { id: taskId })
   return row === undefined ? missing : done({ page, ownerReadByAdmin: row.owner_read_by_admin })

@@ -62,7 +62,7 @@ export interface TaskTag {
   readonly tagId: string
 }
 
-/** Puts a tag that the caller can see on a task; nothing changes when it is there already. */
+/** Adds a tag that the caller can see to a task. Does nothing if the task has it. */
 export const insertTaskTag = async (
   ctx: OpContext,
   { taskId, tagId }: TaskTag,
@@ -88,7 +88,7 @@ const unlink = query('task_tags.delete', { task_id: 'uuid', tag_id: 'uuid' }, ta
     from unlink left join deleted on true`
 })
 
-/** Takes a tag off a task. A link that does not exist is missing. If-Match is about the task. */
+/** Removes a tag from a task; `missing` if the task does not have it. If-Match refers to the task. */
 export const deleteTaskTag = async (
   ctx: OpContext,
   { taskId, tagId }: TaskTag,

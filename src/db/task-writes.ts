@@ -41,8 +41,8 @@ const dateFields = ['start_at', 'start_on', 'due_at', 'due_on'] as const
 type DateField = (typeof dateFields)[number]
 
 /**
- * A field's value after a merge patch: the value in the patch, or the current one if the patch does not have the field. A task
- * that leaves its project leaves its section; one that leaves its project, or a personal one its owner, leaves its parent.
+ * A field's value after a merge patch: the value in the patch, or the current one if the patch does not have the field. A task that
+ * leaves its project also leaves its section and its parent; a personal task that gets another owner leaves its parent.
  */
 const patched = (patch: SQL, row: SQL) => {
   const values = fieldsOf(patch)
@@ -66,7 +66,7 @@ const completedAt = (status: SQL, before: SQL): SQL =>
 
 type DateValues = (field: DateField) => SQL
 
-/** Refusals of a request that sets a date in both kinds. */
+/** Refusals of a request that sets both the time and the all-day date. */
 const refusalsOfBothKinds = (sent: DateValues): SQL => sql`
   when ${sent('start_at')} is not null and ${sent('start_on')} is not null then 'start_twice'
   when ${sent('due_at')} is not null and ${sent('due_on')} is not null then 'due_twice'`
@@ -87,7 +87,7 @@ const refusalsOfDueDate = (date: DateValues, owner: SQL, isMoved: SQL = sql`true
       then case when ${date('due_on')} is null then 'due_at_before_start' else 'due_on_before_start' end`
 }
 
-/** Whether a patch moves a date. One that does not is never refused for a date, even if the owner's time zone has changed. */
+/** Whether a patch changes a date. Other patches are never refused for dates, even if the owner's time zone has changed. */
 const movesDate = (patch: SQL, row: SQL): SQL => {
   const present = columnsOf<'tasks'>(row)
   const values = dateFields.map(patched(patch, row))
@@ -102,7 +102,7 @@ export const lockPeople = (ids: SQL): SQL =>
 export const lockTags = (p: ContextPlaceholders, ids: SQL): SQL =>
   sql`select * from tags tag where id in (${ids}) and ${allowsTag('tag.see', p, sql`tag`)} order by id for key share`
 
-/** The projects with these ids that the caller can see, locked against deletion, and what is asked about them. */
+/** The projects with these ids that the caller can see, locked against deletion, with the caller's permissions on them. */
 export const lockProjects = (p: ContextPlaceholders, ids: SQL): SQL => {
   const project = sql.raw('project')
   const { id, archived_at } = columnsOf<'projects'>(project)
@@ -127,21 +127,21 @@ export const lockTasks = (p: ContextPlaceholders, ids: SQL): SQL => lockTasksIf(
 export const lockTasksOfTrees = (p: ContextPlaceholders, ids: SQL): SQL =>
   lockTasksIf(sql`(select are_locked from trees)`, p, ids)
 
-/** What a statement writes of trees of tasks, as queries of ids. */
+/** The tasks whose trees a statement writes to, as queries of ids. */
 interface TreeWrites {
-  /** Tasks that are written, with the counts of their parents. */
+  /** Written tasks, whose parents count them. */
   readonly tasks: SQL
   /** New parents. */
   readonly parents: SQL
-  /** Tasks that take their subtasks along, to another place or to the trash. */
+  /** Tasks that are moved, or deleted, with their subtasks. */
   readonly roots: SQL
 }
 
 const noTasks = sql`select null::uuid where false`
 
 /**
- * The common table expressions `trees`, which locks what the statement writes of trees of tasks, and `visible_parents`, the new
- * parents that the caller can see.
+ * The common table expressions `trees`, which locks the trees that the statement writes to, and `visible_parents`, the new parents
+ * that the caller can see.
  */
 export const lockTrees = (
   p: ContextPlaceholders,
@@ -153,11 +153,11 @@ export const lockTrees = (
     ${lockTasksOfTrees(p, parents)}
   )`
 
-/** The common table expression `taken`: whether the tasks with these ids have too many subtasks to take along. Their trees are locked. */
+/** The common table expression `taken`: whether the tasks with these ids have too many subtasks to move. Locks their trees. */
 export const countTaken = (ids: SQL): SQL =>
   sql`taken as (select have_many_subtasks(array(${ids})) as are_many)`
 
-/** What patches write of trees: rows of a relation with `task_id` and `patch`. */
+/** The tree writes of patches: rows of a relation with `task_id` and `patch`. */
 export const treesOfPatches = (from: SQL): TreeWrites => {
   const { parent_id } = fieldsOf(sql`patch`)
   return {
@@ -180,7 +180,7 @@ const unknownPeople = (owner: SQL, assignee: SQL): SQL => sql`
   when ${isUnknown(owner)} then 'unknown_owner'
   when ${isUnknown(assignee)} then 'unknown_assignee'`
 
-/** What is asked about the project that a task or tag is created in, or a task moved to. Reads `visible_projects`. */
+/** The checks on the project that a task or tag is created in, or a task moved to. Reads `visible_projects`. */
 export const targetProject = (id: SQL) => {
   const has = (condition: SQL): SQL =>
     sql`exists (select from visible_projects where visible_projects.id = ${id} and ${condition})`
@@ -191,7 +191,7 @@ export const targetProject = (id: SQL) => {
   }
 }
 
-/** Whether a section is none of the project. Reads `visible_sections`: those of a project that the caller cannot see do not matter. */
+/** Whether a section does not belong to the project. Reads `visible_sections`; an invisible project is refused elsewhere. */
 const isUnknownSection = (section: SQL, project: SQL): SQL =>
   sql`${section} is not null and not exists (
     select from visible_sections where visible_sections.id = ${section} and visible_sections.project_id = ${project})`
@@ -220,9 +220,9 @@ interface ParentCheck {
   readonly id: SQL
   /** The parent that the request names; null for none. */
   readonly parent: SQL
-  /** Whether the task, or its parent, is not yet where it will be. */
+  /** Whether the request sets the place or the parent of the task. */
   readonly isPlaced: SQL
-  /** Where the task is after the change. */
+  /** The place of the task after the change. */
   readonly place: Place
 }
 
@@ -237,15 +237,15 @@ const refusalsOfParent = ({ id, parent, isPlaced, place }: ParentCheck): SQL => 
     when ${isNamed} and parent_refusal(${id}, ${parent}) is not null then parent_refusal(${id}, ${parent})`
 }
 
-/** Refusal to take along more subtasks than one statement should write. Reads `taken`. */
+/** Refuses a change that would move more subtasks than one statement should write. Reads `taken`. */
 const refusalOfSubtasks = (row: SQL, leaves: SQL): SQL => {
   const { subtask_count } = columnsOf<'tasks'>(row)
   return sql`when ${leaves} and ${subtask_count} > 0 and (select are_many from taken) then 'too_many_subtasks'`
 }
 
 /**
- * The new tasks in `from`, for `creations`: `id`, `item`, `owner_id` and `project_id`, which is that of the parent unless the
- * item names one, and other columns. Reads `visible_parents`.
+ * The new tasks in `from`, for `creations`: `id`, `item`, `owner_id`, `project_id` (by default, that of the parent), and other
+ * columns. Reads `visible_parents`.
  */
 export const creationsOf = (from: SQL): SQL => {
   const { project_id, parent_id } = fieldsOf(sql`item`)
@@ -332,9 +332,9 @@ export const insertTasks = (from: SQL): SQL => {
 }
 
 /**
- * The common table expression `named_tags`: the tags with the names of new tasks `creation`, which `from` names. Those of a
- * task in a project are the project's, those of a personal task the caller's. Missing ones are created. A tag that another
- * statement creates at the same time violates the unique index, and is used instead.
+ * The common table expression `named_tags`: the tags for the `tag_names` of the new tasks `creation` in `from`. A task in a project
+ * gets tags of the project, a personal task tags of the caller. Missing tags are created; if another statement creates the same tag
+ * concurrently, that tag is used.
  */
 export const createNamedTags = (p: ContextPlaceholders, from: SQL): SQL => {
   const { columns, values } = insertion<'tags'>({
@@ -532,7 +532,7 @@ export const patchedFields = (patch: SQL, row: SQL): SQL => {
   )
 }
 
-/** A patch that also says in which section and under which parent a move leaves the row: later patches cannot change that. */
+/** Adds the section and the parent after a move to the patch, so that merging later patches does not change them. */
 export const withPlace = (patch: SQL, row: SQL): SQL => {
   const value = patched(patch, row)
   return sql`${patch} || case when ${patch} ?| array['owner_id', 'project_id'] then
@@ -540,15 +540,15 @@ export const withPlace = (patch: SQL, row: SQL): SQL => {
 }
 
 /**
- * An update of the tasks `task` by merge patches: rows `change` with `id`, `patch`, and what `columns` reads. A patch with a project
- * also has the `position` there.
+ * An update of the tasks `task` by merge patches: rows `change` with `id`, `patch`, and the columns that `columns` uses. A patch with
+ * a project also has the `position` in it.
  */
 interface TaskUpdate {
   readonly from: SQL
   readonly condition: SQL
   /** The completion time before the change. */
   readonly completedBefore: SQL
-  /** Columns that no patch has. */
+  /** Columns that are not in patches. */
   readonly columns: ColumnValues<'tasks'>
 }
 
@@ -586,17 +586,17 @@ export const touchTasks = (ids: SQL): SQL => sql`
   update tasks task set ${assignments<'tasks'>({ version: sql`task.version + 1` })} where id in (${ids})`
 
 /**
- * The version of a locked task after a trigger on another table has counted a change: at the end of the statement, so that
- * the statement itself reads the version before.
+ * The version of a locked task after a trigger on another table has incremented it. The trigger runs at the end of the statement,
+ * so the statement itself reads the earlier version.
  */
 export const versionAfterTrigger = (row: SQL): SQL => sql`${columnsOf<'tasks'>(row).version} + 1`
 
-/** What was added to a task, and the version that the task then has. */
+/** A resource that was added to a task, and the new version of the task. */
 export interface AddedToTask extends Created {
   readonly taskVersion: number
 }
 
-/** The stored response to the creation of it: its JSON text, and the column `task_version`. */
+/** The stored response to such a creation: the JSON text of the resource, and the column `task_version`. */
 export const addedToTask = (json: SQL): SQL =>
   sql`json_build_object('task_version', task_version, 'added', ${json})::text`
 

@@ -67,10 +67,10 @@ export interface NewTask extends TaskDates {
   readonly tag_names?: readonly string[]
 }
 
-/** A merge patch: fields that are left out stay as they are. */
+/** A merge patch: absent fields are not changed. */
 export type TaskPatch = Partial<Omit<NewTask, 'tag_names'>>
 
-/** A task that was read. */
+/** The result of reading a task. */
 export interface ReadTask extends TaskRow {
   /** Its owner, if the caller sees it only as an administrator. */
   readonly owner_read_by_admin: string | null
@@ -102,7 +102,7 @@ const selectExpanded = query(
     from tasks task where ${id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
 
-/** One task with what `expand` asks for, if the caller can see it. */
+/** One task with the expansions in `expand`, if the caller can see it. */
 export const selectTask = async (
   ctx: OpContext,
   taskId: string,
@@ -152,8 +152,7 @@ const insert = creation(
 export const newNamedTag = (name: string) => ({ id: newId(), name, name_folded: foldText(name) })
 
 /**
- * Creates a task with its tags; all or nothing. The caller owns it unless it says otherwise. `prepare` is called only when
- * this is not a repeat.
+ * Creates a task with its tags, all or nothing. The owner is the caller by default. `prepare` is not called for a replay.
  */
 export const insertTask = async (
   ctx: OpContext<Principal>,
@@ -189,7 +188,7 @@ export const changedColumns = {
 
 type ChangedRow = Row<typeof changedColumns>
 
-/** A statement that changes one task and answers with it; `is_current` when it did not have to wait for another one. */
+/** A statement that changes and returns one task. `is_current` is false if it had to wait for another statement. */
 export const changeStatement = (
   p: Placeholders<{ id: 'uuid' }> & ContextPlaceholders,
   { parts, update, carried }: Change,
@@ -239,7 +238,7 @@ const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColum
   })
 })
 
-/** A patch that may move a task to another project: there it goes to the end. */
+/** Adds the position to a patch that can move a task to another project: the end of its list. */
 export const withPosition = <P extends TaskPatch>(patch: P) =>
   patch.project_id === undefined ? patch : { ...patch, position: positionAtEnd(null) }
 
@@ -262,8 +261,8 @@ const reread = query(
 )
 
 /**
- * The task that a statement changed. A statement that waited for another one changes the newest row but sees other tables as
- * they were when it began, so its text may show tags that are gone: the task is read again.
+ * The task that a statement has changed. A statement that waited for another one changes the newest version of the row, but sees
+ * other tables as they were at its start, so its text may have outdated tags. In this case the task is read again.
  */
 export const readChanged = async (
   ctx: OpContext,
@@ -295,7 +294,7 @@ const trash = query(
     select outcome from deletion`,
 )
 
-/** Moves a task to the trash with its subtasks and what belongs to it. */
+/** Moves a task with its subtasks to the trash. */
 export const deleteTask = async (ctx: OpContext, taskId: string): Promise<Outcome<unknown>> => {
   const [row] = await trash(ctx, { id: taskId })
   return readOutcome(row)

@@ -43,7 +43,7 @@ const membersOf = (teamId: SQL): SQL => sql`(
   from team_members member join users person on person.id = member.user_id and person.deleted_at is null
   where member.team_id = ${teamId})`
 
-/** Whether the caller sees the team. Not correlated to a row, so that a list asks once. */
+/** Whether the caller sees the team. Not correlated to a row, so that a list evaluates it once. */
 const seesTeam = (caller: CallerPlaceholders, teamId: SQL): SQL => sql`exists (
   select from teams team where team.id = ${teamId} and ${allowsTeam('team.see', caller, team)})`
 
@@ -65,7 +65,7 @@ export const selectTeamMember = async (
   return found(row)
 }
 
-/** The user, the team and the membership, locked in the order of deleteUser; triggers lock the projects of the team then. */
+/** The user, the team and the membership, locked in the order of deleteUser. Triggers then lock the projects of the team. */
 const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
   person as materialized (
     select person.id from users person

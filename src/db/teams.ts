@@ -73,7 +73,7 @@ const update = query(
     from checked left join changed on true`,
 )
 
-/** The fields of a team to change; absent fields stay. */
+/** The fields of a team to change. Absent fields are not changed. */
 export interface TeamChange {
   readonly name?: string
 }
@@ -120,7 +120,7 @@ const remove = query(
     select outcome from checked`,
 )
 
-/** Deletes a team. If it has the only manager of a project, that violates projects_have_manager. */
+/** Deletes a team. If it is the only manager of a project, this violates projects_have_manager. */
 export const deleteTeam = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
   const [row] = await remove(ctx, { id })
   return readOutcome(row)

@@ -16,11 +16,11 @@ export interface Thumbnail {
 export interface ThumbnailSource {
   readonly file: { readonly storage_key: string; readonly size: number }
   readonly thumbnail: Thumbnail | null
-  /** The owner of the task, if the caller sees that only as an administrator. */
+  /** The owner of the task, if the caller sees it only as an administrator; otherwise null. */
   readonly ownerReadByAdmin: string | null
 }
 
-/** Which thumbnail; `width` is the width that it is made for, which a smaller image keeps to its own. */
+/** Identifies a thumbnail. `width` is the requested width; the thumbnail of a smaller image has the width of the image. */
 export interface ThumbnailId {
   readonly attachmentId: string
   readonly width: number
@@ -79,7 +79,7 @@ const insert = query(
       size: p.size,
       sha256: p.sha256,
     })
-    // The update changes nothing, but makes an existing row part of the answer.
+    // The update changes nothing, but makes RETURNING include an existing row.
     const same = assignments<'thumbnails'>({ width: columnsOf<'thumbnails'>(sql`excluded`).width })
     return sql`
       insert into thumbnails (${columns}) values (${values})
@@ -88,7 +88,7 @@ const insert = query(
   },
 )
 
-/** Makes a stored file the thumbnail, unless there is one already. Resolves to the thumbnail that stays. */
+/** Makes a stored file the thumbnail, unless there is one already. Returns the new or the existing thumbnail. */
 export const insertThumbnail = async (
   ctx: OpContext,
   { attachmentId, width, ...file }: ThumbnailId & Thumbnail,

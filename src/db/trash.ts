@@ -15,13 +15,13 @@ import { changedColumns, changeStatement, type ReadTask, readChanged, type TaskR
 
 const task = sql.raw('task')
 
-/** Which part of the trash a list holds. */
+/** The filter of the trash. */
 export interface TrashFilter {
-  /** Everything in the installation, for an administrator. */
+  /** The trash of the whole installation; administrators only. */
   readonly all?: boolean
 }
 
-/** A page of the tasks in the trash that the caller may restore, the last deleted one first. */
+/** A page of the tasks in the trash that the caller may restore, most recently deleted first. */
 export const selectTrash = (
   { db, principal }: OpContext<Principal>,
   filter: TrashFilter,
@@ -91,8 +91,7 @@ const restore = query('trash.restore', { id: 'uuid' }, changedColumns, (p) => {
 })
 
 /**
- * Takes a task out of the trash, as it was, with the subtasks that were deleted with it. It has no parent if that is not there any
- * more.
+ * Restores a task from the trash, with the subtasks that were deleted with it. It loses its parent if that no longer exists.
  */
 export const restoreTask = async (ctx: OpContext, id: string): Promise<Outcome<TaskRow>> => {
   const [row] = await restore(ctx, { id })
@@ -106,7 +105,7 @@ const remove = query('trash.delete', { id: 'uuid' }, { outcome: 'text' }, (p) =>
     etag: taskEtag(target),
     ifMatch: p.if_match,
   })
-  // A subtask that is restored meanwhile stays.
+  // Subtasks that were restored concurrently are not changed.
   return sql`
     with recursive target as (
       select * from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)} for update
@@ -124,15 +123,15 @@ const remove = query('trash.delete', { id: 'uuid' }, { outcome: 'text' }, (p) =>
 })
 
 /**
- * Deletes a task in the trash for good, with what belongs to it and the subtasks that were deleted with it; files follow through
- * the outbox.
+ * Permanently deletes a task in the trash, with its dependent rows and the subtasks that were deleted with it. Its files are deleted
+ * through the queue.
  */
 export const deleteTrashedTask = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
   const [row] = await remove(ctx, { id })
   return readOutcome(row)
 }
 
-/** Each task takes up to a millisecond, with its attachments and tags. */
+/** Tasks per statement. Each takes up to a millisecond, with its attachments and tags. */
 const batch = 100
 
 const removeBatch = statement(
@@ -156,8 +155,8 @@ const purgeProjects = statement(
 )
 
 /**
- * Deletes for good what has been in the trash for more than so many days; files follow through the outbox, and what is in
- * projects in the next round of `purgeDeleted`.
+ * Permanently deletes tasks and projects that have been in the trash for more than `days`. Files are deleted through the queue, and
+ * the content of projects in the next round of `purgeDeleted`.
  */
 export const removeOldTrash = async (db: Database, days: number, stop: AbortSignal): Promise<void> => {
   await untilNone(async () => (await removeBatch(db, { days, limit: batch })).length, stop)

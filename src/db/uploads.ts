@@ -20,7 +20,7 @@ import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { outcomeOfTaskWrite } from './task-writes.ts'
 
-/** A resumable upload to be created; `size` is that of the whole file. */
+/** A new resumable upload. `size` is the size of the whole file. */
 export interface NewUpload extends Room {
   readonly id: string
   readonly taskId: string
@@ -33,15 +33,15 @@ export interface NewUpload extends Room {
   readonly storageKey: string
 }
 
-/** How far an upload has come. */
+/** The progress of an upload. */
 export interface UploadProgress {
-  /** Where the client continues: see `resumeOffset`. */
+  /** The offset at which the client continues: see `resumeOffset`. */
   readonly upload_offset: number
   /** RFC 3339. */
   readonly expires_at: string
-  /** The attachment that it became; null until it is complete. */
+  /** The id of the attachment; null until the upload is complete. */
   readonly attachment_id: string | null
-  /** The version that its task got by that. */
+  /** The version of the task with the attachment; null before. */
   readonly task_version: number | null
 }
 
@@ -67,8 +67,8 @@ const newExpiry = sql.raw(`now() + interval '${uploadHours} hours'`)
 const newLeaseEnd = sql.raw(`now() + interval '${leaseSeconds} seconds'`)
 
 /**
- * The offset that a client is told. When all bytes are stored but there is no attachment yet, it is one byte short: the
- * client sends the last byte again, and its answer says how the upload ended.
+ * The offset for the client. When all bytes are stored but there is no attachment yet, it is one byte short, so that the client sends
+ * the last byte again and gets the outcome of the upload in the response.
  */
 const resumeOffset = (row: SQL): SQL => {
   const { attachment_id, upload_offset, upload_length } = columnsOf<'uploads'>(row)
@@ -152,9 +152,9 @@ const insert = query(
 )
 
 /**
- * Creates an upload, if the caller may attach a file to the task. All bytes that the caller's unfinished uploads announce
- * count as used, so that they cannot fill the storage with files that will be refused. Two concurrent creations may both
- * pass: `insertAttachment` decides.
+ * Creates an upload, if the caller may attach a file to the task. The full sizes of the caller's unfinished uploads count against the
+ * quota, so that they cannot fill the storage with files that will be refused. Two concurrent creations may both pass;
+ * `insertAttachment` decides.
  */
 export const insertUpload = async (
   ctx: OpContext,
@@ -224,8 +224,7 @@ const lease = query(
 )
 
 /**
- * Leases the caller's own upload to one request, which is to write at this offset. A complete upload is found, but not
- * leased.
+ * Leases the caller's own upload to a request that writes at this offset. A complete upload is returned without a lease.
  */
 export const leaseUpload = async (
   ctx: OpContext,
@@ -240,7 +239,7 @@ const leaseParameters = { id: 'uuid', lease_id: 'uuid' } as const
 const isLeased = (p: Placeholders<typeof leaseParameters>): SQL =>
   sql`${uploads.id} = ${p.id} and ${uploads.lease_id} = ${p.lease_id}`
 
-/** The row of an upload that is still leased, or that another request has taken the lease. */
+/** The row of an upload that is still leased; `upload_locked` if another request has taken the lease. */
 const leased = <T>(row: T | undefined): Outcome<T> =>
   row === undefined ? { outcome: 'upload_locked' } : done(row)
 
@@ -253,7 +252,7 @@ const renew = query(
     returning ${uploads.id}::text`,
 )
 
-/** Renews a lease. Locked if another request has taken it, and if the upload is gone. */
+/** Renews a lease. `upload_locked` if another request has taken it or the upload is gone. */
 export const renewLease = async (ctx: OpContext, { id, leaseId }: UploadLease): Promise<Outcome<unknown>> => {
   const [row] = await renew(ctx, { id, lease_id: leaseId })
   return leased(row)
@@ -274,7 +273,7 @@ const record = query(
   },
 )
 
-/** Records how many bytes are durable, and renews the lease. Locked as with `renewLease`. */
+/** Records the number of durable bytes, and renews the lease. `upload_locked` as with `renewLease`. */
 export const recordOffset = async (
   ctx: OpContext,
   { id, leaseId, offset }: UploadLease & { readonly offset: number },
@@ -316,7 +315,7 @@ const remove = query(
   (p) => sql`delete from uploads upload where ${isOwn(p)} returning ${columnsOf<'uploads'>(upload).id}::text`,
 )
 
-/** Deletes the caller's own upload. A trigger queues its bytes for removal, unless an attachment has them. */
+/** Deletes the caller's own upload. A trigger queues its bytes for removal, unless they belong to an attachment. */
 export const deleteUpload = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
   const [row] = await remove(ctx, { id })
   return found(row)

@@ -19,7 +19,7 @@ import { isRecentlyAuthenticated } from './reauthentication.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
-/** A user as the caller sees it: the JSON text, its version, and whether the address and the quotas are in it. */
+/** A user as the caller sees it: the JSON text, its version, and whether it includes the email address and the quotas. */
 export interface UserRow {
   readonly json: string
   readonly version: number
@@ -28,7 +28,7 @@ export interface UserRow {
 
 /** A user after a change. */
 export interface ChangedUser extends UserRow {
-  /** The address before the change; null when it is the same. */
+  /** The address before the change; null if it has not changed. */
   readonly previousEmail: string | null
 }
 
@@ -42,7 +42,7 @@ export interface NewUser {
   readonly passwordHash: string
 }
 
-/** The fields of a user to change; absent fields stay. */
+/** The fields of a user to change. Absent fields are not changed. */
 export interface UserChange {
   readonly username?: string
   readonly email?: string
@@ -96,7 +96,7 @@ export const selectUserIdByName = async (
 
 const installation = insertion<'installation'>({ singleton: sql`true` })
 
-/** A part of a statement that notes that there is an account, and returns a row if it is the first. */
+/** A part of a statement that records that there is an account, and returns a row if it is the first. */
 export const insertInstallation = sql`
   insert into installation (${installation.columns}) values (${installation.values}) on conflict do nothing returning *`
 
@@ -122,7 +122,7 @@ const insert = creation(
       password_hash: p.password_hash,
     })
     return {
-      // Without the installation, the next account to register would be the first one, and become an administrator.
+      // Records the installation: otherwise the next account to register would count as the first and become an administrator.
       parts: sql`
         installed as (
           ${insertInstallation}
@@ -139,8 +139,8 @@ const insert = creation(
 )
 
 /**
- * Creates a user. `newUser` is called only when there is one to create, since hashing a password is costly. A taken name
- * or address violates users_username_unique or users_email_unique.
+ * Creates a user. `newUser` is not called for a replay, since hashing a password is expensive. A taken name or address violates
+ * users_username_unique or users_email_unique.
  */
 export const insertUser = async (
   ctx: OpContext<Principal>,
@@ -156,13 +156,13 @@ export const insertUser = async (
 }
 
 /**
- * Locks every administrator who is not disabled, always in the same order, when one of them may be removed. Two who remove each
- * other then run one after the other, and the second sees that it would remove the last.
+ * Locks every administrator who is not disabled, always in the same order, if one of them may be removed. Two administrators who
+ * remove each other are thereby serialized, and the second one is refused as the last administrator.
  */
 const lockedAdmins = (isNeeded: SQL): SQL =>
   sql`select id from users where role = 'admin' and not is_disabled and ${isNeeded} order by id for update`
 
-/** How long a change of address can be undone, and how often a user may change it: each change sends a mail. */
+/** Lifetime of undo tokens, and the limit of changes of an email address, each of which sends a mail. */
 const undoLifetime = sql.raw(`interval '7 days'`)
 const maxEmailChangesPerDay = sql.raw('5')
 
@@ -345,8 +345,8 @@ const remove = query('users.delete', { id: 'uuid' }, { outcome: 'text' }, (p) =>
 })
 
 /**
- * Deletes a user with their tasks, tags and sessions. They disappear for every reader at once, and their names become free.
- * The rows that belong to them are deleted in batches (`purge.ts`), their files through the outbox.
+ * Deletes a user with their tasks, tags and sessions. They disappear for all readers immediately, and the username and address become
+ * free. The dependent rows are deleted in batches (`purge.ts`), the files through the queue.
  */
 export const deleteUser = async (ctx: OpContext<Principal>, id: string): Promise<Outcome<unknown>> => {
   const [row] = await remove(ctx, { id })
@@ -362,7 +362,7 @@ export interface UserFilter {
 
 const filterFields = { role: filterOneOf('text', sql`item.role`) }
 
-/** What a search for a name compares: the expression of the index `users_name_pairs`, on a row with the names of a user. */
+/** The folded names that a search compares: the expression of the index `users_name_pairs`, on a row with the names of a user. */
 export const foldedNames = (row: SQL): SQL => {
   const { username, display_name } = columnsOf<'users'>(row)
   return sql`fold_text(${username} || ' ' || ${display_name})`

@@ -32,9 +32,9 @@ import { assignments, columnsOf, type ColumnValues, insertion } from './schema/c
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * Deliveries of webhooks. One reader of the outbox makes them, each event once: the statement that makes them also moves the reader.
- * Processes then share the webhooks that have something to send by leases, so a webhook has one request at a time.
- * A process that dies leaves its leases to the others, and a request that it had sent is sent again.
+ * Deliveries of webhooks. An event reader makes them, once per event: the statement that makes them also moves the reader. Processes
+ * then lease webhooks with due deliveries, so a webhook has one request at a time. When a process dies, its leases expire, and
+ * requests whose result it had not stored are repeated.
  */
 
 const webhook = sql.raw('webhook')
@@ -48,12 +48,12 @@ const ofEvent = columnsOf<'events'>(event)
 /** Whether the row `webhook` gets deliveries. */
 export const isActive = sql`${ofWebhook.is_enabled} and ${ofWebhook.deleted_at} is null`
 
-/** The type of a message that no event is behind. */
+/** The type of a test message, which has no event. */
 const testType = sql.raw(`'webhook.test'`)
 
 /**
- * Whether the row `webhook` of the row `owner` may tell the row `event`: what the owner sees as a user among others, or what happens in
- * a project that the owner manages.
+ * Whether the row `webhook` of the row `owner` may deliver the row `event`: the owner sees it, not counting the administrator role, or
+ * manages the webhook's project.
  */
 const mayTell = (): SQL => {
   const { deleted_at, is_disabled, role } = columnsOf<'users'>(owner)
@@ -71,15 +71,15 @@ const mayTell = (): SQL => {
 }
 
 /**
- * What adding deliveries changes in the row `webhook`. It locks the row, so that whoever settles the webhook waits for the deliveries,
- * or is waited for. Its `due_at` may be too early, never too late.
+ * The changes of the row `webhook` when deliveries are added. The update locks the row, which serializes it with `settle_webhooks`.
+ * `due_at` may be too early, but never too late.
  */
 const afterAdding = (deliveries: SQL): ColumnValues<'webhooks'> => ({
   last_sequence: sql`${ofWebhook.last_sequence} + ${deliveries}`,
   due_at: sql`least(${ofWebhook.due_at}, now())`,
 })
 
-/** The events `batch` as deliveries. Who may see an event is found before the webhooks, not for every webhook. */
+/** The deliveries of the events `batch`. Viewers are selected before webhooks, so that access is not checked for every webhook. */
 const newDeliveries = (): SQL => {
   const { columns, values } = insertion<'webhook_deliveries'>({
     id: sql`event_id(clock_timestamp(), sequence)`,
@@ -122,8 +122,8 @@ const newDeliveries = (): SQL => {
 }
 
 /**
- * Makes deliveries of new events, up to the present. The first event that is told is one after the first call. Several processes may
- * call it: one reads, the others leave it to that one.
+ * Makes deliveries of all new events. Events before the first call are not delivered. If several processes call it, one reads and the
+ * others return.
  */
 export const makeNewDeliveries = eventReader({
   name: 'webhook_deliveries.make',
@@ -133,7 +133,7 @@ export const makeNewDeliveries = eventReader({
   make: newDeliveries(),
 })
 
-/** Webhooks of one user that are served at a time, in all processes. */
+/** Maximum number of webhooks of one user that all processes together serve at a time. */
 const maxBusy = sql.raw('4')
 
 const lease = {
@@ -146,7 +146,7 @@ const leaseEnd = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * i
 
 const isDue = sql`${ofWebhook.due_at} <= now() and ${isActive} and coalesce(${ofWebhook.leased_until} <= now(), true)`
 
-// Nothing is due most of the time, and a claim takes ten times as long to find that.
+// Usually nothing is due, and this check takes a tenth of the time of a claim.
 const check = statement(
   'webhooks.check_due',
   {},
@@ -154,7 +154,7 @@ const check = statement(
   () => sql`select exists (select from webhooks webhook where ${isDue}) as is_due`,
 )
 
-// Webhooks that were not served for the longest time come first, so that a backlog delays nobody else.
+// Webhooks that have waited longest come first, so that the backlog of one does not delay others.
 const claim = statement('webhooks.claim', { ...lease, limit: 'int' }, { id: 'text' }, (p) => {
   const served = sql`${ofWebhook.leased_until} nulls first, ${ofWebhook.due_at}`
   const busy = columnsOf<'webhooks'>(sql`busy`)
@@ -176,13 +176,13 @@ const claim = statement('webhooks.claim', { ...lease, limit: 'int' }, { id: 'tex
     from locked where ${ofWebhook.id} = locked.id returning ${ofWebhook.id}::text`
 })
 
-/** A process that sends, and for how many milliseconds it has a webhook to itself. */
+/** The id of a sending process, and the duration of its leases in milliseconds. */
 export interface SenderLease {
   readonly id: string
   readonly duration: number
 }
 
-/** Takes up to `limit` webhooks that have deliveries to send. */
+/** Leases up to `limit` webhooks with due deliveries. Returns their ids. */
 export const claimWebhooks = async (
   db: Database,
   { id, duration }: SenderLease,
@@ -206,7 +206,7 @@ const release = statement(
     select settle_webhooks(array_agg(id)) from released`,
 )
 
-/** Leaves a webhook to other processes. */
+/** Ends the lease of a webhook. */
 export const releaseWebhook = async (
   db: Database,
   id: string,
@@ -271,7 +271,7 @@ export interface DueDelivery {
   readonly url: string
   /** The sealed secrets that sign it. */
   readonly secrets: readonly Buffer[]
-  /** Null if the owner of the webhook may not see what it tells. */
+  /** Null if the owner of the webhook may no longer see the event. */
   readonly payload: string | null
 }
 
@@ -296,7 +296,7 @@ export const selectNextDeliveries = async (
   }))
 }
 
-/** Three days, as `maxDeliveryAge`. */
+/** The same time as `maxDeliveryAge`. */
 const maxFailing = sql.raw(`interval '3 days'`)
 
 const record = statement(
@@ -353,10 +353,10 @@ const record = statement(
   },
 )
 
-/** What became of an attempt. */
+/** The result of an attempt. */
 export interface Attempt {
   readonly deliveryId: string
-  /** When it ended, by `performance.now()`. */
+  /** The `performance.now()` at its end. */
   readonly endedAt: number
   /** `pending`: it is attempted again in `retryIn` milliseconds. */
   readonly status: 'pending' | 'delivered' | 'failed' | 'withheld'
@@ -365,7 +365,7 @@ export interface Attempt {
   readonly responseStatus: number | null
   readonly responseBody: string | null
   readonly error: string | null
-  /** Whether the receiver said that it wants nothing more. */
+  /** Whether the receiver responded with 410, which disables the webhook. */
   readonly isGone: boolean
 }
 
@@ -377,7 +377,7 @@ export interface DisabledWebhook {
 
 /**
  * Stores attempts, of which only the last may have failed, and renews the lease when half of it is over. Returns the webhook if this
- * has disabled it. A success leaves the webhook alone, since whoever makes new deliveries has locked it.
+ * disabled it. Successes do not write the webhook, whose row may be locked by a statement that makes deliveries.
  */
 export const recordAttempts = async (
   db: Database,
@@ -390,7 +390,7 @@ export const recordAttempts = async (
     webhook_id: webhookId,
     lease_id: leaseId,
     lease: duration,
-    // An array would be sent as an array of PostgreSQL.
+    // Wrapped in an object, since the driver sends an array as a PostgreSQL array.
     attempts: {
       rows: attempts.map((attempt) => ({
         id: attempt.deliveryId,
@@ -424,7 +424,7 @@ export interface DeliveryPath {
 
 const pathParameters = { webhook_id: 'uuid', id: 'uuid' } as const
 
-/** Whether the caller sees the webhook with an id. Not correlated to a row, so that a list asks once. */
+/** Whether the caller sees the webhook with an id. Not correlated to a row, so that a list evaluates it once. */
 const seesWebhook = (caller: CallerPlaceholders, id: SQL): SQL => sql`exists (
   select from webhooks webhook where ${ofWebhook.id} = ${id} and ${allowsWebhook('webhook.see', caller, webhook)})`
 

@@ -120,7 +120,7 @@ export const insertWebhook = async (
   })
 }
 
-/** A merge patch: fields that are left out stay as they are. */
+/** A merge patch: absent fields are not changed. */
 export interface WebhookPatch {
   readonly url?: string
   readonly description?: string
@@ -326,7 +326,7 @@ const removePreviousSecrets = countingStatement(
       limit 500 for update skip locked) returning 1`,
 )
 
-/** Removes secrets that were replaced, after the time in which they still sign requests. */
+/** Removes replaced secrets once they no longer sign requests. */
 export const removeExpiredSecrets = async (db: Database, stop: AbortSignal): Promise<void> => {
   await untilNone(() => removePreviousSecrets(db, {}), stop)
 }

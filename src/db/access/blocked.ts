@@ -2,8 +2,8 @@ import { PgDialect, sql } from '../schema/drizzle.ts'
 import { allowsTask } from './permissions.ts'
 
 /**
- * The function for routines.sql that tells whether an open task that a user can see blocks a task. A function keeps its plan for
- * the session, so lists of tasks do not get more expensive to plan.
+ * Generates the function `is_blocked` of routines.sql. It is a function because a session keeps the plans of functions, so
+ * that planning lists of tasks does not become slower.
  */
 export const blockedRoutine = (): string => {
   const viewer = { caller: sql`viewer`, is_admin: sql`administers`, in_session: sql`false` }

@@ -8,17 +8,17 @@ import { type SQL, sql } from '../schema/drizzle.ts'
  */
 export interface AccessBranch {
   /**
-   * The branch's query. `rows` builds the ordered and limited query for an indexable condition on the row `item`. A branch of
-   * several such queries needs only their first rows together, if `first` is given.
+   * The branch's query. `rows` builds the ordered and limited query for an indexable condition on the row `item`. If `first` is
+   * given, a branch of several such queries needs to return only their first rows in total.
    */
   readonly select: (rows: RowsOf, first: FirstRows | null) => SQL
-  /** Whether an earlier branch also returns the row `item`. Absent: none does. */
+  /** Whether an earlier branch also returns the row `item`. Absent if none does. */
   readonly isRepeated?: SQL
-  /** Whether the row `item` is in the branch: to check a few rows that were found by their ids. */
+  /** Whether the row `item` is in the branch. Used for a few rows that were found by id. */
   readonly holds?: SQL
   /**
-   * The transaction in which the caller began to see all rows at once that the query reads with one value of this expression.
-   * Absent: rows became visible when they changed.
+   * The transaction in which a group of rows became visible to the caller, such as all tasks of a project on joining it. Absent if
+   * each row became visible by its own change.
    */
   readonly beganIn?: SQL
 }
@@ -26,17 +26,17 @@ export interface AccessBranch {
 interface RowsOptions {
   /** Replaces the list's FROM clause. */
   readonly from?: SQL
-  /** Replaces the number of rows that the list asks for. */
+  /** Replaces the list's number of rows. */
   readonly limit?: SQL
 }
 
 export type RowsOf = (condition: SQL, options?: RowsOptions) => SQL
 
-/** How many rows are needed, in an order of their columns. */
+/** The number of rows that are needed, and their order. */
 export interface FirstRows {
   readonly count: SQL
   readonly order: SQL
-  /** Whether they are many more than a page. The query then has the column `row_limit`: its limit, or null. */
+  /** Whether `count` is much larger than a page. The query then has the column `row_limit`: its limit, or null. */
   readonly areMany?: boolean
 }
 
@@ -45,7 +45,7 @@ export const onlyBranch = (condition: SQL): readonly AccessBranch[] => [
   { select: (rows) => rows(condition), holds: condition },
 ]
 
-/** A single branch for a few rows that are found by their ids. It is planned sooner than a query for each branch. */
+/** A single branch for a few rows that are found by id. Planning it takes less time than one query per branch. */
 export const branchOfFound = (branches: readonly AccessBranch[]): readonly AccessBranch[] => {
   const conditions = branches.flatMap(({ holds }) => holds ?? [])
   return conditions.length < branches.length
@@ -81,15 +81,16 @@ export const distinctUnionOfBranches = (
     }),
   )
 
-/** Rows of each project that are read at first. A constant, so that the planner knows that they are few. */
+/** Number of rows that are read first of each project. A constant, so that the planner knows that it is small. */
 const ahead = sql.raw('3')
 
-/** How many times as many rows of a project the next round reads. */
+/** Factor by which the number of rows per project grows in each round. */
 const growth = sql.raw('4')
 
 /**
- * The rows of every project that `user` is a member of. `rows` builds the query for the row `membership`. Most projects have few
- * of the first rows together, so only their first ones are read, and more of those projects that may have more of them.
+ * The first rows of all projects that `user` is a member of. `rows` builds the query for the row `membership`. Most projects
+ * contribute few of them, so only a few rows of each project are read at first, and more only of projects that may contribute
+ * more.
  */
 export const rowsOfMemberships = (
   user: SQL,
@@ -119,9 +120,10 @@ export const rowsOfMemberships = (
 }
 
 /**
- * The same for many rows, which must not be read of each project that may have more of them. A first round reads about twice as many
- * as are needed, the same number of each project. Further rounds read more of those whose rows so far are all among the first ones;
- * the more rows they have, the fewer they are, so a round reads at most `growth` times as many as are needed.
+ * The same for many rows, of which reading all from each project would be too expensive. The first round reads about twice as
+ * many rows as needed, the same number from each project. Further rounds read more from projects all of whose rows so far are
+ * among the first ones. There are fewer such projects the more rows each has contributed, so a round reads at most `growth`
+ * times as many rows as needed.
  */
 const rowsInRounds = (
   memberships: SQL,

@@ -15,7 +15,7 @@ import {
   taskRelations,
 } from './task-relations.ts'
 
-/** What a permission check reads of the operation's context. */
+/** The parameters of the context that a permission check uses. */
 export type CallerPlaceholders = Pick<ContextPlaceholders, 'caller' | 'is_admin' | 'in_session'>
 
 type Relations = Readonly<Record<string, SQL>>
@@ -55,8 +55,8 @@ export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, ro
   allowed(permission, { self: sql`${row}.user_id = ${caller.caller}`, admin: caller.is_admin })
 
 /**
- * Whether the caller has the permission on the row `project`. A project in the trash has no members: who managed it is read
- * from what they were granted.
+ * Whether the caller has the permission on the row `project`. A project in the trash has no memberships; its managers are found
+ * by their grants.
  */
 export const allowsProject = (permission: Permission, caller: CallerPlaceholders, project: SQL): SQL => {
   const { id, deleted_at, purged_at } = columnsOf<'projects'>(project)
@@ -77,7 +77,7 @@ export const allowsProject = (permission: Permission, caller: CallerPlaceholders
   return sql`(${deleted_at} is null and ${allowed(permission, relations)})`
 }
 
-/** Whether the caller sees the project with an id. Not correlated to a row, so that a list asks once. */
+/** Whether the caller sees the project with an id. Not correlated to a row, so that a list evaluates it once. */
 export const seesProject = (caller: CallerPlaceholders, projectId: SQL): SQL => {
   const project = sql.raw('project')
   const { id } = columnsOf<'projects'>(project)
@@ -204,7 +204,7 @@ export const taskBranches = (
   return branchesOf(relations, caller, (condition) => withTrashState(permission, item, condition))
 }
 
-/** An access branch for each relation of the caller to the tasks `item`. `restrict` adds to the condition of each. */
+/** An access branch for each relation of the caller to the tasks `item`. `restrict` adds a condition to each branch. */
 const branchesOf = (
   relations: readonly TaskRelation[],
   { caller }: CallerPlaceholders,
@@ -221,7 +221,7 @@ const branchesOf = (
     }
   })
 
-/** Access branches for the change feed, which also tells administrators of projects restored since the transaction `since`. */
+/** Access branches for the change feed, which also sends administrators the projects restored since the transaction `since`. */
 export const changeBranches = (
   role: Role,
   caller: CallerPlaceholders,
@@ -244,8 +244,8 @@ export const changeBranches = (
 }
 
 /**
- * Access branches for the tasks `item` of these projects that the caller can see. Each reads the tasks of these projects alone,
- * and asks once for each project whether the caller is a member.
+ * Access branches for the tasks `item` of these projects that the caller can see. Each reads only the tasks of these projects,
+ * and checks membership once per project.
  */
 export const branchesOfProjects = (
   ids: SQL,
@@ -285,10 +285,10 @@ export const personalBranches = (caller: CallerPlaceholders): readonly AccessBra
     withTrashState('task.see', sql`item`, sql`item.project_id is null and ${condition}`),
   )
 
-/** A part that people have in tasks, by which tasks are listed. */
+/** A column of tasks that refers to a user and by which tasks are listed. */
 export type PersonColumn = 'owner_id' | 'assignee_id'
 
-/** Access branches for the tasks `item` that the caller can see and in which `user` has one of these parts. */
+/** Access branches for the tasks `item` that the caller can see and that have `user` in one of these columns. */
 export const personBranches = (
   columns: readonly PersonColumn[],
   user: SQL,
@@ -341,8 +341,8 @@ export const seesTask = (caller: CallerPlaceholders, taskId: SQL): SQL =>
   sql`exists (select from tasks where tasks.id = ${taskId} and ${allowsTask('task.see', caller, sql`tasks`)})`
 
 /**
- * Whether the caller sees the row `event` of a task that is not in the trash; that of a relation, if they see both tasks. With an id
- * that is not of the row, a list asks once for the task.
+ * Whether the caller sees the row `event` of a task that is not in the trash. An event of a relation requires seeing both tasks.
+ * If `taskId` does not depend on the row, a list checks the task once.
  */
 export const seesEventOfTask = (caller: CallerPlaceholders, event: SQL, taskId: SQL): SQL => {
   const { type, resource_id } = columnsOf<'events'>(event)
@@ -351,8 +351,8 @@ export const seesEventOfTask = (caller: CallerPlaceholders, event: SQL, taskId: 
 }
 
 /**
- * Whether the caller sees the row `event` of `events`. That of a task or project in the trash is its deletion only: for those who saw
- * the task as the event says it was, or were granted the project.
+ * Whether the caller sees the row `event` of `events`. Of a task or project in the trash, only the deletion is visible: to users
+ * who saw the task in the state that the event records, or who had a role in the project.
  */
 export const allowsEvent = (permission: Permission, caller: CallerPlaceholders, event: SQL): SQL => {
   const { type, task_id, project_id, assignee_id } = columnsOf<'events'>(event)
@@ -361,7 +361,7 @@ export const allowsEvent = (permission: Permission, caller: CallerPlaceholders, 
     select from projects join project_grants granted on granted.project_id = projects.id
     where projects.id = ${project_id} and projects.deleted_at is not null and projects.purged_at is null
       and (${caller.is_admin} or granted.user_id = ${caller.caller}))`
-  // Unlike now, whether the owner's account is being deleted: that is how an assignee loses the task.
+  // Unlike the current rule, this ignores whether the owner is being deleted, since that is how an assignee loses the task.
   const wasAssigned = sql`(${assignee_id} = ${caller.caller}
     and (${project_id} is null or ${isProjectInUse(project_id)}))`
   const sawTask = allowed('task.see', { ...relationsOf(caller, event), assignee: wasAssigned })
@@ -374,7 +374,7 @@ export const allowsEvent = (permission: Permission, caller: CallerPlaceholders, 
   })
 }
 
-/** Selects, as `user_id`, the ids of users of whom some see the row `event` of `events`; nobody else does, apart from administrators. */
+/** Selects, as `user_id`, a superset of the users who see the row `event` of `events`, apart from administrators. */
 export const usersOfEvent = (event: SQL): SQL => {
   const { task_id, project_id, owner_id, assignee_id } = columnsOf<'events'>(event)
   const task = columnsOf<'tasks'>(sql`tasks`)
@@ -431,7 +431,7 @@ export const isSeenBy = (person: SQL, task: SQL): SQL => {
   )
 }
 
-/** Whether the caller has the permission on the row `notification`, which nobody gets who does not see its task any more. */
+/** Whether the caller has the permission on the row `notification`. It requires that they still see its task. */
 export const allowsNotification = (
   permission: Permission,
   caller: CallerPlaceholders,
@@ -452,8 +452,8 @@ export const allowsTag = (permission: Permission, caller: CallerPlaceholders, ta
   unlessDeleted(permission === 'tag.see', tag, allowed(permission, tagRelations(caller, tag)))
 
 /**
- * Whether a row of `tag_counts` is about tasks that the reader can see: as a member of the project, or as an assignee elsewhere
- * (`task_viewers`). Each task that a member can see is in exactly one such row.
+ * Whether a row of `tag_counts` counts tasks that the reader can see: as a member of their project, or as an assignee elsewhere
+ * (`task_viewers`). Each task that a member can see is counted in exactly one such row.
  */
 const isCountOfReader = (caller: CallerPlaceholders, row: SQL): SQL => {
   const { project_id, user_id } = columnsOf<'tag_counts'>(row)
@@ -514,8 +514,8 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
 }
 
 /**
- * Whether the caller sees a task with the tag is read from `tag_counts`: the number of tasks with it is not bounded. Like the list
- * of tags, it counts the tasks of a deleted user until they are purged.
+ * `tag_counts` tells whether the caller sees a task with the tag, since the number of such tasks is unbounded. As in the list of
+ * tags, the tasks of a deleted user count until they are purged.
  */
 const tagRelations = (caller: CallerPlaceholders, tag: SQL) => ({
   owner: sql`(${tag}.owner_id = ${caller.caller} and ${tag}.project_id is null)`,

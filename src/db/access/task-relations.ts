@@ -11,15 +11,15 @@ import { type FirstRows, type RowsOf, rowsOfMemberships } from './branches.ts'
 export interface TaskRelation {
   /** Whether `user` has the relation to the row `task`. */
   readonly holds: (task: SQL, user: SQL) => SQL
-  /** The same for a row that `user` can see: not null, and without what every task that they can see meets. */
+  /** The same for a row that `user` can see: never null, and without the conditions that every visible task meets. */
   readonly isReason: (task: SQL, user: SQL) => SQL
   /** The rows `item` to which `user` has the relation. Uses an index. */
   readonly branch: (user: SQL, rows: RowsOf, first: FirstRows | null) => SQL
-  /** In `branch`: the transaction in which the relation to all tasks of a project began. Null if it is the change of a task. */
+  /** In `branch`: the transaction in which the relation to all tasks of a project began. Null if it begins by a change of a task. */
   readonly beganIn: SQL | null
   /**
-   * For triggers, a viewer who has the relation to the row `task`: a project, which stands for its members, or a user, in a
-   * project or outside; and when there is one. Null if the viewers of another relation include everybody.
+   * For triggers, the viewer with the relation to the row `task`, and the condition under which there is one. A viewer is a project,
+   * which stands for its members, or a user. Null if the viewers of another relation include all users with this one.
    */
   readonly viewer: {
     readonly project_id: string
@@ -46,7 +46,7 @@ const owner: TaskRelation = {
 const isAssignee = (task: SQL, user: SQL): SQL => sql`coalesce(${task}.assignee_id = ${user}, false)`
 
 const assignee: TaskRelation = {
-  // Where there is no assignee, the rest is not evaluated.
+  // In this order, so that the second condition is not evaluated without an assignee.
   holds: (task, user) => sql`(${isAssignee(task, user)} and ${isInUse(task)})`,
   isReason: isAssignee,
   branch: (user, rows) => rows(sql`item.assignee_id = ${user} and ${isInUse(sql`item`)}`),
@@ -86,8 +86,8 @@ export const hasRole = (row: SQL, role: ProjectRole): SQL => {
 }
 
 /**
- * Whether `user` is a member of the project, with the role or one that includes it. OFFSET, here and below, keeps the planner from
- * a second plan for the subquery, which reads all projects of the user for the sake of one.
+ * Whether `user` is a member of the project, with the role or one that includes it. Here and below, OFFSET keeps the planner from
+ * adding a hashed plan for the subquery, which would read all projects of the user to check one.
  */
 export const isMember = (projectId: SQL, user: SQL, role: ProjectRole): SQL => {
   const { user_id, project_id } = columnsOf<'memberships'>(sql`membership`)
@@ -97,9 +97,9 @@ export const isMember = (projectId: SQL, user: SQL, role: ProjectRole): SQL => {
 }
 
 /**
- * Whether the project of the row `task` is not in the trash; for a personal task, whether its owner has not been deleted: both
- * take their tasks, and their webhooks, along at once. Deleted users are few, since they are purged soon. Uses an array operator because the planner
- * overestimates how many rows `<> all` removes.
+ * Whether the project of the row `task` is not in the trash; for a personal task, whether its owner has not been deleted. Either
+ * hides the tasks and webhooks immediately. Deleted users are few, since they are purged soon. Uses an array operator, because
+ * the planner overestimates how many rows `<> all` removes.
  */
 export const isInUse = (task: SQL): SQL => sql`case when ${task}.project_id is null
   then not (array(select id from users where deleted_at is not null) @> array[${task}.owner_id])
@@ -109,7 +109,7 @@ export const isInUse = (task: SQL): SQL => sql`case when ${task}.project_id is n
 export const isProjectInUse = (projectId: SQL): SQL =>
   sql`exists (select from projects where projects.id = ${projectId} and projects.deleted_at is null offset 0)`
 
-/** Whether the project of the row `task` is archived. Everything else about access to its tasks stays as it was. */
+/** Whether the project of the row `task` is archived. Archiving does not affect who sees its tasks. */
 export const isInArchivedProject = (task: SQL): SQL =>
   sql`exists (select from projects where projects.id = ${task}.project_id and projects.archived_at is not null)`
 

@@ -62,7 +62,7 @@ const defaultDeadline = 10_000
 /** The same for maintenance statements on the embedded database. */
 const maintenanceDeadline = 240_000
 
-/** Milliseconds from one replacement of connections to a server that takes no writes to the next. */
+/** Minimum milliseconds between two replacements of connections to a read-only server. */
 const readOnlyPause = 1_000
 
 /**
@@ -75,8 +75,8 @@ export const maxConnections: Readonly<Record<ConnectionOptions['kind'], number>>
 }
 
 /**
- * Connections that one principal may use at the same time. With five, one member's batches kept both processors of a small
- * machine busy, and another member waited twice as long as with three.
+ * Connections that one principal may use at a time. With five, the batches of one user occupied both processors of a small
+ * machine, and another user waited twice as long as with three.
  */
 const maxConnectionsPerPrincipal = 3
 
@@ -114,8 +114,8 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   })
 
   /**
-   * Opens new connections for later statements after one was lost: on reconnecting, the driver (postgres 3.4.9) would first
-   * send the data still buffered for the lost connection, which no server understands.
+   * Opens new connections for later statements after one was lost. On reconnecting, the driver (postgres 3.4.9) would first send
+   * the data still buffered for the lost connection, which is invalid at the start of a session.
    */
   const replace = (old: Pool): void => {
     if (old === pool) pool = openPool()
@@ -124,8 +124,9 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   let leftReadOnlyAt = Number.NEGATIVE_INFINITY
 
   /**
-   * Opens new connections for later statements when the server takes no writes: it may have been the primary, and the address may
-   * lead to another one by now. Statements on the old connections finish. It may also stay read-only, and reads go on then.
+   * Opens new connections for later statements when the server is read-only. After a failover, the old primary is a standby and
+   * the address may lead to the new primary. Statements on the old connections finish. If the server stays read-only, reads
+   * continue to work.
    */
   const leaveReadOnly = (readOnly: Pool): void => {
     if (readOnly !== pool || performance.now() < leftReadOnlyAt + readOnlyPause) return

@@ -6,7 +6,7 @@ import { parameter, type ParameterType, type ParameterTypes } from './parameters
 export interface Condition {
   readonly sql: SQL
   readonly values: Readonly<Record<string, unknown>>
-  /** Set if the condition is too expensive to check on every row of a list: a request then examines a bounded number of rows. */
+  /** Set if the condition is too expensive for every row of a list. A request then examines a bounded number of rows. */
   readonly search?: TextSearch
 }
 
@@ -42,7 +42,7 @@ export const isOneOf = (column: SQL, type: 'text' | 'uuid', values: readonly str
     : sql`${column} = any(${bind(`${type}[]`, values)})`
 }
 
-/** Whether a project is one of these; `none` stands for no project. */
+/** Whether a project id is one of these; `none` matches null. */
 export const isOfProjects = (column: SQL, projects: readonly string[]): Condition =>
   bindValues('project', (bind) => {
     const ids = projects.filter((id) => id !== 'none')
@@ -50,7 +50,7 @@ export const isOfProjects = (column: SQL, projects: readonly string[]): Conditio
     return { sql: ids.length === projects.length ? isOfOne : sql`(${column} is null or ${isOfOne})` }
   })
 
-/** The condition, as one that no index serves: a request examines a bounded number of rows. */
+/** Marks a condition as not indexable, so that a request examines a bounded number of rows. */
 export const searched = (condition: Condition): Condition => ({
   ...condition,
   search: { cost: sql`1000::float8` },
@@ -60,7 +60,7 @@ export const searched = (condition: Condition): Condition => ({
 export const contains = (text: SQL, part: string, bind: Bind): SQL =>
   sql`${text} like ${bind('text', `%${escapeLike(part)}%`)} escape '\\'`
 
-/** Whether a folded name contains a folded text. A single character has no pairs to look up in the index. */
+/** Whether a folded name contains a folded text. The index has pairs of characters, so it cannot find a single one. */
 export const nameContains = (name: SQL, part: string): Condition =>
   bindValues('part', (bind) => {
     const index = sql`pairs_of(${name}) @> pairs_of(${bind('text', part)})`

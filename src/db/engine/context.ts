@@ -5,7 +5,7 @@ import { newId } from './ids.ts'
 import { mapRecord, type ParameterTypes, type Placeholders, placeholdersFor } from './parameters.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 
-/** The Idempotency-Key of a creation, with a fingerprint of its request: another request may not use the same key. */
+/** The Idempotency-Key of a creation, and a fingerprint of its request: a different request must not use the same key. */
 export interface Idempotency {
   readonly principalId: string
   readonly operation: string
@@ -34,7 +34,7 @@ export interface OpContext<P extends Principal | null = Principal | null> {
   readonly signal: AbortSignal
 }
 
-/** The context of what is done on the machine of the service, without a request. `requestId` names it in the audit trail. */
+/** The context of a command on the machine of the service. `requestId` identifies the command in the audit trail. */
 export const shellContext = (db: Database, requestId: string): OpContext<Principal> => ({
   db,
   principal: shellPrincipal,
@@ -50,14 +50,14 @@ export const withoutKey = <P extends Principal | null>(ctx: OpContext<P>): OpCon
   idempotency: null,
 })
 
-/** The same context, which also requires the version that the body of a replacement has. */
+/** The same context, which also requires `version`, the version in the body of a replacement. */
 export const withVersion = <C extends OpContext>(ctx: C, version: number | undefined): C => {
   if (version === undefined) return ctx
   const tag = String(version)
   return { ...ctx, ifMatch: ctx.ifMatch === null || ctx.ifMatch.includes(tag) ? [tag] : [] }
 }
 
-/** Whether the request may be a retry, which gets the stored response to the first one. */
+/** Whether the request may be a retry, which gets the stored response. */
 export const mayBeRepeat = ({ idempotency }: OpContext): boolean => idempotency !== null
 
 /** The same context with this request content. A form's content is known only after it has been received. */
@@ -85,8 +85,9 @@ export const contextParameters = {
 export type ContextPlaceholders = Placeholders<typeof contextParameters>
 
 /**
- * The context's parameters as SQL. The planner cannot see the value of a flag through its subselect. If it could, it would find
- * a slightly cheaper plan for each value, and so plan the statement again at each execution, which takes longer than to run it.
+ * The context's parameters as SQL. A subselect hides the value of a flag from the planner: otherwise the custom plans, one per
+ * value, look slightly cheaper than the generic plan, and the statement is planned at each execution, which takes longer than
+ * running it.
  */
 export const contextPlaceholders: ContextPlaceholders = mapRecord<ContextParameter, SQL, SQL>(
   placeholdersFor(contextParameters),
@@ -102,7 +103,7 @@ type Readers = {
 const readers: Readers = {
   caller: ({ principal }) => principal?.userId ?? null,
   is_admin: ({ principal }) => principal?.role === 'admin',
-  // The shell may do what takes a session.
+  // The shell has the permissions of a session.
   in_session: ({ principal }) => principal?.credential.kind === 'session' || isShell(principal),
   if_match: ({ ifMatch }) => ifMatch,
   idempotency_operation: ({ idempotency }) => idempotency?.operation ?? '',

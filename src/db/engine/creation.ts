@@ -26,10 +26,10 @@ export type CreationResult<C extends Columns> =
   StoredAnswer | { readonly replayed: false; readonly id: string; readonly row: Row<C> | null }
 
 /**
- * A query that creates a resource, once per Idempotency-Key. Its statement also stores the response: an existing key
- * violates the primary key and rolls back the whole statement. A retry gets the first response. So does a concurrent
- * request, which waits on the unique constraints until the first has ended. `prepare` gets the id of the new row; a retry
- * with a stored response does not call it.
+ * A query that creates a resource, once per Idempotency-Key. Its statement also stores the response: an existing key violates
+ * the primary key and rolls back the whole statement. A retry gets the first response, and so does a concurrent request, which
+ * waits on the unique constraint until the first has ended. `prepare` receives the id of the new row; it is not called for a
+ * retry.
  *
  * @throws IdempotencyKeyReused when the key was used with a different request
  */
@@ -72,8 +72,8 @@ export const withSealed = (json: SQL, name: 'token' | 'secret', sealed: SQL): SQ
 const isRefused = (row: object | null): boolean => row === null || ('json' in row && row.json === null)
 
 /**
- * The result of a creation that may be refused; `readChecks` reads why. Missing if what it depends on was gone when the row
- * was about to be created.
+ * The outcome of a creation that may be refused; `readChecks` returns the reason. Missing if a resource that the row depends on
+ * was deleted concurrently.
  */
 export const readCreation = <R extends { readonly json: string | null }>(
   result: StoredAnswer | { readonly replayed: false; readonly id: string; readonly row: R | null },

@@ -6,7 +6,7 @@ import { type ConnectionOptions, createClient, type ServerConnection } from './c
 import { DatabaseUnavailable, translateError } from './errors.ts'
 import { listenForNotifications } from './notifications.ts'
 
-/** The state of a reachable database, for finding configuration mistakes. */
+/** The state of a reachable database, for finding configuration errors. */
 export interface Diagnosis {
   /** `server_version_num`: 150004 is 15.4. */
   readonly version: number

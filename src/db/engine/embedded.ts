@@ -16,7 +16,7 @@ export interface EmbeddedOptions {
   readonly log: { info(message: string): void; warn(message: string): void }
   /** Called at most once, when the database fails after startup and cannot be restarted. The process should exit. */
   readonly onFailure: (error: Error) => void
-  /** False for a database that nobody needs after a power failure: it is not synced to the disk. */
+  /** False for a disposable database: it is not synced to the disk, and a power failure can corrupt it. */
   readonly isDurable?: boolean
 }
 

@@ -11,7 +11,7 @@ export class DatabaseUnavailable extends Error {
 /** The database is read-only: it is a standby, it is configured so, or its disk is full. */
 export class WritesRefused extends DatabaseUnavailable {}
 
-/** A statement that writes was sent but got no response: it may have committed, or may still do so. */
+/** A statement that writes was sent but got no response: it may have committed, or may still commit. */
 export class OutcomeUnknown extends DatabaseUnavailable {}
 
 /** Too many statements of one principal are waiting. The statement was not sent. */

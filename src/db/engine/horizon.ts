@@ -1,7 +1,8 @@
 import { sql } from '../schema/drizzle.ts'
 
 /**
- * Every transaction before it has ended, so whatever these have written can be read. PostgreSQL does not expose the order of commits:
- * who follows changes in the order of their transactions stops here, and misses none.
+ * The horizon: the id of the oldest transaction that is still running. All earlier ones have ended, so their rows are visible.
+ * PostgreSQL does not expose the order of commits. A reader of changes in the order of transaction ids that stops here misses
+ * none.
  */
 export const horizon = sql.raw('pg_snapshot_xmin(pg_current_snapshot())')

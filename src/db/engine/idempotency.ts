@@ -6,7 +6,7 @@ import { statement } from './statement.ts'
 
 const { created_at } = columnsOf<'idempotency_keys'>(sql.raw('idempotency_keys'))
 
-/** How long a stored response can be replayed. */
+/** Retention of stored responses. */
 const lifetime = sql.raw(`interval '24 hours'`)
 
 /** The Idempotency-Key was used with a different request. */

@@ -29,7 +29,7 @@ const vacuum = async (db: Database): Promise<void> => {
 export const keepEmbeddedTidy = (db: Database): (() => Promise<void>) => {
   let running: Promise<unknown> = Promise.resolve()
   const timer = setInterval(() => {
-    // A failed round is made up for by the next one.
+    // A failed round is ignored: the next one does the same work.
     running = checkpoint(db, {})
       .then(() => vacuum(db))
       .catch(() => undefined)

@@ -13,7 +13,7 @@ export interface Checks {
   readonly refusals?: SQL
 }
 
-/** The outcome `done`. It also names the caller as the actor of the events that the statement's triggers record. */
+/** The outcome `done`. Also makes the caller the actor of the events that the statement's triggers record. */
 export const doneBy = (p: Pick<ContextPlaceholders, 'caller'>): SQL => sql`done_by(${p.caller})`
 
 /** The outcome of the checks, in the contract's order, with the request's If-Match. */

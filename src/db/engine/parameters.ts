@@ -57,7 +57,7 @@ const postgresTypes: Record<ParameterType, string> = {
   float8: 'float8',
   bool: 'bool',
   instant: 'timestamptz',
-  // The driver would make a Date of it, which cannot be infinity.
+  // As text, since the driver would convert a date to a Date, which cannot be infinity.
   day: 'text::date',
   'instant?': 'timestamptz',
   bytes: 'bytea',

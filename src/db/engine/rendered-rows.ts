@@ -5,9 +5,9 @@ import { type SQL, sql } from '../schema/drizzle.ts'
 const maxPageOctets = 1_048_576
 
 /**
- * The common table expression `rendered`: the JSON of the rows of `numbered`, by `ordinal`, after a row 0 without JSON. An item may
- * take megabytes, so rows are rendered one at a time until the page is full; OFFSET keeps the planner from rendering all rows at
- * each step. The statement must use `with recursive`. The JSON is in it once, because it takes long to plan.
+ * The common table expression `rendered`: the JSON of the rows of `numbered`, by `ordinal`, after a row 0 without JSON. An item
+ * can have megabytes, so rows are rendered one at a time until the page is full; OFFSET keeps the planner from rendering all
+ * rows at each step. The statement must use `with recursive`. The JSON expression occurs only once, since planning it is slow.
  */
 export const renderedRows = (json: SQL, limit: SQL, maxOctets = maxPageOctets): SQL => sql`
   rendered (ordinal, json, octets) as (

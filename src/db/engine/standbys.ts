@@ -8,8 +8,8 @@ import { DatabaseUnavailable, isTransient, WritesRefused } from './errors.ts'
 
 /**
  * Reads from standbys of the primary. A commit on the primary waits until its synchronous standbys have applied it
- * (`synchronous_commit = remote_apply`), so a client reads its own writes there, whichever instance it writes to and reads from.
- * Whether a standby is one of them is asked all the time. One of which that is not certain gets no statements.
+ * (`synchronous_commit = remote_apply`), so clients read their own writes there, even across instances. Each standby is checked
+ * continually. A standby that is not known to be synchronous gets no statements.
  */
 export interface Standbys {
   /** Like the primary's database, but statements that only read run on a standby if one can be used. */
@@ -18,36 +18,36 @@ export interface Standbys {
   close(): Promise<void>
 }
 
-/** Milliseconds between two questions, and how long an answer counts, from when it was asked for. */
+/** Milliseconds between two checks, and for which a result is valid, counted from the start of its check. */
 const interval = 300
 const validity = 1_000
 
-/** Milliseconds that a statement may take on a standby. Then the primary runs it. */
+/** Milliseconds that a statement may take on a standby; after that, it runs on the primary. */
 const readDeadline = 2_000
 
-/** Where a standby is, as far as an operator may see it. */
+/** The host of a standby, for logs: without credentials. */
 const nameOf = ({ url }: ServerConnection): string => new URL(url).host
 
 interface Standby {
   readonly connection: ServerConnection
   readonly database: Database
-  /** `performance.now()` until which its rows are known to be as new as those of the primary. */
+  /** The `performance.now()` up to which the standby is known to be synchronous. */
   usableUntil: number
   running: number
 }
 
 interface Options {
   readonly primary: ServerConnection
-  /** One of each standby. */
+  /** One connection per standby. */
   readonly standbys: readonly ServerConnection[]
   /** Wraps the database of each standby. */
   readonly observe?: (db: Database) => Database
-  /** Nothing is asked before it resolves. */
+  /** Standbys are checked once this has resolved. */
   readonly migrated: Promise<void>
   readonly log: { info(message: string): void; warn(message: string): void }
 }
 
-/** Opens standbys, and asks about them until it is closed. */
+/** Opens the standbys, and checks them until `close` is called. */
 export const openStandbys = ({
   primary,
   standbys: connections,
@@ -104,7 +104,7 @@ export const openStandbys = ({
         try {
           return await standby.database.run(...parameters)
         } catch (error) {
-          // It is away, or what it applied was in the way of the statement.
+          // The standby is unavailable, or the statement conflicted with recovery.
           if (!(error instanceof DatabaseUnavailable) && !isTransient(error)) throw error
           if (error instanceof WritesRefused)
             log.warn(`only the primary can run ${parameters[0].slice(0, 80)}`)
@@ -141,7 +141,7 @@ export const findStandbyFault = async (
   if (receiver?.is_standby !== true) return 'it is no standby'
   if (!receiver.may_see) return 'the user must be a member of pg_monitor: GRANT pg_monitor TO …'
   if (receiver.name === null) return 'it does not stream from the primary'
-  // A quorum is waited for, not all of its members, unless it has no more than that.
+  // With a quorum, a commit waits for some of its members only, unless it needs all of them.
   const [sender] = await primary<{ waits: boolean; is_synchronous: boolean }[]>`
     select current_setting('synchronous_commit') = 'remote_apply' as waits, exists (
       select from pg_stat_replication

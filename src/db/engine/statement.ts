@@ -77,8 +77,8 @@ const compileNamed = (name: StatementName, text: SQL): Compiled => {
 }
 
 /**
- * Compiles a statement with `parameter`s. A caller that compiles at run time must bound the number of statements. A
- * parameter is sent once, however often the statement uses it. The name is sent as a leading comment.
+ * Compiles a statement with `parameter`s. A caller that compiles at run time must bound the number of statements. A parameter
+ * that is used several times is sent once. The name is sent as a leading comment.
  */
 export const compile = (name: StatementName, query: SQL): Compiled => {
   const { sql: text, params } = dialect.sqlToQuery(query)
@@ -92,7 +92,7 @@ export const compile = (name: StatementName, query: SQL): Compiled => {
 const nameOf = (param: unknown): string => {
   if (typeof param === 'object' && param !== null && 'name' in param && typeof param.name === 'string')
     return param.name
-  throw new TypeError('A value is in the text of a statement; it is to be a parameter')
+  throw new TypeError('A statement contains a value; use a parameter')
 }
 
 /**

@@ -5,7 +5,7 @@ import { DatabaseUnavailable, SchemaPending } from './errors.ts'
 import { migrate } from './migrate.ts'
 
 interface WaitOptions {
-  /** What else has to be done before requests are served; retried in the same way. */
+  /** Runs after the migration and before requests are served. Retried in the same way. */
   readonly prepare: () => Promise<void>
   readonly log: { warn(message: string): void }
   /** Stops waiting when aborted. */

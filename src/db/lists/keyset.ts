@@ -67,7 +67,7 @@ export const keysetOf = <Field extends string>(
     isAtNull: position?.values[index] === null,
   }))
   const [first] = keys
-  if (first === undefined) throw new Error('A list has an order')
+  if (first === undefined) throw new Error('A list must have an order')
   const id = isIndexed ? sql`item.id` : sql`id`
   const idAscends = keys.at(-1)?.ascends ?? true
   const orderBy = (key: Key, value: SQL): SQL =>

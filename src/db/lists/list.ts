@@ -31,7 +31,7 @@ export const defaultLimit = 50
 /** Maximum number of items per page, as in the contract. */
 export const maxLimit = 200
 
-/** Rows that a request may sort: about 150 ms on a server. */
+/** Maximum number of rows that a request may sort: about 150 ms on a server. */
 export const maxSorted = 50_000
 
 /** The pagination parameters, common to all lists. */
@@ -60,7 +60,7 @@ export const createdAt: SortField = {
   isIndexed: true,
 }
 
-/** The order of what is in the trash. */
+/** The order of lists of the trash. */
 export const lastDeletedFirst: readonly SortBy<'deleted_at'>[] = [{ field: 'deleted_at', descending: true }]
 export const deletedAt: SortField = {
   value: sql`item.deleted_at`,
@@ -81,11 +81,11 @@ export interface ListSource<Field extends string> {
   readonly sortFields: Readonly<Record<Field, SortField>>
   /** Sort order. The id breaks ties, in the direction of the last field. */
   readonly order: readonly SortBy<Field>[]
-  /** Rows that meet it come first, if few enough rows pass the filters to be ranked. Requires the order `newestFirst`. */
+  /** A condition for rows that come first, unless too many rows pass the filters. Requires the order `newestFirst`. */
   readonly rank?: SQL
   /**
-   * The columns that rows are picked with: few for wide rows, which the planner and every sort otherwise carry along. `json` then
-   * reads the rows of the page again, by their ids. By default, and for searched rows, all columns.
+   * The columns of the rows while they are selected and sorted; all by default, and for searched rows. For wide rows, a few columns
+   * make planning and sorting cheaper; `json` then reads the rows of the page again by id.
    */
   readonly columns?: SQL
   /** A row as JSON text. */
@@ -131,7 +131,7 @@ export const selectPage = async <Field extends string>(
     ? await runCompiled(db, prepare(source, principal.role, request), pageColumns, values)
     : await runCompiled(db, pageStatement(source, principal.role, request), pageColumns, values, 'once')
   const [row] = rows
-  if (row === undefined) throw new Error('A list statement answers with one row')
+  if (row === undefined) throw new Error('A list statement returned no row')
   if (row.is_too_long) throw new TooManyToSort(maxSorted)
   const { items, total } = row
   const [near, far] = [parseEdge(row.near), parseEdge(row.far)]
@@ -147,8 +147,8 @@ export const selectPage = async <Field extends string>(
 }
 
 /**
- * A page of what belongs to a resource, if the caller can see the resource. A page with items proves that they can; an empty
- * one has to ask.
+ * A page of the items of a resource, or `missing` if the caller cannot see the resource. A page with items proves that they can;
+ * only an empty page needs `isVisible`.
  */
 export const pageIfVisible = async (page: Page, isVisible: () => Promise<boolean>): Promise<Outcome<Page>> =>
   page.items !== '[]' || (await isVisible()) ? done(page) : missing
@@ -181,7 +181,7 @@ const prepare = <Field extends string>(
   return compiled
 }
 
-/** The columns that rows are picked with; null for all. */
+/** The columns of the rows while they are selected; null for all. */
 const pickedColumns = <Field extends string>({ filters, columns }: ListSource<Field>): SQL | null =>
   columns !== undefined && filters.every(({ search }) => search === undefined) ? columns : null
 
@@ -234,7 +234,7 @@ const firstRows = (rows: SQL, count: SQL): SQL =>
 interface BranchRows {
   readonly columns: SQL
   readonly where?: readonly SQL[]
-  /** A condition that leaves a few rows, which are found by their ids. */
+  /** A condition that a few rows meet, which are then read by id. */
   readonly narrowed?: SQL | undefined
   /** Orders and limits the rows of a branch. */
   readonly bounded?: (rows: SQL, limit?: SQL) => SQL

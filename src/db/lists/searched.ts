@@ -17,7 +17,7 @@ const maxFound = 1_000
 /** Maximum total cost (`TextSearch.cost`) of the rows that a request examines: about 50 ms on a server. */
 const maxCost = 40_000_000
 
-/** The first `count` rows after a position, in any order. `narrowed` is a condition that leaves few enough rows to sort. */
+/** The first `count` rows after a position, in any order. Few enough rows meet the condition `narrowed` to be sorted. */
 export type RowsOf = (count: SQL, narrowed?: SQL) => SQL
 
 /** The rows of a list after a position, and their order. */

@@ -7,9 +7,9 @@ export type { SQL } from 'drizzle-orm'
 export type { MigrationMeta } from 'drizzle-orm/migrator'
 
 /**
- * What the service runs of drizzle-orm, loaded as CommonJS. For each ES module of a package Node parses the `exports` of
- * that package anew, and drizzle-orm has hundreds of modules and 180 KB of exports: imported, it would cost every start
- * half a second of CPU and 100 MiB of memory.
+ * The parts of drizzle-orm that the service uses, loaded as CommonJS. For each ES module of a package, Node parses the package's
+ * `exports` again, and drizzle-orm has hundreds of modules and 180 KB of exports: importing it would cost half a second of CPU time
+ * and 100 MiB of memory at every start.
  */
 const require = createRequire(import.meta.url)
 

@@ -85,7 +85,7 @@ export const sessions = pgTable(
     /** Last authentication with a password or a second factor. A refresh does not count. */
     authenticated_at: instant('authenticated_at').notNull().defaultNow(),
     expires_at: instant('expires_at').notNull(),
-    /** Of the last sign-in or refresh. */
+    /** The client of the last sign-in or refresh. */
     user_agent: text('user_agent'),
     address: text('address'),
   },
@@ -229,8 +229,8 @@ export const auditEvents = pgTable(
 )
 
 /**
- * A trigger sets `version` and `updated_at` on every change of what a client sees. Another one ends everybody's membership when
- * a project moves to the trash, and renews it when it is restored.
+ * A trigger sets `version` and `updated_at` on every change that a client sees. Another trigger ends all memberships when a project
+ * moves to the trash, and restores them when it is restored.
  */
 export const projects = pgTable(
   'projects',
@@ -245,9 +245,9 @@ export const projects = pgTable(
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().defaultNow(),
-    /** When it was moved to the trash; otherwise null. Its tasks stay as they are, and nobody sees them. */
+    /** When it was moved to the trash; otherwise null. Its tasks are not changed, but hidden. */
     deleted_at: instant('deleted_at'),
-    /** When it was deleted for good, which hides it from the trash as well. A job removes it after its tasks. */
+    /** When it was deleted permanently, which hides it from the trash as well. A job removes it after its tasks. */
     purged_at: instant('purged_at'),
     /** The transaction that created or restored it: when administrators began to see its tasks. */
     visible_in: xid8('visible_in')
@@ -270,7 +270,7 @@ export const projects = pgTable(
   ],
 )
 
-/** The open tasks of a project. Maintained by triggers on tasks. Apart from `projects`, whose rows membership changes lock. */
+/** Open tasks per project. Maintained by triggers on tasks. Not in `projects`, since changes of memberships lock those rows. */
 export const projectCounts = pgTable('project_counts', {
   project_id: uuid('project_id')
     .primaryKey()
@@ -316,7 +316,7 @@ export const teamMembers = pgTable(
 const roleIsKnown = (name: string, role: ExtraConfigColumn) =>
   check(name, sql`${role} in ('viewer', 'commenter', 'editor', 'manager')`)
 
-/** The users who are members of a project themselves. What access they have with their teams is in `memberships`. */
+/** Users who are members of a project themselves. `memberships` includes access by teams. */
 export const projectMembers = pgTable(
   'project_members',
   {
@@ -359,8 +359,8 @@ export const projectTeams = pgTable(
 )
 
 /**
- * Who has access to a project that is not in the trash, and the highest role of each user, their own or that of a team.
- * Maintained by triggers on the tables above; everything that asks about access reads it.
+ * Users with access to a project that is not in the trash, each with their highest role, their own or that of a team. Maintained by
+ * triggers on the tables above. All checks of access read this table.
  */
 export const memberships = pgTable(
   'memberships',
@@ -390,11 +390,11 @@ export const departures = pgTable(
   'departures',
   {
     project_id: uuid('project_id').notNull(),
-    /** Null: the administrators, when the project moved to the trash. */
+    /** Null for the administrators, when the project moved to the trash. */
     user_id: uuid('user_id'),
-    /** The transaction that ended their access, the last time. */
+    /** The transaction that last ended their access. */
     left_in: xid8('left_in').notNull(),
-    /** They have seen no task of the project that was placed there later. */
+    /** They have not seen tasks that were placed in the project after this time. */
     created_at: createdAt(),
   },
   (t) => [
@@ -403,7 +403,7 @@ export const departures = pgTable(
   ],
 )
 
-/** Invitations to a project that wait for an answer. Accepting or revoking one deletes its row. */
+/** Pending invitations to projects. Accepting or revoking one deletes its row. */
 export const invitations = pgTable(
   'invitations',
   {
@@ -430,11 +430,11 @@ export const invitations = pgTable(
   ],
 )
 
-/** The mails with invitations of the last day, which limit further ones. It has no foreign keys because it outlives them. */
+/** Invitation mails of the last day, for the limits. No foreign keys, because the rows outlive invitations and users. */
 export const invitationMails = pgTable(
   'invitation_mails',
   {
-    /** That of the invitation. */
+    /** The id of the invitation. */
     id: uuid('id').primaryKey(),
     email: text('email').notNull(),
     invited_by: uuid('invited_by').notNull(),
@@ -511,7 +511,7 @@ export const tasks = pgTable(
     status: text('status').notNull(),
     priority: text('priority').notNull(),
     start_at: instant('start_at'),
-    /** An all-day start: the day, in nobody's time zone. */
+    /** An all-day start: a day without a time zone. */
     start_on: date('start_on', { mode: 'string' }),
     due_at: instant('due_at'),
     due_on: date('due_on', { mode: 'string' }),
@@ -520,9 +520,9 @@ export const tasks = pgTable(
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
     assignee_id: uuid('assignee_id').references(() => users.id, { onDelete: 'set null' }),
-    /** Null: a personal task of its owner. */
+    /** Null for a personal task of its owner. */
     project_id: uuid('project_id').references(() => projects.id, { onDelete: 'cascade' }),
-    /** When it was moved to its project, or out of one; null if it was created where it is. Maintained by a trigger. */
+    /** When it was last moved to or out of a project; null if never. Maintained by a trigger. */
     placed_at: instant('placed_at'),
     /** A section of the project. */
     section_id: uuid('section_id'),
@@ -531,18 +531,18 @@ export const tasks = pgTable(
       .notNull()
       .default(sql`'a0'`),
     /**
-     * The task that this is a subtask of: in the same project, or personal and of the same owner. It has no foreign key: a trigger
-     * maintains it, in any order of rows.
+     * The parent task, in the same project, or personal with the same owner. A trigger maintains it instead of a foreign key, so that
+     * rows can be written in any order.
      */
     parent_id: uuid('parent_id'),
     /** Maintained by a trigger on attachments. */
     attachment_count: integer('attachment_count').notNull().default(0),
     /** Maintained by a trigger on comments. */
     comment_count: integer('comment_count').notNull().default(0),
-    /** The subtasks that are not in the trash, and those of them that are open. Maintained by a trigger. */
+    /** The number of subtasks that are not in the trash, and of those that are open. Maintained by a trigger. */
     subtask_count: integer('subtask_count').notNull().default(0),
     open_subtask_count: integer('open_subtask_count').notNull().default(0),
-    /** The tasks that block this one, open or not and seen by the caller or not. Never shown. Maintained by a trigger on task_relations. */
+    /** The number of tasks that block this one, open or not, visible or not. Never shown. Maintained by a trigger on task_relations. */
     blocker_count: integer('blocker_count').notNull().default(0),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
@@ -603,7 +603,7 @@ export const tasks = pgTable(
     foreignKey({ columns: [t.project_id, t.section_id], foreignColumns: [sections.project_id, sections.id] }),
     check('tasks_start_once', sql`${t.start_at} is null or ${t.start_on} is null`),
     check('tasks_due_once', sql`${t.due_at} is null or ${t.due_on} is null`),
-    // Of different kinds they depend on a time zone: see task-writes.ts.
+    // Comparing a time with a day takes a time zone: see task-writes.ts.
     check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at} and ${t.due_on} >= ${t.start_on}`),
     check('tasks_completed_when_done', sql`(${t.status} = 'done') = (${t.completed_at} is not null)`),
     check(
@@ -624,7 +624,7 @@ export const tags = pgTable(
     owner_id: uuid('owner_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
-    /** Null: a tag of its owner alone. */
+    /** Null for a personal tag of its owner. */
     project_id: uuid('project_id').references(() => projects.id, { onDelete: 'cascade' }),
     created_at: createdAt(),
     /** Set when the tag is deleted, which hides the row from every reader. A job removes it after its links. */
@@ -721,14 +721,14 @@ export const comments = pgTable(
     author_id: uuid('author_id').references(() => users.id, { onDelete: 'set null' }),
     /** Markdown, as written. */
     body: text('body').notNull(),
-    /** The users whom the body mentions, who could see the task when it was written. */
+    /** The mentioned users who could see the task when the body was written. */
     mentions: uuid('mentions')
       .array()
       .notNull()
       .default(sql`'{}'`),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
-    /** When the body was changed, the last time. */
+    /** When the body was last changed. */
     edited_at: instant('edited_at'),
   },
   (t) => [
@@ -761,7 +761,7 @@ export const taskRelations = pgTable(
   ],
 )
 
-/** Who follows a task, and who has stopped, so that they are not made to follow it again. */
+/** Followers of tasks, and users who have unfollowed a task, so that triggers do not make them follow it again. */
 export const taskFollowers = pgTable(
   'task_followers',
   {
@@ -778,40 +778,39 @@ export const taskFollowers = pgTable(
 )
 
 /**
- * What was changed, by whom. Triggers write a row for each change, in the statement that makes it; history, webhooks, the event
- * stream and notifications read them. The order is that of the transactions, up to the horizon (task-changes.ts), and within one
- * that of `ordinal`. It has no foreign keys, because it outlives what it names. A task that is deleted for good takes the
- * values of its events along.
+ * What was changed, and by whom. Triggers write a row for each change, in the same statement; history, webhooks, event streams and
+ * notifications read them. They are ordered by transaction, up to the horizon (horizon.ts), and then by `ordinal`. No foreign keys,
+ * because events outlive the rows that they refer to. Deleting a task permanently erases the values in its events.
  */
 export const events = pgTable(
   'events',
   {
-    /** The transaction that made the change, or the last one that had ended before it, if that is later (`record_event`). */
+    /** The transaction of the change, or the last one that had ended before it, if that has a higher id (`record_event`). */
     changed_in: xid8('changed_in')
       .notNull()
       .default(sql`pg_current_xact_id()`),
     ordinal: bigserial('ordinal', { mode: 'bigint' }).notNull(),
-    /** A UUIDv7 that the database makes (`record_event`). */
+    /** A UUIDv7, generated by the database (`record_event`). */
     id: uuid('id').notNull(),
     type: text('type').notNull(),
-    /** Null: the service itself. */
+    /** Null for the service itself. */
     actor_id: uuid('actor_id'),
-    /** Null: the project itself, or its members. */
+    /** Null for events of the project itself or its members. */
     task_id: uuid('task_id'),
     /** The project of the task after the change. */
     project_id: uuid('project_id'),
     /** The owner and the assignee of the task after the change. */
     owner_id: uuid('owner_id'),
     assignee_id: uuid('assignee_id'),
-    /** The comment, attachment, tag, other task or member. Null: the task or project itself. */
+    /** The comment, attachment, tag, other task or member. Null for the task or project itself. */
     resource_id: uuid('resource_id'),
-    /** The values of what was changed, before and after, as the contract names them. */
+    /** The changed fields with their values before and after, in the format of the contract. */
     before: jsonb('before').notNull(),
     after: jsonb('after').notNull(),
     created_at: instant('created_at').notNull(),
   },
   (t) => [
-    // Its readers, in order. Entries are added at the end.
+    // Readers of events, in their order. Entries are added at the end.
     primaryKey({ columns: [t.changed_in, t.ordinal] }),
     // GET /tasks/{task_id}/events: those of the task, and of its project and members.
     index('events_task')
@@ -833,7 +832,7 @@ export const events = pgTable(
   ],
 )
 
-/** How far each background reader of events has read. */
+/** The position of each background reader of events. */
 export const eventReaders = pgTable('event_readers', {
   name: text('name').primaryKey(),
   changed_in: xid8('changed_in').notNull(),
@@ -877,7 +876,7 @@ export const notifications = pgTable(
   ],
 )
 
-/** How users are told of notifications. A user without a row has not changed anything. */
+/** Notification settings. A user without a row has the defaults. */
 export const notificationSettings = pgTable(
   'notification_settings',
   {
@@ -908,11 +907,11 @@ export const webhooks = pgTable(
   'webhooks',
   {
     id: uuid('id').primaryKey(),
-    /** Nothing is sent that this user may not see. */
+    /** Only events that this user may see are sent. */
     owner_id: uuid('owner_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
-    /** Null: everything that the owner may see. */
+    /** Null for all events that the owner may see. */
     project_id: uuid('project_id').references(() => projects.id, { onDelete: 'cascade' }),
     url: text('url').notNull(),
     description: text('description').notNull().default(''),
@@ -920,19 +919,19 @@ export const webhooks = pgTable(
     event_types: text('event_types').array().notNull(),
     /** Encrypted with a key that is not in the database. */
     secret: bytea('secret').notNull(),
-    /** The secret before the last rotation, which signs as well until then. */
+    /** The secret before the last rotation, which also signs until `previous_secret_until`. */
     previous_secret: bytea('previous_secret'),
     previous_secret_until: instant('previous_secret_until'),
     is_enabled: boolean('is_enabled').notNull().default(true),
-    /** Why the service disabled it; null if it did not. */
+    /** The reason why the service disabled the webhook; otherwise null. */
     disabled_reason: text('disabled_reason'),
-    /** Since when every delivery has failed; null after a success. */
+    /** The time since which all deliveries have failed; null after a success. */
     failing_since: instant('failing_since'),
     /** The number of the last delivery. */
     last_sequence: bigint('last_sequence', { mode: 'number' }).notNull().default(0),
     /** When the next attempt is due; null if no delivery is pending. */
     due_at: instant('due_at'),
-    /** The process that is sending, and until when it has the webhook to itself. */
+    /** The lease of the process that is sending. */
     lease_id: uuid('lease_id'),
     leased_until: instant('leased_until'),
     version: integer('version').notNull().default(1),
@@ -961,7 +960,7 @@ export const webhooks = pgTable(
   ],
 )
 
-/** What is sent to a webhook: each event once, and further deliveries on request. */
+/** Deliveries to webhooks: one for each event, and further ones on request. */
 export const webhookDeliveries = pgTable(
   'webhook_deliveries',
   {
@@ -969,25 +968,25 @@ export const webhookDeliveries = pgTable(
     webhook_id: uuid('webhook_id')
       .notNull()
       .references(() => webhooks.id, { onDelete: 'cascade' }),
-    /** Counts the deliveries of the webhook, so that receivers can order them. */
+    /** The number of the delivery in the order of the webhook, for receivers. */
     sequence: bigint('sequence', { mode: 'number' }).notNull(),
-    /** The id of the message, which all its deliveries share: that of the event. */
+    /** The id of the message: that of the event. Repeated deliveries have the same id. */
     event_id: uuid('event_id').notNull(),
     event_type: text('event_type').notNull(),
-    /** The place of the event in their order, which outlives the delivery. Null: a test. */
+    /** The position of the event in the order of events. Null for a test. */
     event_changed_in: xid8('event_changed_in'),
     event_ordinal: bigint('event_ordinal', { mode: 'bigint' }),
     status: text('status').notNull().default('pending'),
     attempts: integer('attempts').notNull().default(0),
     /** When the next attempt is due. */
     due_at: instant('due_at').notNull().defaultNow(),
-    /** Of the last attempt. */
+    /** The results of the last attempt. */
     attempted_at: instant('attempted_at'),
     duration_ms: integer('duration_ms'),
     response_status: integer('response_status'),
-    /** Its first 8 KiB. */
+    /** The first 8 KiB of the response. */
     response_body: text('response_body'),
-    /** Why there is no response. */
+    /** The reason for a missing response. */
     error: text('error'),
     created_at: createdAt(),
     ended_at: instant('ended_at'),
@@ -1027,12 +1026,12 @@ export const uploads = pgTable(
     /** Bytes stored durably. */
     upload_offset: bigint('upload_offset', { mode: 'number' }).notNull().default(0),
     storage_key: text('storage_key').notNull(),
-    /** The request that is writing. It holds the upload as long as it renews the heartbeat in time. */
+    /** The lease of the request that is writing, which it renews in time. */
     lease_id: uuid('lease_id'),
     leased_until: instant('leased_until'),
-    /** The attachment made of the complete upload. */
+    /** The attachment that the complete upload has become. */
     attachment_id: uuid('attachment_id').references(() => attachments.id, { onDelete: 'cascade' }),
-    /** The version that the task got by that; null until then. */
+    /** The version of the task with the attachment; null before. */
     task_version: integer('task_version'),
     expires_at: instant('expires_at').notNull(),
   },
@@ -1065,12 +1064,12 @@ export const thumbnails = pgTable(
   ],
 )
 
-/** The queue of files to delete: their rows are gone. Filled by triggers on the tables that name files. */
+/** The queue of files to delete. Triggers add the file of each deleted row of the tables with files. */
 export const fileDeletions = pgTable(
   'file_deletions',
   {
     storage_key: text('storage_key').primaryKey(),
-    /** Whether it belonged to an upload and may be incomplete. */
+    /** Whether the file belonged to an upload and may be incomplete. */
     is_unfinished: boolean('is_unfinished').notNull().default(false),
     created_at: createdAt(),
     /** Postponed before each attempt to remove the file. Microseconds, because a time rounded up would not be due at once. */
@@ -1087,7 +1086,7 @@ export const leases = pgTable('leases', {
   expires_at: instant('expires_at').notNull(),
 })
 
-/** Viewers who no longer see a task (`task_viewers`). Maintained by triggers. It has no foreign keys because it outlives them. */
+/** Viewers who no longer see a task (`task_viewers`). Maintained by triggers. No foreign keys, because rows outlive both. */
 export const taskTombstones = pgTable(
   'task_tombstones',
   {
@@ -1096,7 +1095,7 @@ export const taskTombstones = pgTable(
     user_id: uuid('user_id'),
     /** The transaction that ended their access to the task. */
     changed_in: xid8('changed_in').notNull(),
-    /** When the task was created in the project or moved there, at first. Whoever had left by then has not seen it there. */
+    /** When the task was first created in or moved to the project. Users who had left the project by then have not seen it there. */
     placed_at: instant('placed_at').notNull(),
     created_at: createdAt(),
   },
@@ -1115,9 +1114,9 @@ export const changeHistory = pgTable(
   'change_history',
   {
     singleton: boolean('singleton').primaryKey().default(true),
-    /** A new number when the history starts over, which invalidates all earlier cursors. */
+    /** A new number each time the history starts over, which invalidates all earlier cursors. */
     epoch: integer('epoch').notNull().default(1),
-    /** The database that wrote the row (identity.ts). A restored dump contains that of another database. */
+    /** The database that wrote the row (identity.ts). In a restored dump, this is the identity of another database. */
     origin: text('origin'),
     /** Tombstones up to this transaction have been pruned. */
     pruned_through: xid8('pruned_through').notNull().default('0'),

@@ -22,15 +22,15 @@ interface Dates {
   readonly on: SQL
 }
 
-/** When a task is due. In UTC for everybody, so that an index has the order; an all-day date is the last millisecond of its day. */
+/** The due time for sorting. In UTC for all users, so that an index has the order; an all-day date is the last millisecond of its day. */
 export const dueOrder = ({ at, on }: Dates): SQL => sql`coalesce(${at}, ${endOfDay(on)})`
 
-/** When a task starts, likewise; an all-day date is the first millisecond of its day. */
+/** The start time for sorting, likewise; an all-day date is the first millisecond of its day. */
 export const startOrder = ({ at, on }: Dates): SQL => sql`coalesce(${at}, ${startOfDay(on)})`
 
 export const startOfDay = (day: SQL): SQL => sql`${day}::timestamp at time zone 'UTC'`
 export const endOfDay = (day: SQL): SQL => sql`(${day} + time '23:59:59.999') at time zone 'UTC'`
 
-/** What a task is sorted in by its position: its project, or the personal tasks of its owner. */
+/** The list in which a task has its position: its project, or the personal tasks of its owner. */
 export const listOfTask = (task: { readonly project_id: SQL; readonly owner_id: SQL }): SQL =>
   sql`coalesce(${task.project_id}, ${task.owner_id})`
