@@ -44,7 +44,7 @@ export interface AccessTokens {
   verify(token: string): VerifiedClaims | null
 }
 
-/** Accepts one algorithm, one issuer and one audience, and requires every claim. */
+/** Accepts only one algorithm, issuer and audience, and requires all claims. */
 const jwtOptions = (secret: Buffer): FastifyJWTOptions => ({
   secret,
   sign: { algorithm: 'HS256', iss: issuer, aud: audience, expiresIn: accessTokenLifetime },

@@ -18,7 +18,7 @@ export const newApiToken = (): NewToken => {
   return { token, hash: sha256(token) }
 }
 
-/** The SHA-256 that a token is stored as; null for a malformed token, so that most typos need no look-up. */
+/** The stored SHA-256 of a token; null for a malformed token, so that most typos need no look-up. */
 export const hashApiToken = (token: string): Buffer | null =>
   pattern.test(token) && token.endsWith(checksumOf(token.slice(0, -checksumLength))) ? sha256(token) : null
 

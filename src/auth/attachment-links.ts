@@ -2,7 +2,7 @@ import type { KeyRing } from '../domain/key-ring.ts'
 import type { BearerCredential, LinkCredential, Principal } from '../domain/permissions.ts'
 import { open, seal } from './seal.ts'
 
-/** What the token of a link says. The service stores nothing of a link. */
+/** The content of a link's token. The service does not store links. */
 export interface Link {
   readonly attachmentId: string
   readonly disposition: LinkCredential['disposition']
@@ -24,15 +24,15 @@ const length = 37
 const isInline = 1
 const isOfApiToken = 2
 
-/** The session or API token of a principal, as a link names it. */
+/** The session or API token of a principal, in the form that a link stores. */
 export const linkCredential = ({ credential }: Principal<BearerCredential>): Link['createdWith'] =>
   credential.kind === 'session'
     ? { kind: 'session', id: credential.sessionId }
     : { kind: 'api_token', id: credential.tokenId }
 
 /**
- * The token of a link: 88 characters of base64url. It is sealed rather than signed, so that those who get the URL learn
- * nothing about the session of its creator.
+ * The token of a link: 88 characters of base64url. It is sealed rather than signed, so that it reveals nothing about the
+ * session of its creator.
  */
 export const issueLinkToken = (keys: KeyRing, link: Link): string => {
   const content = Buffer.alloc(length)
@@ -46,7 +46,7 @@ export const issueLinkToken = (keys: KeyRing, link: Link): string => {
   return seal(keys, content, link.attachmentId).toString('base64url')
 }
 
-/** Reads the token of a link to this attachment; null if it was not issued by this service. It may have expired. */
+/** Opens the token of a link to this attachment; null if it was not issued by this service. Does not check the expiry. */
 export const readLinkToken = (keys: KeyRing, attachmentId: string, token: string): Link | null => {
   const content = open(keys, Buffer.from(token, 'base64url'), attachmentId)?.plaintext
   if (content === undefined) return null

@@ -3,9 +3,9 @@ import type { Client } from '../domain/audit.ts'
 import { networkOf } from '../domain/network.ts'
 
 /**
- * The keys of the counters of failed attempts. Password attempts are counted per typed address or user, and per network: an
- * attacker elsewhere cannot lock out a user, and unknown addresses behave like known ones. Second factor attempts are
- * counted per user only: the attacker already knows the password, and must not guess six digits from many networks.
+ * The keys of the counters of failed attempts. Password attempts are counted per address (or user) and network, so that an
+ * attacker in another network cannot lock out a user, and unknown addresses behave like known ones. Second factor attempts are
+ * counted per user only, because six digits could be guessed from many networks by an attacker who knows the password.
  */
 export interface AttemptKeys {
   ofSignIn(email: string, client: Client): Buffer

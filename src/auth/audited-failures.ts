@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Client } from '../domain/audit.ts'
 import { networkOf } from '../domain/network.ts'
 
-/** Maximum number of failed sign-ins in the audit trail per network and hour. Anybody can cause them. */
+/** Maximum number of failed sign-ins in the audit trail per network and hour. Causing them needs no account. */
 const maxPerNetwork = 20
 /** The same for all networks combined. */
 const maxTotal = 1_000
@@ -14,7 +14,7 @@ const maxNetworks = 10_000
 /** Whether the audit trail records another failed sign-in of a client. */
 export type TakesFailure = (client: Client) => boolean
 
-/** Prevents outsiders from flooding the audit trail. Calls `onFull` once an hour per network, and for all combined (null). */
+/** Prevents outsiders from flooding the audit trail. Calls `onFull` once an hour per network, and with null for the total. */
 export const limitAuditedFailures = (onFull: (network: string | null) => void): TakesFailure => {
   const counts = new LRUCache<string, number>({ max: maxNetworks, ttl: hour, noUpdateTTL: true })
   let hourStart = performance.now()

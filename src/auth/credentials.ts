@@ -28,8 +28,8 @@ export interface Credentials {
   /** Call after a user was changed or deleted, or several of their sessions have ended. */
   forgetUser(userId: string): Promise<void>
   /**
-   * Calls `listener` after each of these changes, in this process and in others; with null when the changes of other processes
-   * may have been missed.
+   * Calls `listener` after each of these changes, in this process or another; with null when changes of other processes may
+   * have been missed.
    */
   onChange(listener: (change: CredentialChange | null) => void): void
 }
@@ -86,7 +86,7 @@ export const cacheCredentials = (db: Database, { background, log }: CacheOptions
 
   const forget = async (change: CredentialChange): Promise<void> => {
     invalidate(change)
-    // If this fails, the entries of other processes expire.
+    // If this fails, other processes use their cached entries until these expire.
     const late = (): Error => new Error('The notification took too long')
     await withTimeout(cacheTtl, notifyCredentialChange(db, change), late).catch(() => undefined)
   }

@@ -8,7 +8,7 @@ export interface NewToken {
 }
 
 /**
- * A type of opaque token: a prefix that secret scanners and people recognize, and 256 bits in base64url, random by default.
+ * A type of opaque token: a recognizable prefix, for secret scanners and people, and 256 bits in base64url, random by default.
  * `hashOf` returns null for a malformed token.
  */
 const opaqueTokens = (prefix: string) => {
@@ -31,8 +31,8 @@ export const newRefreshToken = (): NewToken => refreshTokens.create()
 export const { hashOf: hashRefreshToken } = refreshTokens
 
 /**
- * The successor of a refresh token. It is derived, not random: a repeated refresh returns the same token although only hashes
- * are stored. Without the key nobody can derive it, not even the holder of `token`.
+ * The successor of a refresh token. It is derived, not random, so that a repeated refresh returns the same token although only
+ * hashes are stored. Deriving it requires the key, so the holder of `token` cannot.
  */
 export const nextRefreshToken = (key: KeyObject, token: string): NewToken =>
   refreshTokens.create(createHmac('sha256', key).update(token).digest())

@@ -8,8 +8,8 @@ const alphabet = '0123456789abcdefghjkmnpqrstvwxyz'
 const pattern = /^[0-9a-hjkmnp-tv-z]{16}$/
 
 /**
- * Creates recovery codes in the form `xxxx-xxxx-xxxx-xxxx`, and the SHA-256 of each to store. 80 random bits cannot be
- * guessed, so a slow hash, as for passwords, would add nothing.
+ * Creates recovery codes in the form `xxxx-xxxx-xxxx-xxxx`, and the SHA-256 of each to store. They have 80 random bits and
+ * cannot be guessed, so they do not need the slow hash of passwords.
  */
 export const newRecoveryCodes = (): { codes: string[]; hashes: Buffer[] } => {
   const bare = Array.from({ length: count }, () => randomText(alphabet, 16))
@@ -17,8 +17,8 @@ export const newRecoveryCodes = (): { codes: string[]; hashes: Buffer[] } => {
 }
 
 /**
- * The SHA-256 that a code is stored as; null for a malformed code. Case and grouping are ignored, and letters that look like
- * digits are read as digits.
+ * The stored SHA-256 of a code; null for a malformed code. Ignores case and grouping, and reads letters that look like digits
+ * as digits.
  */
 export const hashRecoveryCode = (text: string): Buffer | null => {
   const bare = text.toLowerCase().replaceAll(/[\s-]/g, '').replaceAll('o', '0').replaceAll(/[il]/g, '1')

@@ -3,8 +3,8 @@ import type { KeyRing } from '../domain/key-ring.ts'
 import { open, seal } from './seal.ts'
 
 /**
- * Secrets that only the response to their creation shows. The response that is stored for a replay ends with the member
- * `sealed_<name>` instead.
+ * Secrets that appear only in the response to their creation. In the stored copy of the response, for replays, the last member
+ * is `sealed_<name>` instead.
  */
 
 /** Seals a secret for the stored response to the creation of the resource with this id. */
@@ -12,7 +12,7 @@ export const sealForReplay = (answerKeys: KeyRing, secret: string, id: string): 
   seal(answerKeys, Buffer.from(secret), id).toString('base64url')
 
 /**
- * The JSON of a response with the secret as its member `name`: `secret`, or that of the first response if this is a replay.
+ * The JSON of a response with the secret as its member `name`: `secret`, or, for a replay, the secret of the first response.
  *
  * @throws Error when no key opens the secret of a replay
  */
@@ -25,7 +25,7 @@ export const jsonWithSecret = (
   const member = `"sealed_${name}":"`
   const start = json.lastIndexOf(member)
   const sealed = json.slice(start + member.length, -2)
-  // The key that fingerprinted the request is known, and so is the one that sealed the secret.
+  // Fingerprints use the same secrets: a key that recognized the replayed request can also open the secret.
   const opened = open(answerKeys, Buffer.from(sealed, 'base64url'), id)
   if (opened === null) throw new Error(`No key opens the ${name} of a replayed creation`)
   return `${json.slice(0, start)}"${name}":"${opened.plaintext.toString()}"}`

@@ -19,8 +19,8 @@ export const seal = ({ active }: KeyRing, plaintext: Buffer, context: string): B
 }
 
 /**
- * Decrypts a secret that any key of the ring sealed for the same context; null on failure. Seal a secret of an earlier key
- * (`isActive` is false) again, because that key will be dropped.
+ * Decrypts a secret that any key of the ring sealed for the same context; null on failure. If `isActive` is false, the caller
+ * should seal the secret again, because an earlier key sealed it and will be dropped.
  */
 export const open = (
   { active, verification }: KeyRing,
