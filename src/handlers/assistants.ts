@@ -13,7 +13,7 @@ interface Deps {
   readonly publicUrl: string
 }
 
-/** The protocol's own header fields. */
+/** The header fields that the Model Context Protocol defines. */
 const mcpHeaders = ['mcp-protocol-version', 'mcp-method', 'mcp-name'] as const
 
 /** The operations of the contract's tag `assistants`. */
@@ -23,7 +23,7 @@ export const assistantHandlers = ({ contract, isOn, corsOrigins, publicUrl }: De
     async sendMcpMessage({ principal }, { body, headers, dispatch }) {
       if (!isOn) throw problems.notFound()
       if (!isTrustedOrigin(headers, { corsOrigins, publicUrl })) throw problems.originNotAllowed()
-      // Loaded and derived only when needed: the library takes 0.16 s of processor time and 30 MiB.
+      // Loaded on first use: the library takes 0.16 s of CPU time and 30 MiB.
       const { answerMessage } = await import('../mcp/messages.ts')
       options ??= serverOptions(contract)
       const own = mcpHeaders.flatMap((name) => {

@@ -15,7 +15,7 @@ type Disposition = components['schemas']['Disposition']
 
 interface Deps {
   readonly paging: Paging
-  /** In front of the URLs of links; empty when PUBLIC_URL is unset. */
+  /** Prefix of the URLs of links; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
   readonly attachments: Attachments
   readonly jobs: Jobs
@@ -68,7 +68,7 @@ export const attachmentHandlers = ({ paging, publicUrl, attachments, jobs }: Dep
     },
   }) satisfies Partial<Handlers>
 
-/** The whole file, or the range that was asked for. */
+/** The whole file, or the requested range. */
 const fileAnswer = (
   { file, open }: Download,
   disposition: Disposition | undefined,
@@ -78,7 +78,7 @@ const fileAnswer = (
   const range = selectRange(isCurrent(headers['if-range'], common) ? headers.range : undefined, file.size)
   const contentType = file.content_type
   switch (range.kind) {
-    // Refused when the file would be sent, since If-None-Match comes before Range (RFC 9110 §13.2.2).
+    // Refused only when the file is opened, since If-None-Match is evaluated before Range (RFC 9110 §13.2.2).
     case 'unsatisfiable': {
       const body = { open: () => Promise.reject(problems.rangeNotSatisfiable(file.size)) }
       return { status: 200 as const, headers: { ...common, 'content-length': file.size }, contentType, body }
@@ -99,21 +99,21 @@ const fileAnswer = (
   }
 }
 
-/** RFC 9110 §13.1.5. A file never changes, so its date identifies it as well as its ETag does (§8.8.2.2). */
+/** Evaluates If-Range (RFC 9110 §13.1.5). A file never changes, so its date is a strong validator, like its ETag (§8.8.2.2). */
 const isCurrent = (ifRange: unknown, validators: ReturnType<typeof fileHeaders>): boolean =>
   ifRange === undefined || ifRange === validators.etag || ifRange === validators['last-modified']
 
-/** Keeps a browser from running content that another user chose. */
+/** The policy of downloads: browsers must not execute content that another user uploaded. */
 const savePolicy = "sandbox; default-src 'none'; frame-ancestors 'none'"
 
 /**
- * The same for files that a browser displays. Its own player for audio and video is a page that loads the file by CORS, so
- * the sandbox must keep the origin; scripts stay forbidden.
+ * The policy of files that browsers display. The built-in player for audio and video is a page that loads the file with CORS,
+ * so the sandbox must keep the origin. Scripts stay forbidden.
  */
 const displayPolicy =
   "sandbox allow-same-origin; default-src 'none'; media-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
-/** Headers that name the file, and say what a browser may do with it. */
+/** The name, the validators and the security policy of a file, as headers. */
 const fileHeaders = (file: AttachmentFile, requested: Disposition = 'attachment') => {
   const disposition = allowedDisposition(file, requested)
   return {

@@ -15,7 +15,7 @@ interface Deps {
   readonly users: Users
 }
 
-/** The operations of the contract's tag `auth`, except those on the signed-in user. */
+/** The operations of the contract's tag `auth`, except those on the signed-in user, which are in users.ts. */
 export const authHandlers = ({ signIn, sessions, reauthenticate, users }: Deps) =>
   ({
     async register(ctx, { body }) {

@@ -6,7 +6,7 @@ export interface CreatedTimes {
   readonly created_before?: string
 }
 
-/** The same as instants: a date is the start of the day in the time zone. */
+/** Converts the filters to instants. A date becomes the start of its day in the time zone. */
 export const createdTimes = (
   { created_after: after, created_before: before }: CreatedTimes,
   timeZone: string,

@@ -4,9 +4,9 @@ import { created, type Input, quoteETag } from '../contract/operation.ts'
 import type { ChangedMember, MemberRow } from '../db/members.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 
-/** Answers about the members of projects and teams. */
+/** Responses for the members of projects and teams. */
 
-/** The representation has parts that the version does not cover, so the ETag has a digest of it. */
+/** The ETag includes a digest, since the version does not cover all parts of the representation. */
 const etagOf = ({ json, version }: MemberRow): string =>
   quoteETag(variantTag(version, hash('sha256', json, 'base64url')))
 
@@ -16,12 +16,12 @@ export const memberAnswer = <T>(member: MemberRow) => ({
   body: jsonText<T>(member.json),
 })
 
-/** The answer to a PUT, which creates the member if there is none. */
+/** The response to a PUT: 201 if it created the member, otherwise 200. */
 export const setAnswer = <T>(path: string, member: ChangedMember) =>
   member.isNew
     ? created<T>(path, etagOf(member), { json: member.json, replayed: false })
     : memberAnswer<T>(member)
 
-/** Whether If-Match is `*`: a PUT must not create then (RFC 9110 §13.1.1). */
+/** Whether If-Match is `*`, with which a PUT must not create the member (RFC 9110 §13.1.1). */
 export const requiresExisting = (headers: Input<'setProjectMember'>['headers']): boolean =>
   headers['if-match']?.trim() === '*'

@@ -79,7 +79,7 @@ export const projectHandlers = ({ paging }: Deps) =>
     },
   }) satisfies Partial<Handlers>
 
-/** The entity tag also depends on the caller's role and the counts, since the same version then has other bytes. */
+/** The entity tag includes the variant, since the representation also depends on the caller's role and on counts. */
 export const projectEtag = ({ version, variant }: Pick<ProjectRow, 'version' | 'variant'>): string =>
   quoteETag(variantTag(version, variant))
 

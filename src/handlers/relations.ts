@@ -14,7 +14,7 @@ interface RelationPath {
   readonly other_task_id: string
 }
 
-/** @throws Problem 400 for a task and itself */
+/** @throws Problem 400 if both tasks are the same */
 const relationOf = ({ task_id: taskId, kind, other_task_id: relatedId }: RelationPath): Relation => {
   const stored = storedRelation(taskId, kind, relatedId)
   if (stored.taskId === stored.otherTaskId)

@@ -4,7 +4,7 @@ import { quoteETag } from '../contract/operation.ts'
 import type { TaskRow } from '../db/tasks.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 
-/** The entity tag of a task: of its version, and of whether the caller sees it blocked. */
+/** The entity tag of a task: its version, and whether it is blocked, which depends on other tasks and on the caller. */
 export const taskETag = ({ version, is_blocked }: Omit<TaskRow, 'json'>): string =>
   quoteETag(is_blocked ? variantTag(version, 'blocked') : version)
 

@@ -12,7 +12,7 @@ import {
 import type { RunBatch } from '../services/task-batch.ts'
 
 interface Deps {
-  /** In front of the links in problems; empty when PUBLIC_URL is unset. */
+  /** Prefix of the URLs in problems; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
   readonly runBatch: RunBatch
 }
@@ -20,7 +20,7 @@ interface Deps {
 type Schemas = components['schemas']
 type Batch = Omit<Schemas['TaskBatch'], 'atomic' | 'dry_run'>
 
-/** The operation of the contract's tag `tasks` that writes many tasks at once. */
+/** The batch operation of the contract's tag `tasks`. */
 export const taskBatchHandlers = ({ publicUrl, runBatch }: Deps) =>
   ({
     async batchTasks(ctx, { body, path }) {
@@ -47,7 +47,7 @@ export const taskBatchHandlers = ({ publicUrl, runBatch }: Deps) =>
     },
   }) satisfies Partial<Handlers>
 
-/** Those of the single operations. */
+/** The statuses of the corresponding single operations. */
 const successStatuses: Readonly<Record<BatchKind, number>> = {
   create: 201,
   update: 200,
@@ -59,7 +59,7 @@ const successStatuses: Readonly<Record<BatchKind, number>> = {
 const taskIdOf = (batch: Batch, { kind, index }: BatchResult): string | null =>
   kind === 'create' ? null : (batch[kind]?.[index]?.task_id ?? null)
 
-/** The problem that an item ended with, pointing into the batch; null when the item was done. */
+/** The problem of a failed item, with pointers into the batch; null for a successful item. */
 const problemOfItem = ({ kind, index, refusal }: BatchResult): Problem | null => {
   if (refusal === null) return null
   const item = `/${kind}/${index}`

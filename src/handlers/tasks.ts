@@ -97,7 +97,7 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
     },
   }) satisfies Partial<Handlers>
 
-/** Its bytes change with more than the task, so its entity tag has a hash of them. */
+/** The entity tag includes a hash, since the representation also depends on the expanded resources. */
 const expandedTaskAnswer = ({ json, version }: TaskRow) => ({
   status: 200 as const,
   headers: { etag: quoteETag(variantTag(version, hash('sha256', json, 'base64url'))) },

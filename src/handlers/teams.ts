@@ -71,7 +71,7 @@ const keyOf = (params: { readonly team_id: string; readonly user_id: string }) =
   userId: params.user_id,
 })
 
-/** The caller's role is part of the representation, but not of the version. */
+/** The entity tag includes the caller's role, which is part of the representation but not covered by the version. */
 const etagOf = ({ version, role }: Pick<TeamRow, 'version' | 'role'>): string =>
   quoteETag(variantTag(version, role ?? 'none'))
 

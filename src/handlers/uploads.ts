@@ -21,7 +21,7 @@ export const uploadHandlers = ({ uploads, attachmentMaxBytes }: Deps) =>
 
     async createUpload(ctx, { params, body, headers }) {
       return body.receive(async (content) => {
-        // Each part would become an attachment of its own.
+        // The concatenation extension of tus is not supported: each part would become a separate attachment.
         if (headers['upload-concat'] !== undefined)
           throw problems.invalidField('/Upload-Concat', 'is not supported; send the file in one upload')
         const size = Number(headers['upload-length'])

@@ -77,14 +77,14 @@ export const userHandlers = ({ paging, quotas, users }: Deps) => {
 
     async getCurrentUser(ctx) {
       const user = await selectUser(ctx, ctx.principal.userId)
-      // Deleted after the token was checked, or by another instance moments ago.
+      // The user was deleted after authentication, or while a credential cache still had them.
       if (user.outcome === 'missing') throw problems.invalidToken()
       return userAnswer(expectDone(user))
     },
   } satisfies Partial<Handlers>
 }
 
-/** The ETag also depends on whether the caller sees the address and the quotas, since the same version then has other bytes. */
+/** The ETag includes whether the caller sees the email address and the quotas, since the representation differs then. */
 const userAnswer = ({ json, version, shows_private }: UserRow) => ({
   status: 200 as const,
   headers: { etag: quoteETag(shows_private ? version : variantTag(version, 'public')) },

@@ -10,9 +10,9 @@ import { expectDone, problems } from '../problems/problems.ts'
 
 export interface ApiTokens {
   /**
-   * Creates an API token of the caller. Its JSON has the member `token`, also when it is replayed.
+   * Creates an API token of the caller. The JSON has the member `token`, even when the response is replayed.
    *
-   * @throws Problem 400 when it would have expired already
+   * @throws Problem 400 when the expiry is in the past
    */
   create(
     ctx: OpContext<SessionPrincipal>,
@@ -29,7 +29,7 @@ export interface ApiTokens {
 
 interface Deps {
   readonly credentials: Credentials
-  /** Seal tokens in the answers that are stored for a replay. */
+  /** Seal the tokens in stored responses. */
   readonly answerKeys: KeyRing
 }
 

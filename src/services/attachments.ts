@@ -24,22 +24,22 @@ interface Deps {
   /** Seal the tokens of links. */
   readonly linkKeys: KeyRing
   readonly attachmentMaxBytes: number
-  /** Bytes that all attachments of a user may take; null for any number. */
+  /** Maximum total size of a user's attachments in bytes; null for no limit. */
   readonly attachmentQuotaBytes: number | null
 }
 
-/** A new attachment, and the digest of its file. */
+/** A new attachment and the digest of its file. */
 export interface Attached extends AddedToTask {
   readonly sha256: string
 }
 
-/** A file to be sent; `open` opens it, or a range of it. */
+/** A file to send. `open` opens all of it, or a range. */
 export interface Download {
   readonly file: AttachmentFile
   readonly open: (range?: ByteRange) => Promise<Readable>
 }
 
-/** A link to an attachment, for a limited time. */
+/** A request for a link to an attachment. */
 export interface NewLink {
   readonly attachmentId: string
   readonly disposition: LinkCredential['disposition']
@@ -47,7 +47,7 @@ export interface NewLink {
   readonly expiresIn: number
 }
 
-/** A link that was created: the token in its URL, its expiry, which is RFC 3339, and its file. */
+/** A created link: the token in its URL, its expiry (RFC 3339), and its file. */
 export interface CreatedLink {
   readonly token: string
   readonly expiresAt: string
@@ -59,7 +59,7 @@ export interface Attachments {
   attachFile(ctx: OpContext, input: { readonly taskId: string; readonly form: FileForm }): Promise<Attached>
   /** Finds the file of an attachment. An administrator's read of somebody else's file is audited. */
   download(ctx: OpContext<Principal>, attachmentId: string): Promise<Download>
-  /** Creates a link to an attachment that the caller can see. Nothing is stored. */
+  /** Creates a link to an attachment that the caller can see. Links are not stored: the token has all data. */
   createLink(ctx: OpContext<BearerPrincipal>, link: NewLink): Promise<CreatedLink>
 }
 
@@ -69,7 +69,7 @@ export const createAttachments = ({
   attachmentMaxBytes,
   attachmentQuotaBytes,
 }: Deps): Attachments => {
-  /** A background job removes what cannot be removed now. */
+  /** Removes a file. If that fails, a background job removes it later. */
   const discard = async ({ key }: StoredFile): Promise<void> => {
     await Promise.allSettled([storage.remove(key)])
   }
@@ -77,10 +77,10 @@ export const createAttachments = ({
   return {
     async attachFile(ctx, { taskId, form }) {
       const quota = attachmentQuotaBytes
-      // A repeat needs no room. Whether this is one is known when the file has been received.
+      // A replay needs no free quota, and whether the request is a replay is known only once the file has been received.
       const room = mayBeRepeat(ctx) ? noRoom : { size: form.minSize, quota }
       expectDone(await checkMayAttach(ctx, { taskId, ...room }))
-      // The storage reserves memory by the size that a file can have.
+      // As small as possible, since the storage allocates memory by the maximum size.
       const maxBytes = Math.min(attachmentMaxBytes, form.maxSize)
       const { fileName, contentType, stored } = await form.receive(
         (content) => putDetecting(storage, content, { maxBytes, minBytes: form.minSize }),

@@ -6,7 +6,7 @@ import { type SecondFactor, selectSecondFactor } from '../db/second-factors.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 
-/** Steps of the operations that check a code of a second factor. */
+/** Steps shared by the operations that check a code of a second factor. */
 
 /**
  * The caller's confirmed second factor.
@@ -20,9 +20,9 @@ export const expectConfirmedFactor = async (ctx: OpContext<SessionPrincipal>): P
 }
 
 /**
- * Counts an attempt at a code of the user. Returns the key that it is counted by.
+ * Counts an attempt to enter a code of the user. Returns the key of the counter.
  *
- * @throws Problem 429 after too many wrong ones
+ * @throws Problem 429 after too many wrong codes
  */
 export const countCodeAttempt = async (
   ctx: OpContext,

@@ -13,18 +13,18 @@ export interface PasswordInput {
   readonly pointer: string
 }
 
-/** A current password that was right. */
+/** A correct current password. */
 export interface CheckedPassword {
   /** The hash that it was verified against. */
   readonly oldHash: string
-  /** The key that its attempts are counted by. */
+  /** The key of the counter of attempts. */
   readonly attemptKey: Buffer
 }
 
 /**
  * Checks the caller's password.
  *
- * @throws Problem 422 when it is wrong, 429 after too many wrong ones
+ * @throws Problem 422 when it is wrong, 429 after too many wrong passwords
  */
 export type CheckPassword = (
   ctx: OpContext<SessionPrincipal>,

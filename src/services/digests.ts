@@ -8,8 +8,8 @@ interface Deps {
 }
 
 /**
- * Sends every digest that is due, one after the other: many are due at the same time, and the mailer drops what exceeds its queue.
- * Without mail, they stay due.
+ * Sends all digests that are due, one after the other, because many are due at the same time and the mailer drops mails beyond
+ * its queue. While mail is disabled, they stay due.
  */
 export const createSendDigests =
   ({ db, mailer }: Deps) =>
@@ -23,7 +23,7 @@ export const createSendDigests =
     }
   }
 
-/** When the service stops, the mailer limits how long it waits for the mail. */
+/** Resolves when the mail is settled, or when the service stops: the mailer itself then waits a limited time. */
 const settledOrStopped = async (sending: Promise<void>, stop: AbortSignal): Promise<void> => {
   const { promise: stopped, resolve } = Promise.withResolvers<void>()
   const leave = (): void => resolve()

@@ -14,20 +14,19 @@ import { serverSentEvent } from '../domain/server-sent-events.ts'
 import { type EventStream, type OpenStreams, sendTo } from './event-stream.ts'
 
 /**
- * The reader of events of a process. It reads each event once, asks once which of the connected users see it, and sends it to
- * their streams.
+ * The event reader of a process. It reads each event once for all streams, selects which of the connected users can see it, and
+ * sends it to their streams.
  */
 export interface EventReader {
-  /** Events up to here were sent to the live streams, or are being sent. */
+  /** The events up to this position were sent to the live streams, or are being sent. */
   position(): EventPosition
-  /** Whether they are being sent. */
+  /** Whether events are being sent at the moment. */
   isSending(): boolean
   /**
-   * Takes over a stream that has caught up. Resolves to false if there have been events since then, which the stream has to
-   * read first.
+   * Takes over a stream that has caught up. Resolves to false if there are newer events, which the stream has to read first.
    */
   join(stream: EventStream): Promise<boolean>
-  /** Resolves when its last statement has ended. */
+  /** Stops reading. Resolves when the last statement has ended. */
   stop(): Promise<void>
 }
 
@@ -39,13 +38,13 @@ interface ReaderDeps {
   readonly prepare: () => Promise<void>
 }
 
-/** Milliseconds between two questions for new events. */
+/** Milliseconds between two queries for new events. */
 const pollInterval = 200
 
 /** Events per statement. */
 const maxEvents = 200
 
-/** Pairs of an event and a connected user per statement: whether the user sees the event is a question for each. */
+/** Pairs of an event and a connected user per statement. The statement checks access for each pair. */
 const maxPairs = 5_000
 
 /** Streams that an event is sent to per iteration of the event loop. */
@@ -55,7 +54,7 @@ const maxPerIteration = 100
 export const startReader = (start: EventPosition, { db, log, streams, prepare }: ReaderDeps): EventReader => {
   const stopping = new AbortController()
   let position = start
-  /** Set while a statement asks for the viewers of events: it does not ask about users who connect meanwhile. */
+  /** Set while a statement selects the viewers of events. It does not include users who connect in the meantime. */
   let asking: Promise<unknown> | null = null
   let isSending = false
 
@@ -64,7 +63,7 @@ export const startReader = (start: EventPosition, { db, log, streams, prepare }:
     const limit = Math.max(1, Math.min(maxEvents, Math.floor(maxPairs / Math.max(1, users.length))))
     const forAdmins = [...streams.all].some(({ all }) => all)
     const { events, end } = await selectEventsForViewers(db, { after: position, users, forAdmins, limit })
-    // Before the events are sent: a stream that joins meanwhile has read them itself.
+    // Set before the events are sent: a stream that joins in the meantime has read them itself.
     position = end
     return events
   }
@@ -73,7 +72,7 @@ export const startReader = (start: EventPosition, { db, log, streams, prepare }:
     await prepare()
     for (;;) {
       const isBehind = stopping.signal.aborted ? false : await hasEventsAfter(db, position)
-      // The database was replaced by another one. Clients learn that when they resume.
+      // Another database was restored. Clients are told when they resume.
       if (isBehind === null) for (const stream of streams.all) streams.end(stream)
       if (isBehind !== true) return
       const asked = ask().finally(() => (asking = null))
@@ -123,7 +122,7 @@ export const startReader = (start: EventPosition, { db, log, streams, prepare }:
 export const textOf = ({ position, type, json }: StreamedEvent): string =>
   serverSentEvent({ id: encodeEventPosition(position), type, data: json })
 
-/** Stops when the reader does: streams that are opened after that belong to another one. */
+/** Stops with the reader: streams that are opened afterwards belong to its successor. */
 const sendToViewers = async (
   events: readonly SharedEvent[],
   streams: OpenStreams,
@@ -134,7 +133,7 @@ const sendToViewers = async (
     const text = Buffer.from(textOf(event))
     for (const stream of recipientsOf(event, streams)) {
       if (sent === maxPerIteration || stream.content.readableLength > 0) {
-        // The connections take what was sent to them: a client is not slow because much happened at once.
+        // Lets the connections write their buffers, so that a burst of events does not make a client look slow.
         await nextTurn()
         sent = 0
       }
@@ -146,7 +145,7 @@ const sendToViewers = async (
   }
 }
 
-/** A copy: streams end meanwhile. */
+/** The streams that get an event: a copy, since streams can end while it is sent. */
 const recipientsOf = (
   { viewers, isForAdmins }: SharedEvent,
   streams: OpenStreams,

@@ -5,29 +5,29 @@ import type { BearerPrincipal } from '../domain/permissions.ts'
 /** A client's open stream of events. */
 export interface EventStream {
   readonly principal: BearerPrincipal
-  /** Whether an administrator follows everything in the installation. */
+  /** Whether the stream has all events of the installation (administrators only). */
   readonly all: boolean
   /** When the access token expires, in milliseconds since the epoch. */
   readonly expiresAt: number
-  /** What is sent to the client. */
+  /** The content of the response. */
   readonly content: Readable
-  /** Which part of the streams get their heartbeats together. */
+  /** Streams of the same slot get their heartbeats at the same time. */
   readonly slot: number
-  /** Events up to here were sent, unless the user does not see them. */
+  /** The events up to this position were sent, if the user can see them. */
   position: EventPosition
-  /** Whether the reader of the process sends it events; otherwise it is catching up with the reader. */
+  /** Whether the event reader of the process serves the stream. Otherwise the stream is catching up with the reader. */
   isLive: boolean
-  /** Bytes of `content` that were read while catching up, and that the client has not read. */
+  /** Bytes that were added to `content` while catching up and that the client has not read. */
   unread: number
 }
 
 /**
- * Bytes that a stream holds for a client that does not read, besides the buffers of its connection and one event. Text of
- * events is shared by the streams that it is sent to.
+ * Maximum number of bytes that a live stream buffers for a slow client, besides the buffers of the connection and one event.
+ * Streams share the text of an event.
  */
 const maxBacklog = 65_536
 
-/** Sends text to a stream. A client that has not read what was sent before is cut off, and can resume later. */
+/** Sends text to a stream. A client with a backlog is disconnected; it can resume later. */
 export const sendTo = ({ content }: EventStream, text: Buffer): void => {
   if (content.readableLength > maxBacklog) content.destroy()
   else content.push(text)
@@ -40,7 +40,7 @@ export interface OpenStreams {
   /** The ids of the users who have a stream. */
   readonly users: () => readonly string[]
   readonly add: (stream: EventStream) => void
-  /** Ends a stream after what was sent to it; at once if its client does not read. */
+  /** Ends a stream after its pending text, or at once if its client does not read. */
   readonly end: (stream: EventStream) => void
 }
 

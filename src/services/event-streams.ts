@@ -15,41 +15,41 @@ import { problems } from '../problems/problems.ts'
 import { type EventReader, startReader, textOf } from './event-reader.ts'
 import { createOpenStreams, type EventStream, sendTo } from './event-stream.ts'
 
-/** Streams of events. A stream that begins in the past catches up by itself, and then gets events from the reader. */
+/** Event streams. A stream that begins in the past catches up by itself, and is then served by the event reader. */
 export interface EventStreams {
   /** @throws Problem 410 if events after `after` may have been removed */
   open(ctx: OpContext<BearerPrincipal>, request: StreamRequest): Promise<EventStreamBody>
-  /** Ends all streams: their clients connect again, to another process. */
+  /** Ends all streams. Their clients reconnect to another process. */
   close(): Promise<void>
 }
 
 interface StreamRequest {
-  /** The position of the last event that the client has received; null to begin with the next one. */
+  /** The position of the last event that the client has received; null to start with the next event. */
   readonly after: EventPosition | null
-  /** Whether to stream everything in the installation. */
+  /** Whether to stream all events of the installation. */
   readonly all: boolean
   /** When the access token expires, in milliseconds since the epoch. */
   readonly expiresAt: number
 }
 
 interface StreamDeps {
-  /** For the reader, which waits while the database is unavailable. */
+  /** The database of the event reader, which waits during outages. */
   readonly db: Database
   readonly credentials: Credentials
   readonly log: FastifyBaseLogger
   /** Milliseconds between two heartbeats of a stream. */
   readonly heartbeat: number
-  /** Open streams in all. */
+  /** Maximum number of open streams of this process. */
   readonly limit: number
 }
 
-/** Open streams per user. */
+/** Maximum number of open streams per user. */
 export const maxStreamsPerUser = 20
 
-/** Open streams of a process. `npm run bench:streams` measures what they take. */
+/** Maximum number of open streams per process. `npm run bench:streams` measures their cost. */
 export const maxStreams = 10_000
 
-/** Milliseconds between two checks of all credentials: how long a revoked one works if its notification was missed. */
+/** Milliseconds between two checks of all credentials: how long a revoked credential works if its notification was missed. */
 const checkInterval = 5_000
 
 /** Credentials per statement. */
@@ -58,13 +58,13 @@ const maxChecked = 1_000
 /** Events per statement of a stream that catches up. */
 const maxEvents = 200
 
-/** Bytes that all streams which catch up may hold together for clients that do not read. */
+/** Maximum number of bytes that all catching-up streams together buffer for slow clients. */
 const maxUnread = 64 * 1_048_576
 
-/** Heartbeats are spread over as many parts of their interval. */
+/** Heartbeats are spread over this many parts of their interval. */
 const slots = 15
 
-/** Milliseconds until a client connects again. Random, so that the clients of a process that ends do not come all at once. */
+/** Milliseconds until a client reconnects. Random, so that the clients of a stopped process do not reconnect all at once. */
 const reconnectAfter = (): number => 1_000 + Math.floor(Math.random() * 4_000)
 
 export const createEventStreams = ({
@@ -107,7 +107,7 @@ export const createEventStreams = ({
   }
 
   credentials.onChange((change) => {
-    // A session or API token that has changed has ended. A user may still be there.
+    // A changed session or API token has ended. A changed user may still exist.
     if (change === null) checkedAt = 0
     else if (change.kind === 'user')
       endRevoked([...streams.ofUser(change.userId)]).catch(() => (checkedAt = 0))
@@ -115,7 +115,7 @@ export const createEventStreams = ({
   })
 
   let turn = 0
-  /** Ends streams whose token has expired, and sends heartbeats to a part of the others. */
+  /** Ends streams whose token has expired, and sends heartbeats to the streams of the next slot. */
   const sendHeartbeats = (reader: EventReader): void => {
     turn = (turn + 1) % slots
     const now = Date.now()
@@ -140,10 +140,10 @@ export const createEventStreams = ({
     return started
   }
 
-  /** Bytes that streams which catch up hold for their clients. */
+  /** Total bytes that catching-up streams buffer for their clients. */
   let unread = 0
 
-  /** Sends what a stream has missed, as fast as its client reads, until the reader takes it over. */
+  /** Sends missed events to a stream, as fast as its client reads, until the reader takes it over. */
   const catchUp = async (stream: EventStream, database: Database): Promise<void> => {
     const { principal, all, content } = stream
     for (;;) {
@@ -156,7 +156,7 @@ export const createEventStreams = ({
         after,
         limit: maxEvents,
       })
-      // Without events up to the horizon, there are none up to where the reader was before.
+      // If there are no events up to the horizon, there are none up to the reader's earlier position either.
       stream.position = isEmpty && isAfter(reached, end) ? reached : end
       if (events.length === 0) continue
       const text = Buffer.from(events.map(textOf).join(''))
@@ -187,7 +187,7 @@ export const createEventStreams = ({
         if (stream.isLive || isCatchingUp) return
         isCatchingUp = true
         runAs({ ...work, sent: [] }, () => catchUp(stream, database))
-          // The client resumes from what it has received.
+          // The client resumes after the last event that it has received.
           .catch(() => streams.end(stream))
           .finally(() => (isCatchingUp = false))
       },
@@ -228,13 +228,13 @@ export const createEventStreams = ({
   }
 }
 
-/** While events are being sent, it is not known up to where a stream has them. */
+/** A heartbeat without a position: while events are being sent, a stream may have received only some of them. */
 const heartbeatAlone = Buffer.from(heartbeat(null))
 
-/** Whether the client still has to read what the stream has caught up with. */
+/** Whether the client of a catching-up stream has unread text. */
 const isReadSlowly = ({ isLive, content }: EventStream): boolean => !isLive && content.readableLength > 0
 
-/** Whether the stream was opened with the session or API token that has ended. */
+/** Whether the stream was opened with the changed session or API token. */
 const hasEnded = ({ principal: { credential } }: EventStream, change: CredentialChange): boolean =>
   (change.kind === 'session' && credential.kind === 'session' && credential.sessionId === change.sessionId) ||
   (change.kind === 'api_token' && credential.kind === 'api_token' && credential.tokenId === change.tokenId)

@@ -19,7 +19,7 @@ interface InvitationFields {
 
 /** Invitations to projects, by mail. */
 export interface Invitations {
-  /** @throws Problem 403 when invitations are disabled, 429 after too many of them */
+  /** @throws Problem 403 when invitations are disabled, 429 after too many invitations */
   create(ctx: OpContext<Principal>, fields: InvitationFields): Promise<Created>
   /** @throws Problem 422 for an invalid token */
   lookUp(ctx: OpContext, token: string): Promise<string>
@@ -59,7 +59,7 @@ export const createInvitations = ({ mode, maxPerDay, isRegistrationOpen, mailer 
     const projectId = hash && (await acceptInvitation(ctx, hash))
     if (projectId === null) throw problems.invalidInvitation('/token')
     const project = await selectProject(ctx, projectId)
-    // The project was deleted, or the caller was removed from it, moments ago.
+    // The project was deleted, or the caller removed from it, right after the invitation was accepted.
     if (project.outcome === 'missing') throw problems.invalidInvitation('/token')
     return expectDone(project)
   },

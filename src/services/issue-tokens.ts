@@ -2,7 +2,7 @@ import { type AccessTokens, accessTokenLifetime } from '../auth/access-tokens.ts
 import { sha256 } from '../auth/sha256.ts'
 import type { StartedSession } from '../db/sessions.ts'
 
-/** A session's tokens, and its user as they see themselves. Lifetimes are in seconds. */
+/** The tokens of a session, and the JSON of its user. Lifetimes are in seconds. */
 export interface IssuedTokens {
   readonly accessToken: string
   readonly expiresIn: number
@@ -18,7 +18,7 @@ interface Refresh {
   readonly keyIndex?: number
 }
 
-/** Issues the access token that goes with a refresh token. The same session and refresh token give the same access token. */
+/** Issues the access token for a refresh token. Deterministic: a repeated refresh returns the same access token. */
 export const issueTokens = (
   accessTokens: AccessTokens,
   { userId, sessionId, userJson, refreshExpiresIn, issuedAt }: StartedSession,

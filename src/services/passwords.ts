@@ -26,9 +26,9 @@ interface PasswordSetting {
   readonly resetsSecondFactor: boolean
 }
 
-/** Changing passwords. Each change ends sessions of the user. */
+/** Changes passwords. Each change ends sessions of the user. */
 export interface Passwords {
-  /** @throws Problem 422 when the current password is wrong, 429 after too many wrong ones */
+  /** @throws Problem 422 when the current password is wrong, 429 after too many wrong passwords */
   change(ctx: OpContext<SessionPrincipal>, input: PasswordChange): Promise<void>
   /** Mails a token to the account with this address, if there is one. */
   requestReset(ctx: OpContext, email: string): Promise<void>
@@ -63,7 +63,7 @@ export const createPasswords = ({ passwords, checkPassword, credentials, mailer 
 
   async reset(ctx, { token, newPassword }) {
     const tokenHash = hashResetToken(token)
-    // Before the hash of the new password, which is costly.
+    // Checked before the new password is hashed, which is expensive.
     const isLive =
       tokenHash !== null && (await selectHasOneTimeToken(ctx, { purpose: 'reset_password', hash: tokenHash }))
     if (!isLive) throw problems.invalidResetToken()

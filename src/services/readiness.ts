@@ -4,7 +4,7 @@ import { checkConnection } from '../db/engine/health.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 
 /**
- * Checks what the service depends on. Without the file storage it still serves everything except attachments.
+ * Checks the dependencies of the service. Without the file storage, it still serves everything except attachments.
  *
  * @throws DatabaseUnavailable
  */
@@ -13,7 +13,7 @@ export type CheckReadiness = () => Promise<{ readonly isStorageReady: boolean }>
 interface Deps {
   readonly db: Database
   readonly storage: Storage
-  /** Milliseconds for which a result is cached: the check writes a file, and anybody can ask for it. */
+  /** Milliseconds for which a result is cached, because the check writes a file and needs no authentication. */
   readonly readinessTime: number
 }
 

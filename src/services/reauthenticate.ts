@@ -10,9 +10,9 @@ import type { CheckPassword, PasswordInput } from './check-password.ts'
 
 /** Renews the authentication of the caller's session. */
 export interface Reauthenticate {
-  /** @throws Problem 422 when the password is wrong, 429 after too many wrong ones */
+  /** @throws Problem 422 when the password is wrong, 429 after too many wrong passwords */
   byPassword(ctx: OpContext<SessionPrincipal>, input: PasswordInput): Promise<void>
-  /** @throws Problem 409 without a second factor, 422 when the code is wrong, 429 after too many wrong ones */
+  /** @throws Problem 409 without a second factor, 422 when the code is wrong, 429 after too many wrong codes */
   byCode(ctx: OpContext<SessionPrincipal>, text: string): Promise<void>
 }
 

@@ -15,7 +15,7 @@ import { problems } from '../problems/problems.ts'
 import { countCodeAttempt, expectConfirmedFactor, recordWrongCode } from './check-code.ts'
 import type { CheckPassword } from './check-password.ts'
 
-/** A TOTP secret to confirm, and the URI that authenticator apps read. */
+/** An unconfirmed TOTP secret, and its URI for authenticator apps. */
 interface Enrolment {
   readonly secret: Buffer
   readonly uri: string

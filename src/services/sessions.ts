@@ -9,9 +9,9 @@ import type { SessionPrincipal } from '../domain/permissions.ts'
 import { expectDone, problems } from '../problems/problems.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
 
-/** Refreshing and ending sessions. */
+/** Refreshes and ends sessions. */
 export interface Sessions {
-  /** @throws Problem 401 for a token that is not live; one that was used before ends its session */
+  /** @throws Problem 401 for an invalid token. Reusing an earlier token ends its session. */
   refresh(ctx: OpContext, refreshToken: string): Promise<IssuedTokens>
   /** @throws Problem 404 when the caller has no such session */
   end(ctx: OpContext<SessionPrincipal>, sessionId: string): Promise<void>
@@ -22,7 +22,7 @@ export interface Sessions {
 interface Deps {
   readonly accessTokens: AccessTokens
   readonly credentials: Credentials
-  /** Derive each refresh token from the one before it. */
+  /** Derive each refresh token from its predecessor. */
   readonly refreshKeys: KeyRing
 }
 
@@ -38,8 +38,8 @@ export const createSessions = ({ accessTokens, credentials, refreshKeys }: Deps)
       if (endedSessionId !== null) await credentials.forgetSession(endedSessionId)
       throw problems.invalidRefreshToken()
     }
-    // The secret that the refresh token was derived from signs the access token too, so that a repeat gets the same pair
-    // from an instance with another active secret as well.
+    // The access token is signed with the secret that derived the refresh token, so that a repeat returns the same pair even on
+    // an instance with another active secret.
     const keyIndex = nextHashes.findIndex((hash) => hash.equals(started.tokenHash))
     const successor = successors[keyIndex]
     if (successor === undefined) throw new Error('The current refresh token is not one of the successors')

@@ -37,7 +37,7 @@ interface Registration {
   readonly invitationToken: string | null
 }
 
-/** Registration, and signing in. */
+/** Registers users and signs them in. */
 export interface SignIn {
   /** @throws Problem 403 when registration is closed and this is not the first account, 422 for an invalid invitation */
   register(ctx: OpContext, registration: Registration): Promise<IssuedTokens>
@@ -58,7 +58,7 @@ interface Deps {
   readonly takesFailure: TakesFailure
   /** Whether more than the first user may register. */
   readonly isRegistrationOpen: boolean
-  /** `open`: also whoever has an invitation. */
+  /** With `open`, an invitation also allows registering. */
   readonly invitations: InvitationMode
 }
 
@@ -123,7 +123,7 @@ export const createSignIn = ({
 
 const invalidInvitation = (): Error => problems.invalidInvitation('/invitation_token')
 
-/** The hash of the token of a valid invitation. Checked before the password is hashed, which is costly. */
+/** The token hash of a valid invitation. Called before the password is hashed, which is expensive. */
 const findInvitation = async (ctx: OpContext, mode: InvitationMode, token: string): Promise<Buffer> => {
   if (mode === 'off') throw problems.invitationsOff()
   const hash = hashInvitationToken(token)
@@ -131,7 +131,7 @@ const findInvitation = async (ctx: OpContext, mode: InvitationMode, token: strin
   return hash
 }
 
-/** Stores a challenge for the second factor, and returns the problem that asks for it. */
+/** Stores a challenge for the second factor, and returns the problem that contains it. */
 const challenge = async (ctx: OpContext, verified: VerifiedPassword): Promise<Error> => {
   const { token, hash: tokenHash } = newChallenge()
   return (await insertChallenge(ctx, { verified, tokenHash }))

@@ -30,7 +30,7 @@ export const createRunBatch =
   (quota: TaskQuota): RunBatch =>
   async (ctx, batch, options) => {
     checkItems(batch)
-    // A dry run is no answer to a request that writes.
+    // The response of a dry run is not stored under the key: it must not be replayed for the real request.
     const repeatable = options.dryRun ? withoutKey(ctx) : ctx
     const { userId } = ctx.principal
     const answer = await runTaskBatch(repeatable, batch, options, () =>
@@ -46,7 +46,7 @@ const checkItems = (batch: Batch): void => {
   if (countIndexedCharacters(batch) > maxIndexedCharacters) throw problems.batchText(maxIndexedCharacters)
 }
 
-/** Assumes that every task goes to the owner that its item names. */
+/** Checks quotas. Every item that names another owner counts as a transfer, even if the task already has that owner. */
 const expectRoom = async (quota: TaskQuota, caller: Principal, { create, update }: Batch): Promise<void> => {
   const { userId } = caller
   const own = (create ?? []).filter(({ owner_id = userId }) => owner_id === userId)

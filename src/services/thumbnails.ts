@@ -21,7 +21,7 @@ interface Deps {
   readonly thumbnailer: Thumbnailer
 }
 
-/** A thumbnail to be sent. */
+/** A thumbnail to send. */
 export interface OpenableThumbnail {
   readonly size: number
   readonly sha256: string
@@ -68,7 +68,7 @@ export const createThumbnails = ({ storage, thumbnailer }: Deps): Thumbnails => 
     return kept
   }
 
-  /** Opens a stored thumbnail. If its file is lost, the row goes too, so that the next request makes it again. */
+  /** Opens a stored thumbnail. If its file is lost, deletes the row, so that the next request makes the thumbnail again. */
   const openStored = async (
     ctx: OpContext,
     key: string,
@@ -89,7 +89,7 @@ export const createThumbnails = ({ storage, thumbnailer }: Deps): Thumbnails => 
       const find = () => selectThumbnail(ctx, { attachmentId, width })
       const { file, thumbnail, ownerReadByAdmin } = expectDone(await find())
       await auditReadByAdmin(ctx, 'attachment.read_by_admin', ownerReadByAdmin)
-      // A request may have looked before another one stored the thumbnail, and come here after that one's flight has ended.
+      // Looks it up again: another request may have stored the thumbnail since the first look-up, and its flight may be over.
       const findOrMake = async (signal: AbortSignal): Promise<Thumbnail> =>
         expectDone(await find()).thumbnail ?? make(ctx, { attachmentId, width, file, signal })
       const makeOnce = () => flights.run(`${attachmentId} ${width}`, findOrMake, ctx.signal)

@@ -27,18 +27,18 @@ import { FileMissing, FileTooLarge, type Storage } from '../storage/storage.ts'
 interface Deps {
   readonly storage: Storage
   readonly jobs: Jobs
-  /** Bytes that all attachments of a user may take; null for any number. */
+  /** Maximum total size of a user's attachments in bytes; null for no limit. */
   readonly attachmentQuotaBytes: number | null
 }
 
-/** Part of a file, to be stored from an offset on. */
+/** Part of a file, and its offset in the file. */
 interface Chunk {
   readonly offset: number
   readonly content: AsyncIterable<Uint8Array>
   readonly checksum: ChunkChecksum | null
 }
 
-/** A file to be uploaded; `size` is that of the whole file. */
+/** A file to upload. `size` is the size of the whole file in bytes. */
 interface UploadedFile extends FileDescription {
   readonly taskId: string
   readonly size: number
@@ -57,7 +57,7 @@ interface Creation {
 /** Resumable uploads. Each belongs to one user, and becomes an attachment with its last byte. */
 export interface Uploads {
   createUpload(ctx: OpContext, creation: Creation): Promise<UploadProgress & { readonly id: string }>
-  /** Stores a chunk. Every offset that a client is told is durable and recorded. */
+  /** Stores a chunk. Bytes up to the returned offset are durable. */
   appendChunk(ctx: OpContext, chunk: Chunk & { readonly id: string }): Promise<UploadProgress>
   abortUpload(ctx: OpContext, id: string): Promise<void>
 }
@@ -116,8 +116,8 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
   }
 
   /**
-   * Removes what was written after the upload had been deleted, since its bytes may have been removed before. A background job
-   * removes what cannot be removed now.
+   * Removes bytes that were written after the upload was deleted: the deletion may have removed the file before. If that fails,
+   * a background job removes them later.
    */
   const removeIfGone = async (ctx: OpContext, key: string): Promise<boolean> => {
     try {
@@ -138,7 +138,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
       try {
         return { id, ...(await appendChunk(ctx, { ...chunk, id, offset: 0 })) }
       } catch (error) {
-        // The client never learns its address.
+        // The client does not know the address of the upload, so it cannot continue it.
         await Promise.allSettled([abortUpload(ctx, id)])
         throw error
       }
@@ -150,13 +150,13 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
 
 /** Writes to an upload under a lease. */
 interface LeasedWriter {
-  /** Renews the lease now and then, so that it does not run out while bytes arrive. */
+  /** Renews the lease every `renewAfter`, so that it does not expire while bytes arrive. */
   readonly hold: () => Promise<void>
   /** Records how many bytes are durable. Resolves to the time at which the upload expires. */
   readonly record: (offset: number) => Promise<string>
 }
 
-/** Milliseconds. */
+/** Milliseconds between two renewals of the lease. */
 const renewAfter = (leaseSeconds * 1_000) / 5
 
 /** Each function throws `upload_locked` when the lease is lost. */
@@ -180,7 +180,7 @@ const writeUnderLease = (ctx: OpContext, lease: UploadLease): LeasedWriter => {
 
 const isLeaseLost = (error: unknown): boolean => error instanceof Problem && error.code === 'upload_locked'
 
-/** Stores a chunk. If all bytes are stored already, its own only brought the client back, and are ignored. */
+/** Stores a chunk. If the file is already complete, the client is retrying, and the content of the chunk is discarded. */
 const storeChunk = async (
   storage: Storage,
   { upload, chunk, writer }: { upload: Upload; chunk: Chunk; writer: LeasedWriter },
@@ -217,7 +217,7 @@ async function* verify(
   if (!hash.digest().equals(digest)) throw problems.checksumMismatch()
 }
 
-/** @throws FileTooLarge if there are more than `maxBytes`, which is what a file of `size` bytes still takes */
+/** Reads a chunk without storing it. @throws FileTooLarge if it has more than `maxBytes` bytes, the remainder of the file */
 const discardContent = async (
   content: AsyncIterable<Uint8Array>,
   { maxBytes, size }: { readonly maxBytes: number; readonly size: number },

@@ -29,11 +29,11 @@ interface UserCreation extends Omit<NewUser, 'passwordHash'> {
 interface UserUpdate {
   readonly userId: string
   readonly change: UserChange
-  /** Renews the authentication of the caller's session first. */
+  /** If set, renews the authentication of the caller's session first. */
   readonly currentPassword: string | undefined
 }
 
-/** A restored address, and a token to set a new password; its lifetime is in seconds. */
+/** A restored address, and a token to set a new password with its lifetime in seconds. */
 interface RestoredAddress {
   readonly email: string
   readonly resetToken: string
@@ -42,7 +42,7 @@ interface RestoredAddress {
 
 export interface Users {
   create(ctx: OpContext<Principal>, user: UserCreation): Promise<Created>
-  /** Changes a user. A change of address is mailed to the old one, with a token that undoes it if users change their own. */
+  /** Changes a user. A change of the email address is announced to the old one; if users change their own, with an undo link. */
   update(ctx: OpContext<Principal>, update: UserUpdate): Promise<UserRow>
   remove(ctx: OpContext<Principal>, userId: string): Promise<void>
   /** @throws Problem 401 for an invalid token */

@@ -24,13 +24,13 @@ export interface Webhooks {
   /**
    * Creates a webhook of the caller.
    *
-   * @throws Problem 400 or 422 when nothing may be sent to the URL, 403, 413 or 422
+   * @throws Problem 400 or 422 when the URL is not allowed, 403, 413 or 422
    */
   create(
     ctx: OpContext<Principal>,
     fields: Omit<NewWebhook, 'secretFor' | 'seal'>,
   ): Promise<WebhookWithSecret>
-  /** @throws Problem 400 or 422 when nothing may be sent to the URL, 404 or 412 */
+  /** @throws Problem 400 or 422 when the URL is not allowed, 404 or 412 */
   update(ctx: OpContext, id: string, patch: WebhookPatch): Promise<WebhookRow>
   /**
    * Replaces the secret of a webhook.
@@ -43,13 +43,13 @@ export interface Webhooks {
 interface Deps {
   /** Seal the secrets of webhooks. */
   readonly webhookKeys: KeyRing
-  /** Seal secrets in the answers that are stored for a replay. */
+  /** Seal the secrets in stored responses. */
   readonly answerKeys: KeyRing
   readonly addressRules: AddressRules
 }
 
 export const createWebhooks = ({ webhookKeys, answerKeys, addressRules }: Deps): Webhooks => {
-  /** The URL in its canonical form. */
+  /** Validates a URL and returns its canonical form. */
   const expectUrl = (text: string): string => {
     const url = URL.parse(text)
     if (url === null) throw problems.unusableUrl('must be a URL')
@@ -94,7 +94,7 @@ export const createWebhooks = ({ webhookKeys, answerKeys, addressRules }: Deps):
   }
 }
 
-/** Characters of a URL. */
+/** Maximum number of characters of a URL. */
 const maxUrl = 2_048
 
 const versionIn = (json: string): number => {
