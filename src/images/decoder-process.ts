@@ -16,7 +16,7 @@ const allowedLoaders = [
   'VipsForeignLoadHeifBuffer',
 ]
 
-/** Pixels. Longer one-pixel strips take seconds per million pixels. */
+/** Pixels. Decoding longer one-pixel strips takes seconds per million pixels. */
 const maxSide = 32_768
 
 /** The resolution of current phone cameras. */
@@ -28,7 +28,7 @@ const maxAvifPixels = 8_000_000
 /** Bytes of resident memory, of which the idle process takes about 70 MiB. */
 const maxMemory = 256 * 1024 * 1024
 
-/** Microseconds of CPU time, which does not depend on other load. The slowest image within the other limits takes 1.5 s. */
+/** Microseconds of CPU time, which other load does not affect. The slowest image within the other limits takes 1.5 s. */
 const maxTime = 4_000_000
 
 /** Milliseconds between two checks of memory and CPU time. */

@@ -15,7 +15,7 @@ import { type DecoderMessage, type DecodeRequest, parseDecoderMessage } from './
  */
 export interface Decoder {
   /**
-   * Makes a thumbnail of the file that `open` opens. Callers wait for one image before they pass the next.
+   * Makes a thumbnail of the file that `open` opens. Callers must wait for one image before they pass the next.
    *
    * @throws UnsupportedImage, ImageTooLarge
    * @throws DecoderCrashed, DecoderUnavailable
@@ -31,7 +31,7 @@ export interface Decoder {
 export interface DecoderTimes {
   /** From the last byte of an image to its thumbnail. */
   readonly decode: number
-  /** Until an idle decoder ends. */
+  /** Until an idle decoder is stopped. */
   readonly idle: number
 }
 
@@ -43,7 +43,7 @@ const startTimeout = 15_000
 
 const script = fileURLToPath(new URL('decoder-process.ts', import.meta.url))
 
-/** Bytes. A decoder that keeps more is replaced, since the next image would have less. It starts with 70 MiB. */
+/** Bytes. A decoder that keeps more after an image is replaced, since less would be left for the next one. It starts with 70 MiB. */
 const maxIdleMemory = 96 * 1024 * 1024
 
 /** The heap holds metadata only; images are outside it. */
@@ -97,7 +97,7 @@ const exchange = async (
   await withTimeout(startTimeout, decoder.ready, () => new DecoderUnavailable('The decoder does not start'))
   const content = await open()
   const answered = decoder.next()
-  // The process may end before the last byte is sent, when nobody awaits this yet.
+  // The process may end before the last byte is sent; the rejection is not awaited yet.
   answered.catch(() => undefined)
   decoder.request(request)
   await Promise.race([answered, sendContent(decoder, content, request.size)])
@@ -116,7 +116,7 @@ const sendContent = async (decoder: DecoderProcess, content: Readable, size: num
     throw cause instanceof DecoderCrashed ? cause : new StorageUnavailable({ cause })
   }
   if (sent !== size)
-    throw new StorageUnavailable({ cause: new Error(`The file has ${sent} bytes, not ${size}`) })
+    throw new StorageUnavailable({ cause: new Error(`The file has ${sent} bytes instead of ${size}`) })
 }
 
 const imageOf = (message: DecoderMessage): Buffer => {
@@ -166,12 +166,12 @@ const startProcess = (): DecoderProcess => {
     ready.reject(new DecoderUnavailable(`The decoder did not start: ${how}`))
     ended.reject(new DecoderCrashed(`The decoder has ended: ${how}`))
   }
-  // Nobody awaits them between two images.
+  // Between two images, they are not awaited.
   ready.promise.catch(() => undefined)
   ended.promise.catch(() => undefined)
   child.once('error', ({ message }) => onEnd(message))
   child.once('exit', (code, signal) => onEnd(signal ?? `exit code ${code}`))
-  // The exit event reports it too.
+  // The exit event reports the failure.
   stdin.on('error', () => undefined)
   child.on('message', (received) => {
     const message = parseDecoderMessage(received)
@@ -210,7 +210,7 @@ const startProcess = (): DecoderProcess => {
   }
 }
 
-/** Shares the service's compile cache: without a TypeScript compiler the decoder takes 15 MiB less. */
+/** Shares the service's compile cache, so that the decoder need not load the TypeScript compiler, which takes 15 MiB. */
 const compileCache = (): { readonly NODE_COMPILE_CACHE?: string } => {
   const folder = getCompileCacheDir()
   // Node reports the folder of this version, inside the configured one.

@@ -26,7 +26,7 @@ export class TooManyThumbnails extends Error {
   override readonly name = 'TooManyThumbnails'
 }
 
-/** The queue is full, or the wait too long. */
+/** The queue is full, or the request has waited too long. */
 export class ThumbnailQueueFull extends Error {
   override readonly name = 'ThumbnailQueueFull'
 }

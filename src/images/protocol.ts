@@ -1,6 +1,6 @@
 /** The messages between the service and the decoder process. The image itself is sent to the process's standard input. */
 
-/** Requests a thumbnail of the next `size` bytes of the standard input. */
+/** Requests a thumbnail of the image in the next `size` bytes of the standard input. */
 export interface DecodeRequest {
   readonly size: number
   readonly width: number
@@ -16,9 +16,9 @@ export type DecodeResult =
   | { readonly kind: 'too-large'; readonly reason: string }
 
 export type DecoderMessage =
-  /** The decoder accepts an image. */
+  /** The decoder is ready for an image. */
   | { readonly kind: 'ready' }
-  /** A result, and the decoder's resident memory after it in bytes. */
+  /** A result, and the decoder's resident memory afterwards in bytes. */
   | (DecodeResult & { readonly memory: number })
   /** The image exceeds the limits of memory or time; `reason` is for the client. The decoder ends. */
   | { readonly kind: 'exhausted'; readonly reason: string }

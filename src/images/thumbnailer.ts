@@ -26,7 +26,7 @@ export interface ThumbnailRequest {
   /** One of the widths that `thumbnailWidth` returns. */
   readonly width: number
   readonly principalId: string
-  /** Aborted when nobody waits for the thumbnail. A decoding that has begun is finished all the same. */
+  /** Aborted when nobody waits for the thumbnail any more. Decoding that has already begun is not interrupted. */
   readonly signal: AbortSignal
 }
 
@@ -48,7 +48,7 @@ export interface Thumbnailer {
 /** Bytes. Decoding needs the whole file in memory. */
 const maxFileSize = 32 * 1024 * 1024
 
-/** Otherwise a one-pixel strip could have any height. */
+/** Bounds the height of the thumbnail of a narrow image. */
 const maxHeightToWidth = 4
 
 /** Widths are rounded up to one of these, which bounds the thumbnails stored per image. */
@@ -65,7 +65,7 @@ export const thumbnailWidth = (requested: number): number => {
 const signatures = /^(?:\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|RIFF[^]{4}WEBP|[^]{4}ftyp(?:avif|avis|mif1))/
 const maxSignatureLength = 12
 
-/** Per principal: a browser asks for six images at a time, a proxy with HTTP/2 for some more. `maxWait` is in milliseconds. */
+/** `maxWaiting` is per principal: browsers request six images at a time, HTTP/2 proxies some more. `maxWait` is in milliseconds. */
 const queueLimits = { maxWaiting: 16, maxWaitingInAll: 128, maxWait: 20_000 }
 
 /** Failures expire, since a busy machine may have caused them. `ttl` is in milliseconds. */

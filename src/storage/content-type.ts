@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { pipeline, type Readable, Transform } from 'node:stream'
 import { type Storage, StorageUnavailable, type StoredFile } from './storage.ts'
 
-/** Bytes of a file's start that the type is detected from. */
+/** Number of bytes from which the type of a file is detected. */
 const sampleSize = 4_100
 
 /** The media type detected from a file's first bytes, without parameters; null if unknown. */
@@ -36,8 +36,8 @@ export const putDetecting = async (
 }
 
 /**
- * Reads a stored file to compute what `putDetecting` computes on the way. `onProgress` is awaited for each chunk, and
- * aborts by throwing.
+ * Reads a stored file, and returns the size, digest and type as `putDetecting` does. `onProgress` is awaited for each chunk,
+ * and can abort by throwing.
  *
  * @throws FileMissing, StorageUnavailable when the file cannot be read
  */

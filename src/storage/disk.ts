@@ -13,10 +13,10 @@ const fileMode = 0o600
 const shards = Array.from({ length: 256 }, (_, index) => index.toString(16).padStart(2, '0'))
 const incomingFolder = 'incoming'
 
-/** Bytes of an upload between two syncs; a crash loses no more than this. */
+/** Bytes of an upload between two syncs: the maximum that a crash loses. */
 const syncEvery = 8 * 1024 * 1024
 
-/** Bytes between two checks of the free space, since other files may arrive at the same time. */
+/** Bytes between two checks of the free space, which concurrent uploads reduce too. */
 const reserveCheckEvery = 8 * 1024 * 1024
 
 /**
@@ -144,7 +144,7 @@ export async function diskStorage(
 }
 
 /**
- * Resolves if this many more bytes fit.
+ * Resolves if so many more bytes fit.
  *
  * @throws StorageFull
  */
@@ -168,8 +168,8 @@ function pathOf(root: string, key: string): string {
 }
 
 /**
- * Creates and syncs all shards at the start. If they were created on demand, an upload could be acknowledged before the
- * shard that a concurrent one had just created was durable.
+ * Creates and syncs all shards in advance. With shards created on demand, an upload could be acknowledged before the shard
+ * that a concurrent upload had just created was durable.
  */
 async function makeFolders(root: string): Promise<void> {
   const isNew = await makeFolder(root)
@@ -322,7 +322,7 @@ async function sizeOf(path: string): Promise<number | null> {
   })
 }
 
-/** One byte, since an empty file can be created on a full disk. */
+/** Writes one byte: an empty file could be created even on a full disk. */
 async function writeProbe(path: string): Promise<void> {
   const handle = await open(path, 'wx', fileMode)
   try {
@@ -339,14 +339,14 @@ async function* filesIn(folder: string): AsyncGenerator<{ name: string; modified
   }
 }
 
-/** Throws if the folder is missing too, which says nothing about the file. */
+/** Throws if the folder is missing: the disk is then unavailable, and whether the file is stored is unknown. */
 async function isStored(path: string): Promise<boolean> {
   if ((await modificationTime(path)) !== null) return true
   await lstat(dirname(path))
   return false
 }
 
-/** Null if the path is not a file, or was removed since the folder was read. */
+/** Null if the path is not a file or was removed in the meantime. */
 async function modificationTime(path: string): Promise<Date | null> {
   try {
     const found = await lstat(path)
@@ -375,12 +375,12 @@ function isUnsupportedSync(error: unknown): boolean {
   return code === 'EPERM' || code === 'EINVAL'
 }
 
-/** Ignores errors: the caller reports the original one, and a background job removes what is left. */
+/** Removes files. Ignores errors: the caller reports the original error, and a background job removes leftovers. */
 async function discard(...paths: string[]): Promise<void> {
   await Promise.allSettled(paths.map((path) => rm(path, { force: true })))
 }
 
-/** Wraps every file operation, to tell its errors from those of the source. */
+/** Converts the errors of a file operation to storage errors. Errors of the source are passed on unchanged. */
 async function onDisk<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()

@@ -3,7 +3,7 @@ import type { Config } from '../config/config.ts'
 import { diskStorage } from './disk.ts'
 import type { Storage } from './storage.ts'
 
-/** The folder of files that are stored on disk. */
+/** The folder of the file storage on disk. */
 export const filesFolder = ({ dataDir }: Pick<Config, 'dataDir'>): string => join(dataDir, 'attachments')
 
 export type StorageConfig = Pick<Config, 'storageUrl' | 'dataDir' | 'diskReserveBytes'>

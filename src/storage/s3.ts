@@ -34,13 +34,13 @@ import type { ByteRange, ListedFile, Storage, StoredFile, UnfinishedFile } from 
 export interface S3Limits {
   /** To connect, per attempt. */
   readonly connect: number
-  /** Without a byte in either direction, per attempt. Time that a slow reader takes does not count. */
+  /** Without a byte in either direction, per attempt. Waiting for a slow reader does not count. */
   readonly silence: number
   /** For a request without a file. */
   readonly answer: number
   /** To upload a part. */
   readonly part: number
-  /** To complete an upload. Some servers copy the parts, without sending a byte meanwhile. */
+  /** To complete an upload. Some servers copy the parts, and send nothing until they have finished. */
   readonly completion: number
   /** For a readiness check. */
   readonly check: number
@@ -58,7 +58,7 @@ const defaultLimits: S3Limits = {
 /** Includes the first attempt. Requests are retried after a 5xx, a lost connection or silence. */
 const maxAttempts = 3
 
-/** Limits of S3. The last part may be smaller. */
+/** S3's limits on multipart uploads. The last part may be smaller than `minPartSize`. */
 const minPartSize = 5 * 1024 * 1024
 const maxParts = 10_000
 
@@ -74,16 +74,16 @@ interface ObjectName {
 }
 
 /**
- * Stores files as objects named `<prefix><key>`, by one PUT if they fit into a part, otherwise by a multipart upload. Either
- * way an object exists only when it is complete. The AWS SDK finds the credentials.
+ * Stores files as objects named `<prefix><key>`: with one PUT if they fit into a part, otherwise with a multipart upload. Either
+ * way, an object exists only when it is complete. The AWS SDK finds the credentials.
  *
- * The parts of a resumable upload have one size, so its offset determines their number. The tail that does not fill a part
- * is an object of its own. Parts and tails beyond the recorded offset are overwritten, so they do no harm.
+ * All parts of a resumable upload have the same size, so its offset determines their number. The remainder that does not fill a
+ * part is stored as a separate object, the tail. Parts and tails beyond the recorded offset are harmless, and are overwritten.
  */
 export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits): Storage => {
   const { bucket: Bucket, prefix } = location
   const client = openClient(location, limits, limits.silence)
-  // For requests that may be silent for long: downloads with a slow reader, and completions of uploads.
+  // For requests that can be silent for long: downloads with a slow reader, and completions of uploads.
   const longRunningClient = openClient(location, limits, 0)
 
   const objectOf = (key: string): ObjectName => ({ Bucket, Key: `${prefix}${expectKey(key)}` })
@@ -219,7 +219,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     return found.flatMap((upload) => (upload.Key === Key ? (upload.UploadId ?? []) : []))
   }
 
-  /** The upload that holds a file's parts; undefined if there is none. A lost response can leave two: the first is used. */
+  /** The multipart upload of a file; undefined if there is none. A lost response can leave two; the first one is used. */
   const findUpload = async (object: ObjectName): Promise<string | undefined> =>
     (await uploadsOf(object)).toSorted()[0]
 
@@ -412,7 +412,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       return [...missing]
     },
 
-    // A file may have both parts and a tail. Both lists are ordered by name.
+    // A file can have both parts and a tail. Both lists are ordered by name.
     listUnfinished: () => mergeByKey(filesWithParts(), filesWithTails()),
 
     async readOwner() {
@@ -480,13 +480,13 @@ const openClient = (
       connectionTimeout: limits.connect,
       socketTimeout,
       throwOnRequestTimeout: true,
-      // Concurrent requests are bounded elsewhere. A bound here would let slow readers block others.
+      // Requests are already bounded; a limit on sockets would let slow readers block other requests.
       httpAgent: { maxSockets: Infinity },
       httpsAgent: { maxSockets: Infinity },
     },
   })
 
-/** As small as a file of `maxBytes` allows, since each upload buffers one part. */
+/** The smallest part size for a file of `maxBytes`, since each upload buffers one part. */
 const partSizeFor = (maxBytes: number): number => Math.max(minPartSize, Math.ceil(maxBytes / maxParts))
 
 /** Fails when the server sends nothing for `limit` milliseconds while the reader waits. */

@@ -12,13 +12,13 @@ export type StoredFile = {
 
 /** A file that arrives in several writes, possibly across crashes. */
 export type UnfinishedFile = {
-  /** Made by `newKey`. Once complete, the file is opened by it. */
+  /** Created by `newKey`; also the key of the complete file. */
   key: string
   /** Final size in bytes. */
   size: number
 }
 
-/** Both inclusive, counted from 0. */
+/** Byte offsets, both inclusive, counted from 0. */
 export type ByteRange = { start: number; end: number }
 
 export type ListedFile = { key: string; modifiedAt: Date }
@@ -44,12 +44,12 @@ export type Storage = {
    * Writes `source` to an unfinished file at `offset`, which is 0 or an offset that was yielded before; bytes beyond it are
    * discarded. Yields the new offset each time bytes have become durable, and continues once the caller has recorded it.
    *
-   * When `source` fails, what was received is kept and yielded, and then the error is rethrown unchanged. With `whole`,
-   * nothing is yielded before `source` has ended, and nothing is kept when it fails. The caller ensures that there is only
-   * one writer: `hold` is awaited before each write, and aborts by throwing.
+   * When `source` fails, the received bytes are kept and their offset is yielded, and then the error is rethrown unchanged.
+   * With `whole`, nothing is yielded before `source` has ended, and nothing is kept when it fails. The caller ensures that
+   * there is only one writer: `hold` is awaited before each write, and can abort by throwing.
    *
    * @throws FileMissing when the file has fewer than `offset` bytes
-   * @throws FileTooLarge when `source` exceeds the file's final size; bytes before that may have been kept
+   * @throws FileTooLarge when `source` exceeds the file's final size; earlier bytes may have been kept
    * @throws StorageFull when there is no space left
    * @throws StorageUnavailable on any other failure of the backend
    * @throws TypeError when the key is malformed
@@ -164,7 +164,7 @@ export class FileMissing extends Error {
   }
 }
 
-/** The disk is full up to its reserve, or the quota is exceeded. */
+/** The disk has no space besides its reserve, or the quota of the bucket is exceeded. */
 export class StorageFull extends Error {
   override readonly name = 'StorageFull'
 
