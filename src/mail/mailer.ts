@@ -30,29 +30,29 @@ export interface WebhookDisabledMessage {
 
 export interface DigestMessage {
   readonly to: string
-  /** The newest, first. */
+  /** The most recent notifications, newest first. */
   readonly lines: readonly {
     readonly reason: components['schemas']['NotificationReason']
     readonly taskTitle: string
-    /** Null: the service itself, or a deleted user. */
+    /** Null for the service itself or a deleted user. */
     readonly actorName: string | null
   }[]
-  /** Of all notifications, also those without a line. */
+  /** The number of all unread notifications, including those without a line. */
   readonly count: number
 }
 
 /** Sends mail in the background, so that response times do not reveal whether an account exists. */
 export interface Mailer {
-  /** Whether mails reach somebody. */
+  /** Whether mails are delivered, or at least their links logged. */
   readonly delivers: boolean
-  /** Returns at once. Failures are logged, without the address and the token. */
+  /** Returns immediately. Failures are logged, without the address and the token. */
   sendPasswordReset(message: PasswordResetMessage): void
   sendEmailChanged(message: EmailChangedMessage): void
   sendInvitation(message: InvitationMessage): void
   sendWebhookDisabled(message: WebhookDisabledMessage): void
   /** Resolves when the mail was sent or has failed. */
   sendDigest(message: DigestMessage): Promise<void>
-  /** The number of mails that are being sent or wait for that. */
+  /** The number of mails that are being sent or waiting to be sent. */
   pending(): number
   /** Refuses new mails, and waits a few seconds for those being sent. */
   close(): Promise<void>
@@ -61,7 +61,7 @@ export interface Mailer {
 /** Creates a mailer that logs to `log`. */
 export type OpenMailer = (log: FastifyBaseLogger) => Mailer
 
-/** The token is in the fragment, which browsers do not send: it reaches no log and no Referer. */
+/** The token is in the fragment, which browsers do not send, so that it appears in no log and no Referer header. */
 export const passwordResetLink = (base: string, token: string): string =>
   `${base}/password-reset#token=${token}`
 
@@ -80,12 +80,12 @@ export const loggingMailer =
     sendEmailChanged: ({ undoToken }) =>
       log.info(
         undoToken === null ? {} : { link: emailChangeUndoLink(base(), undoToken) },
-        'Email address changed; the link, if there is one, undoes the change',
+        'Email address changed; the link undoes the change',
       ),
     sendInvitation: ({ token }) =>
       log.info({ link: invitationLink(base(), token) }, 'Invitation to a project'),
-    sendWebhookDisabled: () => log.info('A mail about a disabled webhook'),
-    sendDigest: async ({ count }) => log.info({ notifications: count }, 'A mail with notifications'),
+    sendWebhookDisabled: () => log.info('Webhook disabled'),
+    sendDigest: async ({ count }) => log.info({ notifications: count }, 'Digest of notifications'),
     pending: () => 0,
     close: async () => undefined,
   })

@@ -18,7 +18,7 @@ interface SmtpMailerOptions {
   readonly from: MailAddress
   /** The base URL of links. */
   readonly publicUrl: string
-  /** Mails being sent at a time; more are dropped. */
+  /** Maximum number of pending mails; further ones are dropped. */
   readonly maxPending?: number
   /** Milliseconds that a shutdown waits for pending mails. */
   readonly closeTime?: number
@@ -36,7 +36,7 @@ export const smtpMailer =
     let isClosed = false
 
     const deliver = async (mail: SendMailOptions): Promise<void> => {
-      // Composing a mail takes time, which the response must not show.
+      // Composing a mail takes time, which must not show in the response time.
       await setImmediate()
       try {
         await transport.sendMail({ ...mail, from: { ...from }, signal: AbortSignal.timeout(sendTime) })
@@ -97,7 +97,7 @@ const transportTo = ({ host, port, tls, auth }: SmtpServer) => ({
   disableUrlAccess: true,
 })
 
-/** Addresses are objects, because nodemailer parses strings, which can yield several recipients. */
+/** The address is an object: nodemailer parses a string, which can contain several recipients. */
 const passwordResetMail = ({ to, token }: PasswordResetMessage, publicUrl: string): SendMailOptions => ({
   to: { name: '', address: to },
   subject: 'Reset your Taskwright password',
@@ -114,15 +114,15 @@ If you did not request this, ignore this mail. Your password has not changed.
 })
 
 /**
- * A name in quotes, for a mail to a stranger; null if it is long, or has what mail programs make a link of. Invitations are not
- * to be used for spam.
+ * A name in quotes, for a mail to a stranger; null if it is long, or contains something that mail programs turn into a link.
+ * This keeps invitations from being used for spam.
  */
 const quoteName = (name: string): string | null =>
   name.length > 80 || /[:/\\@]|\.\S/.test(name) ? null : `"${name}"`
 
 const invitationMail = (message: InvitationMessage, publicUrl: string): SendMailOptions => {
   const { to, token } = message
-  const sender = quoteName(message.invitedByName) ?? 'Somebody'
+  const sender = quoteName(message.invitedByName) ?? 'Someone'
   const name = quoteName(message.projectName)
   const project = name === null ? 'a project' : `the project ${name}`
   return {
@@ -131,11 +131,11 @@ const invitationMail = (message: InvitationMessage, publicUrl: string): SendMail
     headers: { 'Auto-Submitted': 'auto-generated' },
     text: `${sender} invited you to ${project} at ${publicUrl}.
 
-To see the invitation, and to accept it, open this link within 7 days. It works once.
+To see and accept the invitation, open this link within 7 days. It works once.
 
 ${invitationLink(publicUrl, token)}
 
-Anyone who has the link can accept the invitation: do not pass it on. If you did not expect it, ignore this mail.
+Anyone who has the link can accept the invitation, so do not share it. If you did not expect it, ignore this mail.
 `,
   }
 }
@@ -153,16 +153,16 @@ const webhookDisabledMail = ({ to, url }: WebhookDisabledMessage, publicUrl: str
   to: { name: '', address: to },
   subject: 'A Taskwright webhook was disabled',
   headers: { 'Auto-Submitted': 'auto-generated' },
-  text: `Your webhook at ${publicUrl} sends nothing more to
+  text: `Your webhook at ${publicUrl} was disabled. It no longer sends anything to
 
 ${new URL(url).host}
 
-because every delivery failed for three days, or because the receiver answered that it is gone (410). Its deliveries say why. Enable it
-again when the receiver works. What was pending then is sent.
+Either all deliveries failed for three days, or the receiver responded with 410 (Gone). The list of its deliveries shows the errors.
+When the receiver works, enable the webhook again: pending deliveries are then sent.
 `,
 })
 
-/** What happened, by its reason. */
+/** The text of a line, by the reason of the notification. */
 const happened: Record<DigestMessage['lines'][number]['reason'], (actor: string, task: string) => string> = {
   mention: (actor, task) => `${actor} mentioned you in a comment on ${task}`,
   assignment: (actor, task) => `${actor} assigned ${task} to you`,
@@ -173,7 +173,7 @@ const happened: Record<DigestMessage['lines'][number]['reason'], (actor: string,
 const digestMail = ({ to, lines, count }: DigestMessage, publicUrl: string): SendMailOptions => {
   const what = count === 1 ? '1 unread notification' : `${count} unread notifications`
   const listed = lines.map(
-    ({ reason, taskTitle, actorName }) => `- ${happened[reason](actorName ?? 'Somebody', `"${taskTitle}"`)}`,
+    ({ reason, taskTitle, actorName }) => `- ${happened[reason](actorName ?? 'Someone', `"${taskTitle}"`)}`,
   )
   const others = count > lines.length ? `\nand ${count - lines.length} more.\n` : ''
   return {
@@ -184,7 +184,7 @@ const digestMail = ({ to, lines, count }: DigestMessage, publicUrl: string): Sen
 
 ${listed.join('\n')}
 ${others}
-You get this mail because "mail_digest" is on in your notification settings. To get no more of them, set it to "off":
+You get this mail because "mail_digest" is on in your notification settings. To stop these mails, set it to "off":
 
 PATCH ${publicUrl}/notifications/settings
 {"mail_digest":"off"}
@@ -204,7 +204,7 @@ ${link}
 The link also ends all sessions and revokes all API tokens of your account, and lets you choose a new password.
 `
 
-/** The loggable part of an error. The server's text is left out, as it may quote the address or the mail. */
+/** The loggable part of an error, without the server's text, which can quote the address or the mail. */
 const describeFailure = (error: unknown) => {
   if (!isMailError(error)) return {}
   const { code, command, response, message } = error

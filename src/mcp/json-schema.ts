@@ -3,18 +3,18 @@ import { asArray, asObject, type Json, mapValues, resolve } from '../contract/co
 /** Keywords of OpenAPI 3.0 that JSON Schema 2020-12 does not have. */
 const droppedKeywords: ReadonlySet<string> = new Set(['nullable', 'discriminator', 'xml', 'externalDocs'])
 
-/** Formats of JSON Schema that the contract uses. Strict clients refuse a schema with another one. */
+/** The formats of JSON Schema that the contract uses. Strict clients refuse schemas with other formats. */
 const knownFormats: ReadonlySet<unknown> = new Set(['uuid', 'date-time', 'date', 'email', 'uri-reference'])
 
-/** Keywords by what their value is; the value of any other keyword is no schema. */
+/** The keywords whose values contain schemas, by the shape of the value. */
 const schemaKeywords: ReadonlySet<string> = new Set(['items', 'additionalProperties', 'not'])
 const listKeywords: ReadonlySet<string> = new Set(['anyOf', 'oneOf'])
 const mapKeywords: ReadonlySet<string> = new Set(['properties'])
 
 /**
- * Converts a schema of the contract to JSON Schema 2020-12, which the Model Context Protocol expects: references are replaced
- * by what they refer to, null becomes a type, and extensions are left out. A schema that contains itself, such as a task with its
- * subtasks, is any object there; `within` has the references that are being replaced.
+ * Converts a schema of the contract to JSON Schema 2020-12, which the Model Context Protocol expects: references are inlined,
+ * null becomes a type, and extensions are omitted. Inside itself, a recursive schema (a task with its subtasks) becomes any
+ * object; `within` lists the references that are being inlined.
  */
 export const toJsonSchema = (document: Json, schema: unknown, within: readonly unknown[] = []): Json => {
   const { $ref: reference } = asObject(schema)
@@ -34,7 +34,7 @@ export const toJsonSchema = (document: Json, schema: unknown, within: readonly u
     .filter(([keyword, value]) => keyword !== 'format' || knownFormats.has(value))
     .map(([keyword, value]) => [keyword, convertKeyword(keyword, value)] as const)
   return {
-    // The contract adds a description or a default to a reference by an allOf of one schema.
+    // In the contract, an allOf with one schema adds a description or a default to a reference.
     ...(more.length === 0 ? base : { allOf: [base, ...more] }),
     ...Object.fromEntries<unknown>(own),
     ...(keywords.nullable === true && { type: [keywords.type, 'null'] }),

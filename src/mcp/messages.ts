@@ -13,7 +13,7 @@ import type { Dispatch, DispatchedResponse } from '../contract/dispatch.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import type { Tool } from './tools.ts'
 
-/** What the server says about itself, and its tools by name. */
+/** The server's name and version, and its tools by name. */
 export interface McpServerOptions {
   readonly title: string
   readonly version: string
@@ -23,7 +23,7 @@ export interface McpServerOptions {
 /** A message of the Model Context Protocol, and its sender. */
 export interface McpRequest {
   readonly message: unknown
-  /** The protocol's own header fields. */
+  /** The header fields that the protocol defines. */
   readonly headers: Readonly<Record<string, string>>
   readonly principal: Principal
   readonly dispatch: Dispatch
@@ -31,19 +31,20 @@ export interface McpRequest {
 
 export interface McpResponse {
   readonly status: number
-  /** JSON; empty if there is nothing to answer. */
+  /** JSON; empty if the message needs no response. */
   readonly text: string
 }
 
-/** The first version without batches of messages, which would be several requests in one. */
+/** The first version without batches of messages, which would carry several requests in one. */
 const oldestVersion = '2025-06-18'
 
-/** Milliseconds for which clients may keep the list of tools. */
+/** Milliseconds for which clients may cache the list of tools. */
 const listLifetime = 300_000
 
 /**
- * Answers a message. Clients of 2025 open with a handshake and those of 2026-07-28 do not; neither have a session here. Every
- * response is one JSON message rather than a stream: no tool reports progress, and there is nothing to subscribe to.
+ * Answers a message. Clients of the 2025 versions begin with a handshake, those of 2026-07-28 do not; the server keeps no session
+ * for either. Every response is one JSON message rather than a stream, since no tool reports progress and there is nothing to
+ * subscribe to.
  */
 export const answerMessage = async (options: McpServerOptions, request: McpRequest): Promise<McpResponse> => {
   let failure: Error | undefined
@@ -51,7 +52,7 @@ export const answerMessage = async (options: McpServerOptions, request: McpReque
     serverOf(options, request, (cause) => {
       failure = new Error('A tool failed', { cause })
     })
-  // Of the library itself; it reports what clients do wrong as well.
+  // The last error of the library itself, which also reports errors of clients.
   let reported: unknown
   const onerror = (error: unknown): void => {
     reported = error
@@ -61,7 +62,7 @@ export const answerMessage = async (options: McpServerOptions, request: McpReque
     headers: {
       ...request.headers,
       'content-type': 'application/json',
-      // Otherwise the library refuses clients that accept JSON only.
+      // The library refuses clients that accept JSON only.
       accept: 'application/json, text/event-stream',
     },
   })
@@ -93,13 +94,13 @@ const answerLegacy = async (
   }
 }
 
-/** A server for one message. `onFailure` gets the errors of tools, which must not become messages to the client. */
+/** Creates a server for one message. `onFailure` receives the errors of tools, which must not be sent to the client. */
 const serverOf = (
   { title, version, tools }: McpServerOptions,
   { principal, dispatch }: McpRequest,
   onFailure: (error: unknown) => void,
 ): Server => {
-  // Not McpServer, the library's preferred class: it takes tools with validators of its own, and compiles them for each message.
+  // Not McpServer, the library's preferred class, which requires its own validators and would compile them for each message.
   const server = new Server(
     { name: title.toLowerCase(), title, version },
     {

@@ -42,7 +42,7 @@ interface ToolAnnotations {
   readonly openWorldHint: boolean
 }
 
-/** An argument of a tool, and where it stands in the HTTP request. */
+/** An argument of a tool, and its place in the HTTP request. */
 interface Argument {
   readonly part: 'path' | 'query' | 'header' | 'body'
   /** The name in the HTTP request. */
@@ -53,7 +53,7 @@ interface Argument {
   readonly separator: string | null
 }
 
-/** Headers that become arguments. The others describe HTTP representations. */
+/** Headers that become arguments. Other headers concern only the HTTP representation. */
 const argumentHeaders: ReadonlySet<string> = new Set(['If-Match', 'Idempotency-Key'])
 
 /** @throws Error if an operation cannot be a tool */
@@ -65,13 +65,13 @@ export const deriveTools = (contract: Contract): ReadonlyMap<string, Tool> => {
 }
 
 const deriveTool = (document: Json, operation: ContractOperation): Tool => {
-  // The message that calls the tool has been counted by this policy.
+  // The message that calls the tool was already counted against this policy.
   if (operation.rateLimit !== 'api')
-    throw new Error(`${operation.id} has a rate limit of its own, so it cannot be a tool`)
+    throw new Error(`${operation.id} has another rate limit than api, so it cannot be a tool`)
   const name = snakeCase(operation.id)
   const path = asObject(asObject(document.paths)[operation.path])
   const own = asObject(path[operation.method.toLowerCase()])
-  // Those of a path belong to each of its operations.
+  // The parameters of a path apply to all of its operations.
   const parameters = [...asArray(path.parameters ?? []), ...asArray(own.parameters ?? [])]
   const node: Json = { ...own, parameters }
   const argumentsByName = argumentsOf(document, operation, node)
@@ -121,7 +121,7 @@ const parameterArguments = (
 ): readonly (readonly [string, Argument])[] =>
   asArray(node.parameters)
     .map((parameter) => resolve(document, parameter))
-    // A tool has no use for the conditions of a read, which save bandwidth.
+    // The conditions of a read, which save bandwidth, are of no use to a tool.
     .filter(
       (parameter) =>
         parameter.in !== 'header' || (method !== 'GET' && argumentHeaders.has(String(parameter.name))),
@@ -172,8 +172,8 @@ const inputSchemaOf = (argumentsByName: ReadonlyMap<string, Argument>): ObjectJs
 })
 
 /**
- * Some clients validate the problem of a rejected call by this schema as well. What is in a problem is left out: it would be a
- * third of the list of tools, which assistants read.
+ * The schema of a result. It includes problems, because some clients validate the result of a failed call as well. The members
+ * of a problem are omitted: they would take a third of the list of tools, which assistants read.
  */
 const outputSchemaOf = (document: Json, schema: unknown): ObjectJsonSchema => {
   const { type, description, required } = resolve(document, { $ref: '#/components/schemas/Problem' })
@@ -194,7 +194,7 @@ const annotationsOf = (title: string, { method }: ContractOperation): ToolAnnota
   readOnlyHint: method === 'GET',
   destructiveHint: method === 'DELETE' || method === 'PUT',
   idempotentHint: method === 'GET' || method === 'DELETE' || method === 'PUT',
-  // It changes nothing outside of this service.
+  // A tool affects only this service.
   openWorldHint: false,
 })
 
@@ -209,11 +209,11 @@ const requestOf = (
   const headers: Record<string, string> = hasBody ? { 'content-type': 'application/json' } : {}
   const body: Record<string, unknown> = {}
   for (const [key, value] of Object.entries(args)) {
-    // The operation rejects an unknown argument, and lists those that it knows.
+    // The operation refuses an unknown argument, and its problem lists the known ones.
     const unknown = { part: hasBody ? 'body' : 'query', name: key, separator: null } as const
     const { part, name, separator } = argumentsByName.get(key) ?? unknown
     if (part === 'body') body[name] = value
-    // Assistants send null for an optional argument that they leave out.
+    // Assistants send null for optional arguments.
     else if (value === null) continue
     else if (part === 'path') segments.set(name, textOf(value))
     else if (part === 'header') headers[name.toLowerCase()] = textOf(value)
@@ -232,5 +232,5 @@ const requestOf = (
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
-/** A missing value, and dots, which would change the path, are replaced by a value that the operation rejects. */
+/** A missing value, or dots, which would change the path, become a value that the operation refuses. */
 const segmentOf = (value = ''): string => (/^\.{0,2}$/.test(value) ? '-' : encodeURIComponent(value))

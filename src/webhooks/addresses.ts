@@ -2,19 +2,19 @@ import ipaddr from 'ipaddr.js'
 import { isIP } from 'node:net'
 
 /**
- * Where webhooks may be sent to. Users choose their URLs, so requests must not reach the network of the service itself: other
- * programs of its machine, its neighbours, or the metadata service of a cloud (server-side request forgery).
+ * The addresses that webhooks may be sent to. Users choose the URLs, so requests must not reach the service's own machine or
+ * network, or the metadata service of a cloud (server-side request forgery).
  */
 export interface AddressRules {
   /** Whether the operator allows a host by its name. */
   names(hostname: string): boolean
   /** Whether a connection to an address may be opened for a host name. */
   allows(hostname: string, address: string): boolean
-  /** Whether requests to a URL can be refused without looking its host up. */
+  /** Whether a URL can be refused without resolving its host. */
   refuses(url: URL): boolean
 }
 
-/** `allowed`: host names, addresses and CIDR ranges that the operator allows besides public addresses. */
+/** `allowed` are the host names, addresses and CIDR ranges of WEBHOOK_ALLOW. Public addresses are always allowed. */
 export const createAddressRules = (allowed: readonly string[]): AddressRules => {
   const names = new Set(allowed.filter((entry) => !isAddressOrRange(entry)).map(canonicalName))
   const ranges = allowed.filter(isAddressOrRange).map(parseRange)
@@ -61,20 +61,20 @@ const parseRange = (entry: string): Range => {
 const isWithin = (address: Address, [base, bits]: Range): boolean =>
   address.kind() === base.kind() && address.match(base, bits)
 
-/** Null for text that is not an address. An IPv4 address in an IPv6 address (mapped, NAT64) counts as itself. */
+/** Null for text that is not an address. An IPv4 address embedded in an IPv6 address (mapped, NAT64) is unwrapped. */
 const parseAddress = (text: string): Address | null => {
   if (isIP(text) === 0) return null
   const address = ipaddr.process(text)
   return isWithin(address, nat64) ? new ipaddr.IPv4(address.toByteArray().slice(-4)) : address
 }
 
-/** RFC 6052 §2.1. */
+/** The NAT64 prefix (RFC 6052 §2.1). */
 const nat64 = ipaddr.parseCIDR('64:ff9b::/96')
 
-/** All IPv6 addresses that were ever given out to networks (IANA). */
+/** The global unicast IPv6 addresses that IANA has allocated. */
 const globalUnicast = ipaddr.parseCIDR('2000::/3')
 
-/** The platform services of Azure have a public address. */
+/** The address of Azure's platform services: private to each virtual machine, but in a public range. */
 const azurePlatform = ipaddr.parse('168.63.129.16')
 
 const isPublic = (address: Address): boolean =>

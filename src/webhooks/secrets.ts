@@ -2,14 +2,14 @@ import { createHmac, randomBytes } from 'node:crypto'
 import { open, seal } from '../auth/seal.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 
-/** Secrets of webhooks, and signatures with them, as Standard Webhooks 1.0 has them. */
+/** Secrets and signatures of webhooks, as specified by Standard Webhooks 1.0. */
 
 const secretBytes = 32
 
-/** A new secret, as its owner sees it and as it is stored. */
+/** A new secret, in the form for its owner and the form to store. */
 export interface NewSecret {
   readonly text: string
-  /** Seals it for the webhook. */
+  /** The form to store for a webhook. */
   readonly sealFor: (webhookId: string) => Buffer
 }
 
@@ -21,7 +21,7 @@ export const newSecret = (keys: KeyRing): NewSecret => {
   }
 }
 
-/** A message as it is signed. */
+/** The signed content of a message. */
 export interface SignedContent {
   readonly id: string
   /** Seconds since 1970. */
@@ -30,7 +30,7 @@ export interface SignedContent {
 }
 
 /**
- * The value of `webhook-signature`: a signature with each secret.
+ * The value of `webhook-signature`: one signature per secret. There are two secrets while one is being rotated.
  *
  * @throws Error when no key opens a secret
  */

@@ -10,18 +10,18 @@ import { Agent as HttpsAgent, request as requestHttps } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import { type AddressRules, hostnameOf } from './addresses.ts'
 
-/** Sends requests to the URLs that users chose. */
+/** Sends requests to URLs chosen by users. */
 
-/** Milliseconds for a whole request. */
+/** Milliseconds that a request may take in total. */
 export const maxSendTime = 10_000
 
-/** Bytes of a response that are read. */
+/** Maximum number of bytes that are read of a response body. */
 const maxResponse = 8_192
 
-/** Informational responses (1xx) before the response. */
+/** Maximum number of informational responses (1xx) before the final one. */
 const maxInformation = 10
 
-/** Why there is no response, as the contract names it. */
+/** The reason for a missing response; the values are those of the contract. */
 export type SendFault =
   'address_refused' | 'timeout' | 'connection_failed' | 'tls_failed' | 'response_invalid'
 
@@ -38,7 +38,7 @@ export class SendFailed extends Error {
 
 export interface SentResponse {
   readonly status: number
-  /** Its first 8 KiB, as far as they arrived. */
+  /** At most the first 8 KiB of the body; less if the connection was lost. */
   readonly body: string
   /** The Retry-After header. */
   readonly retryAfter: string | null
@@ -50,7 +50,7 @@ export interface Message {
   readonly body: string
 }
 
-/** Finds the addresses of a host name. Rejects if there are none. */
+/** Resolves a host name to its addresses. Rejects if it has none. */
 export type Resolve = (hostname: string) => Promise<readonly LookupAddress[]>
 
 export interface SenderOptions {
@@ -61,7 +61,7 @@ export interface SenderOptions {
   readonly time?: number | undefined
 }
 
-/** Connections that requests, one after the other, use again. */
+/** Connections that consecutive requests reuse. */
 export interface Connections {
   readonly http: HttpAgent
   readonly https: HttpsAgent
@@ -82,16 +82,15 @@ export const openConnections = (): Connections => {
 }
 
 /**
- * Without `connections`, a request has a connection of its own.
+ * Sends a request, on a new connection unless `connections` are passed.
  *
  * @throws SendFailed, or the reason of `stop`
  */
 export type Send = (message: Message, stop: AbortSignal, connections?: Connections) => Promise<SentResponse>
 
 /**
- * Each connection is to an address that was checked when the name was looked up for it: the name is not looked up again, so one
- * whose address changes between check and connection (DNS rebinding) gains nothing. A connection that is used again still leads
- * to the address that was checked.
+ * A host name is resolved once per connection, and the connection goes to the checked address. A name whose address changes
+ * between the check and the connection (DNS rebinding) therefore gains nothing. Reused connections keep their checked address.
  */
 export const createSend = ({ rules, resolve, time = maxSendTime }: SenderOptions): Send => {
   const addressesOf = resolve ?? resolveWith(rules)
@@ -108,7 +107,7 @@ export const createSend = ({ rules, resolve, time = maxSendTime }: SenderOptions
 
   return async ({ url: text, headers, body }, stop, connections) => {
     const url = new URL(text)
-    // Node looks up names only.
+    // Node calls the lookup function for names only, so an address is checked here.
     const hostname = hostnameOf(url)
     if (isIP(hostname) > 0 && !rules.allows(hostname, hostname)) throw new SendFailed('address_refused')
     const timeout = AbortSignal.timeout(time)
@@ -123,7 +122,7 @@ export const createSend = ({ rules, resolve, time = maxSendTime }: SenderOptions
     try {
       const response = await exchange(url, options, body)
       const { statusCode: status = 0 } = response
-      // Node passes on 101, and numbers that are no status.
+      // Node also passes on 101, and numbers that are not a valid status.
       if (status < 200) {
         response.destroy()
         throw new SendFailed('response_invalid')
@@ -145,7 +144,7 @@ const exchange = (url: URL, options: RequestOptions, body: string): Promise<Inco
   new Promise((resolve, reject) => {
     const request = url.protocol === 'https:' ? requestHttps(url, options) : requestHttp(url, options)
     request.once('response', resolve)
-    // Nobody asked for another protocol. Without a listener, Node emits neither a response nor an error.
+    // An unrequested upgrade. Without a listener, Node would emit neither a response nor an error.
     request.once('upgrade', (_, socket) => {
       socket.destroy()
       reject(new SendFailed('response_invalid'))
@@ -154,7 +153,7 @@ const exchange = (url: URL, options: RequestOptions, body: string): Promise<Inco
     request.on('information', () => {
       if ((informed += 1) > maxInformation) request.destroy(new SendFailed('response_invalid'))
     })
-    // Whatever the connection does, no request takes longer.
+    // Enforces the time limit in every state of the connection.
     options.signal?.addEventListener('abort', () => reject(options.signal?.reason), { once: true })
     request.on('error', (error) => {
       // The receiver may have closed a connection while it was idle.
@@ -166,8 +165,8 @@ const exchange = (url: URL, options: RequestOptions, body: string): Promise<Inco
   })
 
 /**
- * Asks name servers directly: the system's resolver would occupy the threads that hash passwords and read files. Names that the
- * operator allows may stand in the hosts file.
+ * Queries name servers directly, because the system's resolver would occupy the threads that hash passwords and read files.
+ * Names that the operator allows use the system's resolver, since they may be in the hosts file.
  */
 const resolveWith = (rules: AddressRules): Resolve => {
   const resolver = new Resolver({ timeout: 2_000, tries: 2 })
@@ -189,7 +188,7 @@ const lookUpAll = (hostname: string): Promise<readonly LookupAddress[]> =>
     })
   })
 
-/** The status counts as soon as it is there, whatever becomes of the rest. */
+/** The beginning of a response body. Never rejects: the status alone decides whether a delivery has succeeded. */
 const beginningOf = async (response: IncomingMessage): Promise<string> => {
   const chunks: Buffer[] = []
   let size = 0
@@ -201,12 +200,12 @@ const beginningOf = async (response: IncomingMessage): Promise<string> => {
       if (size >= maxResponse) break
     }
   } catch {
-    // The connection was lost, or the time is over.
+    // The connection was lost or the time limit has passed.
   }
-  // Leaves the connection to the next request only if nothing of this response is to come.
+  // The next request can reuse the connection only if this response is complete.
   if (!response.complete) response.destroy()
   const bytes = Buffer.concat(chunks).subarray(0, maxResponse)
-  // The database has no U+0000.
+  // PostgreSQL cannot store U+0000.
   return bytes.toString('utf8').replaceAll('\0', '\u{fffd}')
 }
 

@@ -16,22 +16,22 @@ import type { Mailer } from '../mail/mailer.ts'
 import { signaturesOf } from './secrets.ts'
 import { type Connections, maxSendTime, openConnections, type Send, SendFailed } from './send.ts'
 
-/** Webhooks that a process serves at a time. */
+/** Number of webhooks that a process serves at a time. */
 const slots = 16
 
-/** Deliveries to a webhook before others have their turn. */
+/** Number of deliveries to a webhook before other webhooks get their turn. */
 const turn = 100
 
-/** Deliveries that are selected, and attempts that are stored, by one statement. */
+/** Number of deliveries per selection, and of attempts per insertion. */
 const batch = 20
 
 /**
- * Milliseconds after which attempts are stored, and deliveries selected again. What was sent meanwhile is sent again if the process
- * is killed; whether the owner may see a delivery was asked at most so long before it was sent.
+ * Milliseconds after which attempts are stored and deliveries are selected again. If the process is killed, requests of this
+ * period are repeated. A selection also checks the owner's access, so this bounds the age of that check.
  */
 const maxUnstored = 500
 
-/** Milliseconds between two looks at what is due, while requests are under way. */
+/** Milliseconds between two checks for due deliveries while requests are running. */
 const interval = 500
 
 export interface SenderDeps {
@@ -42,10 +42,10 @@ export interface SenderDeps {
   readonly send: Send
 }
 
-/** Sends everything that is due. */
+/** Sends all deliveries that are due. */
 export type SendDue = (stop: AbortSignal) => Promise<void>
 
-/** Serves several webhooks at a time, and each of them one delivery after the other. */
+/** Serves several webhooks concurrently, each with one delivery at a time. */
 export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): SendDue => {
   const lease = { id: newId(), duration: maxSendTime * 3 }
 
@@ -85,8 +85,8 @@ export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): Send
   }
 
   /**
-   * Sends what is due, one after the other. Ends with the first failure, which may disable the webhook. The first delivery is sent
-   * however long its selection took, so that a slow database delays deliveries but never stops them.
+   * Sends due deliveries one after the other, until the first failure, which may disable the webhook. The first delivery is sent
+   * even if its selection took longer than `maxUnstored`, so that a slow database delays deliveries but never stops them.
    */
   const sendSome = async (
     webhookId: string,
@@ -103,7 +103,7 @@ export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): Send
         if (outcome.status === 'pending' || outcome.status === 'failed') break
       }
     } catch (error) {
-      // Those before it are stored first; the next call fails in the same way.
+      // Earlier attempts are stored first; the next call fails with the same error.
       if (attempts.length === 0) throw error
     }
     return attempts
@@ -118,7 +118,10 @@ export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): Send
         sent += attempts.length
         const disabled = await recordAttempts(db, webhookId, attempts, lease)
         if (disabled !== null) {
-          log.info({ webhook: webhookId }, 'A webhook was disabled because its receiver fails')
+          log.info(
+            { webhook: webhookId },
+            'Webhook disabled: its receiver has failed for three days or is gone',
+          )
           mailer.sendWebhookDisabled({ to: disabled.email, url: disabled.url })
         }
       }

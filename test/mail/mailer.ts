@@ -130,7 +130,7 @@ t.test('the mail with an invitation', async (t) => {
   for (const words of [/within 7 days/, /works once/, /ignore this mail/]) t.match(named, words)
   for (const advert of ['Win at https://example.org', 'example.org', 'eve@example.org', 'x'.repeat(81)]) {
     const anonymous = await textOf(advert, advert)
-    t.match(anonymous, 'Somebody invited you to a project at https://tasks.example.com/api.')
+    t.match(anonymous, 'Someone invited you to a project at https://tasks.example.com/api.')
     t.notMatch(anonymous, advert)
   }
   t.match(await textOf('Plan B', 'Dr. Strange'), '"Dr. Strange" invited you to the project "Plan B" at')
@@ -161,7 +161,7 @@ t.test('the mail with notifications', async (t) => {
 
 - Grace Hopper mentioned you in a comment on "Rent a stage"
 - Grace Hopper assigned "Rent a stage" to you
-- Somebody commented on "Rent a stage"
+- Someone commented on "Rent a stage"
 - Grace Hopper completed "Book the band"
 
 and 12 more.
