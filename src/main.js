@@ -29,7 +29,7 @@ try {
   for (const folder of [dataDir, compiled]) if (!fs.existsSync(folder)) fs.mkdirSync(folder, { mode: 0o700 })
   enableCompileCache(compiled)
 } catch {
-  // The start reports what is wrong with the folder.
+  // server.ts reports the error of the folder.
 }
 try {
   await import('./process/server.ts')

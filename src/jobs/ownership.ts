@@ -5,9 +5,9 @@ import type { Storage } from '../storage/storage.ts'
 import { inBatches } from './inventory.ts'
 
 /**
- * The owner of the files in a storage. Another database, or an earlier copy of the same one, sees files in use as orphans:
- * after a mistyped address, in a bucket that two installations share, after a restored dump. The storage therefore records
- * its owner, and no other database removes its files.
+ * The owner of the files in a storage. To another database, or to an earlier copy of the same one, files in use look like
+ * orphans: after a mistyped address, in a bucket shared by two installations, or after restoring a dump. The storage therefore
+ * records its owner, and no other database removes its files.
  */
 export type Ownership =
   /** This database. */
@@ -36,7 +36,7 @@ const reasons: Readonly<Record<Ownership, string | null>> = {
   newer: 'The files belong to a later state of this database',
 }
 
-/** Why this database must not remove the files; null if it may. */
+/** The reason why this database must not remove the files; null if it may. */
 export const whyNotOurs = (ownership: Ownership): string | null => reasons[ownership]
 
 /** Records a database as the owner of the files. Its transaction must be committed. */
@@ -54,7 +54,7 @@ const hasOnlyUnknownFiles = async (db: Database, storage: Storage): Promise<bool
   return !isEmpty
 }
 
-/** Null if the record is damaged: then the files count as foreign. */
+/** Null if the record is damaged; the files then count as foreign. */
 const parseOwner = (text: string): Identity | null => {
   const { database, transaction } =
     /^\{"database":"(?<database>[\d/]+)","transaction":"(?<transaction>\d+)"\}$/.exec(text)?.groups ?? {}

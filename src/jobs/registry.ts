@@ -26,7 +26,7 @@ import {
   reportLostFiles,
 } from './stored-files.ts'
 
-/** When jobs run. Times are in milliseconds. */
+/** The schedule of jobs. Times are in milliseconds. */
 export interface JobTimes {
   /** Interval of the jobs that look for obsolete data. */
   readonly cleanup: number
@@ -75,7 +75,7 @@ const tombstoneDays = 30
 /** Maximum retention of the deliveries of webhooks. The contract promises it. */
 const deliveryDays = 30
 
-/** Everything that runs in the background. Each job works in batches, so that none occupies the database for long. */
+/** All background jobs. Each works in batches, so that none occupies the database for long. */
 export const jobsOf = (deps: JobDeps) => {
   const { db, auditDays, eventDays, trashDays, times = jobTimes } = deps
   const cleanup = (run: Job['run']): Job => ({
@@ -84,14 +84,14 @@ export const jobsOf = (deps: JobDeps) => {
     exclusive: true,
     run,
   })
-  /** Several instances share this work: each takes other rows. */
+  /** A job that several instances share; each takes different rows. */
   const completion = (run: Job['run']): Job => ({
     interval: times.retry,
     atStart: true,
     exclusive: false,
     run,
   })
-  /** Several instances take turns. */
+  /** A job that reads events. Instances take turns by leases of their own. */
   const reader = (run: Job['run']): Job => ({ interval: times.events, atStart: true, exclusive: false, run })
   const orphans = (stop: AbortSignal) => ({ before: new Date(Date.now() - times.grace), stop })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })

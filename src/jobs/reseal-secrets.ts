@@ -54,7 +54,7 @@ async function* rowsOf<Row>(
   }
 }
 
-/** Null if the active key has sealed it already, or no key opens it. */
+/** Null if the active key has already sealed the secret, or if no key opens it. */
 const reseal = (keys: KeyRing, sealed: Buffer, context: string): Buffer | null => {
   const opened = open(keys, sealed, context)
   return opened === null || opened.isActive ? null : seal(keys, opened.plaintext, context)

@@ -5,13 +5,13 @@ import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
 import { takeLease, withLease } from '../db/leases.ts'
 
-/** Background work that is repeated for as long as the service runs. */
+/** Background work that is repeated while the service runs. */
 export interface Job {
   /** Milliseconds between the starts of two runs. */
   readonly interval: number
-  /** Whether the first run starts with the service, and not an interval later. */
+  /** Whether the first run starts with the service, rather than one interval later. */
   readonly atStart: boolean
-  /** Whether a lease keeps the other instances from running it at the same time. */
+  /** Whether a lease keeps other instances from running the job at the same time. */
   readonly exclusive: boolean
   /** Returns early when `stop` is aborted, between two batches. A run that fails is repeated after the interval. */
   readonly run: (stop: AbortSignal) => Promise<unknown>
@@ -70,7 +70,7 @@ export const runOnce = async <Name extends string>(
   for (const name of namesOf(jobs)) await runLogged(name, jobs[name], { stop: signal, log })
 }
 
-/** The keys of a record, which TypeScript types as strings. */
+/** Object.keys with the type of the keys. */
 const namesOf = <Name extends string>(jobs: Readonly<Record<Name, Job>>): readonly Name[] => {
   const isName = (key: string): key is Name => Object.hasOwn(jobs, key)
   return Object.keys(jobs).filter(isName)
@@ -127,6 +127,6 @@ const repeat = (name: string, job: Job, log: FastifyBaseLogger): RepeatedRun => 
   }
 }
 
-/** Whether the database is unavailable, which is logged elsewhere, or the service is stopping. */
+/** Whether the database is unavailable, which `reportOutages` logs, or the service is stopping. */
 const isExpected = (error: unknown): boolean =>
   error instanceof DatabaseUnavailable || (error instanceof Error && error.name === 'AbortError')

@@ -6,7 +6,7 @@ import type { ListedFile, Storage } from '../storage/storage.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from './inventory.ts'
 import { claimFiles, ownershipOf, whyNotOurs } from './ownership.ts'
 
-/** Jobs that keep the storage and the database in agreement. */
+/** Jobs that keep the storage and the database consistent. */
 
 export interface FileDeps {
   readonly db: Database
@@ -37,7 +37,7 @@ interface QueueOptions {
   readonly stop: AbortSignal
 }
 
-/** Processes the queue of deleted files. A file is removed before its entry, so a crash only repeats the removal. */
+/** Processes the queue of deleted files. A file is removed before its entry in the queue, so a crash only repeats the removal. */
 export const removeDeletedFiles = async (
   deps: FileDeps,
   { retryAfter, stop }: QueueOptions,
@@ -53,7 +53,7 @@ export const removeDeletedFiles = async (
 }
 
 interface OrphanOptions {
-  /** Later files are kept, because they may still get a row. */
+  /** Files from this time on are kept, because they may still get a row. */
   readonly before: Date
   readonly stop: AbortSignal
 }
@@ -121,10 +121,7 @@ const removeFiles = async (
     }
   }
   if (failures.length > 0) {
-    log.warn(
-      { err: failures[0], failed: failures.length },
-      'Some files could not be removed; they are retried',
-    )
+    log.warn({ err: failures[0], failed: failures.length }, 'Some files could not be removed; will retry')
   }
   return removed
 }

@@ -13,7 +13,7 @@ import {
 } from '../db/statistics.ts'
 import type { MetricsSource } from './metrics-server.ts'
 
-/** The folders whose disks are observed, by what they hold. */
+/** The folders whose disks are observed, by content. */
 export type DataFolders = Readonly<Partial<Record<'database' | 'attachments', string>>>
 
 interface Options {
@@ -26,23 +26,23 @@ interface Options {
 
 /** Milliseconds. */
 export interface InstallationMetricsTimes {
-  /** How long the answers of the database and the disks are reused. */
+  /** Lifetime of cached values of the database and the disks. */
   readonly memory: number
-  /** How long a scrape waits for them. */
+  /** Time that a scrape waits for these values. */
   readonly wait: number
-  /** The minimum between two counts of rows. */
+  /** Minimum time between two counts of rows. */
   readonly count: number
 }
 
 /** Prometheus gives up a scrape after 10 seconds. */
 const usualTimes: InstallationMetricsTimes = { memory: 5_000, wait: 2_000, count: 60_000 }
 
-/** Rows are counted for at most one part in so many of the time. */
+/** Counting rows takes at most 1/`countShare` of the time. */
 const countShare = 200
 
 /**
- * Metrics of the installation, which are the same whichever process reads them: one per service, not per worker. A gauge that cannot
- * be read has no series.
+ * Metrics of the installation. They are the same in every process, so one process exposes them, not every worker. A gauge that
+ * cannot be read has no series.
  */
 export const createInstallationMetrics = ({
   db,
@@ -69,7 +69,7 @@ export const createInstallationMetrics = ({
   }
 }
 
-/** A gauge without a series. */
+/** Creates a gauge without a series. */
 const createGauge = <Label extends string = never>(
   registry: Registry,
   name: string,
@@ -149,7 +149,7 @@ const diskGauges = (registry: Registry, { database, attachments }: DataFolders) 
 const userStatuses = ['active', 'disabled'] as const
 const taskStatuses = ['todo', 'in_progress', 'done', 'cancelled', 'trashed'] as const
 
-/** Counts users, tasks and bytes. While the database is unavailable, the last counts stay. */
+/** Counts users, tasks and bytes. The last counts stay while the database is unavailable. */
 const countRows = (registry: Registry, db: Database, stopping: AbortSignal): (() => Promise<void>) => {
   const users = createGauge(registry, 'taskwright_users', 'Users', 'status')
   const tasks = createGauge(
@@ -176,7 +176,7 @@ const countRows = (registry: Registry, db: Database, stopping: AbortSignal): (()
   }
 }
 
-/** Starts `work` in the background if it is due. One that failed is due soon again. */
+/** Returns a function that starts `work` in the background if it is due. After a failure it is due again soon. */
 const repeatOnDemand = (
   work: () => Promise<void>,
   { count, memory }: Pick<InstallationMetricsTimes, 'count' | 'memory'>,
@@ -198,7 +198,7 @@ const repeatOnDemand = (
 
 const late = (): Error => new Error('No answer in time')
 
-/** Metrics of several sources, read one after the other, so that none counts what another one does for the scrape. */
+/** Joins several sources. They are read one after the other, so that none counts the statements of another one's scrape. */
 export const joinMetrics = (first: MetricsSource, ...others: readonly MetricsSource[]): MetricsSource => ({
   contentType: first.contentType,
   async metrics() {

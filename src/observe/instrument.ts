@@ -36,7 +36,7 @@ async function* instrumentIteration<T>(
   items: AsyncIterable<T>,
 ): AsyncGenerator<T, void, undefined> {
   const { promise: ended, resolve, reject } = Promise.withResolvers<void>()
-  // The consumer gets the error below.
+  // The consumer receives the error below.
   instrument(name, () => ended).catch(() => undefined)
   try {
     yield* items

@@ -22,7 +22,7 @@ const atomicWrite = 4_096
 
 /**
  * Logs to standard output without ever blocking the service. Lines that cannot be written, for example to a full disk, are
- * buffered up to `maxBuffered`, and do not delay a shutdown for longer than `maxFlushTime`. `isShared`: other processes
+ * buffered up to `maxBuffered`, and do not delay a shutdown for longer than `maxFlushTime`. Set `isShared` if other processes
  * write to the same output.
  */
 export const openLog = ({
@@ -55,7 +55,7 @@ export const openLog = ({
     try {
       writeSync(standardOutput, take())
     } catch {
-      // The output is gone; there is nowhere to report it.
+      // The output is gone, so the error cannot be reported.
     }
   })
   return {

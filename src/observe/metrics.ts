@@ -10,7 +10,7 @@ import { FileMissing, StorageFull, StorageUnavailable } from '../storage/storage
 import { type Instrument, instrumentDatabase } from './instrument.ts'
 import type { MetricsSource } from './metrics-server.ts'
 
-/** Prometheus metrics. Labels have low cardinality: routes are templates; users, files and texts are left out. */
+/** Prometheus metrics. Labels have low cardinality: routes are templates, and there are no labels for users, files or texts. */
 export interface Metrics {
   readonly registry: Registry
   readonly ofRequests: (app: FastifyInstance) => void
@@ -22,10 +22,10 @@ export interface Metrics {
   readonly ofMails: (pending: () => number) => void
 }
 
-/** Which server runs a statement. The embedded database is a primary, too. */
+/** Which server runs a statement. The embedded database counts as a primary. */
 export type DatabaseServer = 'primary' | 'standby'
 
-/** Why a sign-in fails: the codes of the problems. */
+/** The codes of the problems of failed sign-ins. */
 const signInFailures = ['invalid_credentials', 'account_disabled', 'too_many_requests'] as const
 
 const signInOperations: ReadonlySet<string | undefined> = new Set<OperationId>(['login', 'completeLogin'])
@@ -60,7 +60,7 @@ export const createMetrics = (): Metrics => {
 
   const requestDuration = new Histogram({
     name: 'taskwright_http_request_duration_seconds',
-    help: 'Request duration, from the end of the header to the end of the response, or to the beginning of a stream of events',
+    help: 'Request duration, from the end of the header to the end of the response or the start of an event stream',
     labelNames: ['method', 'route', 'status'] as const,
     buckets: longBuckets,
     registers,
@@ -72,7 +72,7 @@ export const createMetrics = (): Metrics => {
   })
   const streamsOpen = new Gauge({
     name: 'taskwright_event_streams_open',
-    help: 'Open streams of events',
+    help: 'Open event streams',
     registers,
   })
   const problems = new Counter({
@@ -97,7 +97,7 @@ export const createMetrics = (): Metrics => {
   })
   const hashesPending = new Gauge({
     name: 'taskwright_password_hashes_pending',
-    help: 'Passwords being hashed or waiting to be',
+    help: 'Passwords being hashed or waiting to be hashed',
     registers,
   })
 
@@ -107,7 +107,7 @@ export const createMetrics = (): Metrics => {
     labelNames: ['reason'] as const,
     registers,
   })
-  // From the start, so that increase() sees the first one.
+  // Starts each series at 0, so that increase() counts the first failure.
   for (const reason of signInFailures) failedSignIns.inc({ reason }, 0)
 
   const observeProblem = (request: FastifyRequest): void => {

@@ -30,7 +30,7 @@ import type { Instrument } from './instrument.ts'
  * tracing is enabled. The exporter reads its standard variables (OTEL_EXPORTER_OTLP_ENDPOINT, …) itself.
  */
 export interface Tracing {
-  /** Adds a span per request. It continues the trace of the traceparent header, or of the request that it was dispatched for. */
+  /** Adds a span per request. It continues the trace of the traceparent header, or that of the outer request. */
   readonly ofRequests: (app: FastifyInstance) => void
   readonly forStatements: Instrument
   readonly forStorage: Instrument
@@ -54,7 +54,7 @@ export const startTracing = (): Tracing => {
       describe: (name: string) => { readonly name: string; readonly attributes: Record<string, string> },
     ): Instrument =>
     async (name, work) => {
-      // Background work, such as a job's, would create a trace per operation.
+      // Outside a request, such as in a job, each operation would become a trace of its own.
       if (trace.getSpan(context.active()) === undefined) return work()
       const { name: spanName, attributes } = describe(name)
       const span = tracer.startSpan(spanName, { kind: SpanKind.CLIENT, attributes })

@@ -36,7 +36,7 @@ export const createFirstAdmin = async (
     expectDone(user)
     log.info(`created the administrator ${email} (ADMIN_EMAIL)`)
   } catch (error) {
-    // Another process that starts at the same time has created it.
+    // Another process that started at the same time has created the account.
     if (!(error instanceof ConstraintViolation)) throw error
   } finally {
     await db.close()

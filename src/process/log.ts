@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import { inspect } from 'node:util'
 import type { LogFormat } from '../config/config.ts'
 
-/** The log of the process itself: start, stop and failures. Written synchronously, whatever LOG_LEVEL is. */
+/** The log of the process itself: start, stop and failures. Written synchronously, regardless of LOG_LEVEL. */
 export interface ProcessLog {
   readonly info: (message: string) => void
   readonly warn: (message: string) => void
@@ -10,7 +10,7 @@ export interface ProcessLog {
   readonly fatal: (message: string, error?: unknown) => void
 }
 
-/** The levels of pino, which writes the lines of requests. */
+/** The levels of pino, which logs the requests. */
 const levels = { info: 30, warn: 40, fatal: 60 } as const
 
 export const createProcessLog = (

@@ -7,7 +7,7 @@ import type { Config } from '../config/config.ts'
 const minimumBytes = 32
 
 /**
- * The secrets of JWT_SECRET, or the one in the file jwt-secret of dataDir, which the first call generates.
+ * The secrets in JWT_SECRET; by default, the secret in the file jwt-secret in dataDir, which is generated if it is missing.
  * Rejects with the file system's error, or with an Error when the file is too short to be a secret.
  *
  * Rotation: JWT_SECRET="<new>,<old>", where the old secret may be the content of the file, signs nobody out. Several

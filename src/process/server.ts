@@ -6,27 +6,27 @@ import { SchemaUnknown } from '../db/engine/errors.ts'
 import { createProcessLog } from './log.ts'
 import { isWorker, WorkerFailed } from './supervisor.ts'
 
-/** Shutdown hooks; the last one registered runs first. */
+/** Shutdown hooks. They run in reverse order of registration. */
 const shutdownHooks: (() => Promise<unknown>)[] = []
 
 /**
- * SIGHUP comes from a terminal that is closed. Under nohup it should be ignored, but Node resets that, and without a
- * handler the process would end at once.
+ * SIGHUP is sent when the terminal closes. Under nohup it should be ignored, but Node resets its disposition, and without a
+ * handler the process would end immediately.
  */
 const stopSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 /**
- * Milliseconds after the first signal in which further signals are ignored: a terminal sends Ctrl-C to npm and to this
- * process, and npm forwards it.
+ * Milliseconds after the first signal during which further signals are ignored: a terminal sends Ctrl-C to npm and to this
+ * process, and npm forwards it as well.
  */
 const repeatedSignalDelay = 1_000
 
-// The reader of the log may be gone, or its disk full: the service goes on without a log.
+// The reader of the log may be gone, or its disk full. The service continues without a log.
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
 
 const log = createProcessLog(readLogFormat(), { worker: cluster.worker?.id ?? null })
 
-/** Logs why the process ends, with a stack unless the operator can remove the cause, and exits with 1. */
+/** Logs a fatal error and exits with status 1. The stack is omitted for errors that the operator can fix. */
 const fail = (error: unknown): never => {
   log.fatal(error instanceof Error ? error.message : inspect(error), isOperational(error) ? undefined : error)
   process.exit(1)
@@ -54,7 +54,7 @@ const run = async (): Promise<void> => {
   // In a worker, these lines would repeat what the supervisor logs.
   const info = worker === null ? log.info : () => undefined
   onStopSignals({ deadline: config.shutdownSeconds, info, isWorker: worker !== null })
-  // Imported late: a bad configuration is reported without loading the service.
+  // Imported late, so that an invalid configuration is reported without loading the service.
   const { start } = await import('./start.ts')
   try {
     await start(config, {
@@ -87,8 +87,8 @@ interface StopOptions {
 }
 
 /**
- * The first signal stops the process cleanly, another one at once. A worker ignores the others: the supervisor kills it
- * when it exits itself, and may forward a signal that the worker has received too.
+ * The first signal stops the process gracefully, a second one immediately. A worker ignores further signals: the supervisor
+ * kills it on its own exit, and may forward a signal that the worker has already received.
  */
 const onStopSignals = ({ deadline, info, isWorker }: StopOptions): void => {
   let firstAt: number | null = null

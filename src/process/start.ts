@@ -28,9 +28,9 @@ import { filesFolder, openStorage } from '../storage/open.ts'
 import type { Storage } from '../storage/storage.ts'
 import { startWatchdog } from './watchdog.ts'
 
-/** What the parts of the service need from the process that they run in. */
+/** The process that the service runs in, as its parts see it. */
 export interface ServiceProcess {
-  /** Logs what happens at the start. */
+  /** Logs the progress of the start. */
   readonly info: (message: string) => void
   readonly warn: (message: string) => void
   /** Registers a shutdown hook. Hooks run in reverse order. */
@@ -44,15 +44,15 @@ export interface ServiceProcess {
 }
 
 /**
- * Starts the service and resolves when it is ready. It listens before that: while the database is away, or another process
- * brings its schema up to date, requests that need it are answered 503.
+ * Starts the service and resolves when it is ready. It listens earlier: while the database is unavailable, or another process
+ * migrates its schema, requests that need it get 503.
  */
 export const start = (config: Config, process: ServiceProcess): Promise<void> =>
   config.workers > 1 && process.worker === null
     ? startWorkers(config, process)
     : startService(config, process)
 
-/** Starts workers, each of which is a service of its own; this process answers no requests. */
+/** Starts workers, which each run a service. This process answers no requests. */
 const startWorkers = async (config: Config, process: ServiceProcess): Promise<void> => {
   const { info, warn, onShutdown } = process
   await prepare(config, process)
@@ -96,10 +96,10 @@ interface DatabaseStart {
   readonly migrated: Promise<void>
 }
 
-/** Length of the queue of connections that are not accepted yet; the system may allow less. */
+/** Maximum number of connections that wait to be accepted. The system may allow less. */
 const listenBacklog = 4_096
 
-/** Listens, and resolves to the URL; to null when the process stops before that. */
+/** Listens, and resolves to the URL, or to null if the process stops before. */
 const serve = async (
   config: Config,
   process: ServiceProcess,
@@ -154,7 +154,7 @@ const serve = async (
   if (connection.kind === 'embedded') await migrated
   if (stopping.aborted) return null
   await app.listen({ host: listenAddress(config.host), port: config.port, backlog: listenBacklog })
-  // The line with the address comes before the one that says that the service is ready.
+  // The log line with the address must precede the one that reports readiness.
   await logStream.flush()
   return { database, url: listeningUrl(config, app.server.address()) }
 }

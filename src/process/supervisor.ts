@@ -12,9 +12,9 @@ export interface Supervisor {
    */
   readonly ready: Promise<string>
   /**
-   * Has the workers finish their requests, and resolves when all have exited.
+   * Stops the workers gracefully, and resolves when all have exited.
    *
-   * @throws WorkerFailed when one of them failed meanwhile
+   * @throws WorkerFailed when one of them failed in the meantime
    */
   stop(): Promise<void>
 }
@@ -27,7 +27,7 @@ export class WorkerFailed extends Error {
 /** Milliseconds. A worker that exits earlier counts as a crash loop. */
 const minLifetime = 10_000
 
-/** Milliseconds before the next worker is started, after so many in a row have exited early. */
+/** Milliseconds before the next worker is started, after this many consecutive early exits. */
 const restartDelay = (earlyExits: number): number =>
   earlyExits === 0 ? 0 : Math.min(125 * 2 ** earlyExits, 30_000)
 
@@ -76,7 +76,7 @@ export const startSupervisor = (
       wasReady = true
       ready.resolve(message.url)
     })
-    // A library may answer a worker that has just exited; unhandled, that would end this process.
+    // A library may send to a worker that has just exited. Without a listener, the error would end this process.
     worker.on('error', () => undefined)
     worker.once('exit', (code: number | null, signal: string | null) => {
       running.delete(worker)
@@ -94,7 +94,7 @@ export const startSupervisor = (
       if (running.size === 0) allExited.resolve()
       return
     }
-    // The reason is one that an operator has to remove: a restart would fail in the same way.
+    // An operator has to fix the cause: a restarted worker would fail in the same way.
     if (!wasReady && code !== null && code !== 0) {
       ready.reject(new WorkerFailed(`worker ${worker.id} could not start`))
       return
@@ -106,7 +106,7 @@ export const startSupervisor = (
     }, restartDelay(earlyExits))
   }
 
-  // No worker outlives this process, not even one that hangs.
+  // No worker may outlive this process, not even a hanging one.
   process.once('exit', () => {
     for (const worker of running) worker.process.kill('SIGKILL')
   })

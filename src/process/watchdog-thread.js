@@ -3,19 +3,19 @@ import { hostname } from 'node:os'
 import { workerData } from 'node:worker_threads'
 
 /**
- * The thread of the watchdog. It is JavaScript because a thread that loads Node's TypeScript compiler takes more memory for
- * that than for everything else.
+ * The thread of the watchdog. It is JavaScript, because Node's TypeScript compiler would take more memory than the rest of the
+ * thread.
  */
 
 const { beats, every, maxMissed, format, worker } = /** @type {import('./watchdog.ts').WatchdogData} */ (
   workerData
 )
 
-/** Milliseconds for writing the log line: its reader may be blocked. */
+/** Milliseconds to wait for the log line to be written, since the reader of the log may be blocked. */
 const writeTimeout = 1_000
 
 /**
- * A line as log.ts writes it. A thread's console.log would wait for the main thread.
+ * A log line in the format of log.ts. Not console.log, which in a thread waits for the main thread.
  *
  * @param {string} msg
  */
@@ -33,7 +33,7 @@ const endProcess = () => process.kill(process.pid, 'SIGKILL')
 let seen = Atomics.load(beats, 0)
 let missed = 0
 
-// Counts ticks of this thread instead of time: when the process is stopped or the machine suspended, this thread is too.
+// Counts ticks of this thread rather than time, since this thread also pauses when the process is stopped or the machine suspended.
 const timer = setInterval(() => {
   const beat = Atomics.load(beats, 0)
   missed = beat === seen ? missed + 1 : 0

@@ -16,7 +16,7 @@ interface Options {
   readonly limits?: WatchdogLimits
 }
 
-/** The data that the thread is started with. */
+/** The `workerData` of the thread. */
 export interface WatchdogData extends WatchdogLimits, Pick<Options, 'format' | 'worker'> {
   /** Incremented by a timer of the watched event loop. */
   readonly beats: Int32Array
@@ -25,8 +25,8 @@ export interface WatchdogData extends WatchdogLimits, Pick<Options, 'format' | '
 const usualLimits: WatchdogLimits = { every: 1_000, maxMissed: 60 }
 
 /**
- * Kills the process when its event loop is blocked: it would answer no request and handle no signal, and its supervisor can
- * start another. A thread with an event loop of its own keeps watch.
+ * Kills the process when its event loop is blocked. It could neither answer requests nor handle signals, and a supervisor can
+ * replace it. A separate thread, which has its own event loop, watches it.
  */
 export const startWatchdog = ({ format, worker, onError, limits = usualLimits }: Options): void => {
   const beats = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
