@@ -93,7 +93,8 @@ export const startPooler = async (
   })
   const exited = once(child, 'exit')
   t.teardown(async () => {
-    child.kill('SIGTERM')
+    // From 1.23 on, SIGTERM waits for the clients.
+    child.kill('SIGKILL')
     await exited
   })
   const output: string[] = []
