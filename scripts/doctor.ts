@@ -119,10 +119,6 @@ const checkDatabase: Check = async (config, t) => {
       throw new Fault(
         `Its clock is ${Math.round(clockAhead / 1_000)} s ahead of this machine's. Synchronize both with NTP.`,
       )
-    if (!sessions.keepsPrepared)
-      throw new Fault(
-        'A connection pooler loses prepared statements. Pool by session, or use PgBouncer 1.21 or newer with max_prepared_statements.',
-      )
     const { statementTimeout, notifies } = sessions
     if (!isEmbedded && (statementTimeout === 0 || statementTimeout > maxStatementTimeout))
       throw new Fault(

@@ -18,8 +18,6 @@ export interface Diagnosis {
   readonly statementTimeout: number
   /** Whether a connection that listens gets notifications; null on the embedded database. */
   readonly notifies: boolean | null
-  /** False behind a pooler that runs a statement on another connection than it was prepared on. */
-  readonly keepsPrepared: boolean
   /** False for a standby, and for a server that is configured read-only. */
   readonly takesWrites: boolean
   /** Milliseconds by which the database's clock is ahead of this process's. */
@@ -54,24 +52,6 @@ const listenForEcho = (connection: ServerConnection) => {
       )
     },
     end: () => client.end({ timeout: 1 }),
-  }
-}
-
-/** Whether two clients can use what they have prepared at the same time, which takes two connections to the server. */
-const keepsPrepared = async (connection: ConnectionOptions): Promise<boolean> => {
-  if (connection.kind === 'embedded') return true
-  const clients = [createClient(connection), createClient(connection)]
-  try {
-    const run = (client: postgres.Sql) => client`select pg_sleep(0.1)`
-    for (const client of clients) await run(client)
-    await Promise.all(clients.map(run))
-    return true
-  } catch (error) {
-    // 26000: there is no prepared statement of the name.
-    if (error instanceof Error && 'code' in error && error.code === '26000') return false
-    throw error
-  } finally {
-    await Promise.all(clients.map((client) => client.end({ timeout: 1 })))
   }
 }
 
@@ -111,7 +91,6 @@ export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis
       mayMigrate: row.may_migrate,
       deniedTables: row.denied_tables,
       statementTimeout: row.statement_timeout,
-      keepsPrepared: await keepsPrepared(connection),
       notifies: listening === null ? null : await listening.hears(client),
       takesWrites: row.takes_writes,
       clockAhead: Number(row.now) - Date.now(),
