@@ -4,8 +4,8 @@
 -- schema/tables.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
 -- A release that changes the file raises the revision: an older version that starts meanwhile leaves newer routines alone.
 --
--- Functions tell triggers what is going on by set_config. The SET clause of a function would need a superuser to create it,
--- because the settings are not declared.
+-- Functions pass flags to triggers with set_config. A SET clause would require a superuser, because these parameters are not
+-- declared.
 
 -- Search ------------------------------------------------------------------------------------------------------------
 -- Text is folded and split into words here rather than by a text search configuration, whose parser depends on the
@@ -65,7 +65,7 @@ BEGIN
     WHERE b IS NOT NULL);
 END $$;
 
--- A trigger, because tasks_touch cannot compare generated columns.
+-- A trigger rather than generated columns, which the trigger tasks_touch could not compare.
 CREATE OR REPLACE FUNCTION index_task_text() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.title_folded := searched_text(NEW.title);
@@ -120,7 +120,7 @@ CREATE OR REPLACE TRIGGER projects_touch BEFORE UPDATE ON projects FOR EACH ROW
 CREATE OR REPLACE TRIGGER teams_touch BEFORE UPDATE ON teams FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
 
--- For rows that have no time of their last change.
+-- For tables without `updated_at`.
 CREATE OR REPLACE FUNCTION count_version() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.version := OLD.version + 1;
@@ -136,15 +136,15 @@ CREATE OR REPLACE TRIGGER project_members_touch BEFORE UPDATE ON project_members
 CREATE OR REPLACE TRIGGER project_teams_touch BEFORE UPDATE ON project_teams FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION count_version();
 
--- When digests are sent is not part of the representation.
+-- `digest_due_at` is not part of the representation.
 CREATE OR REPLACE TRIGGER notification_settings_touch BEFORE UPDATE ON notification_settings FOR EACH ROW
   WHEN (OLD.mail_digest <> NEW.mail_digest) EXECUTE FUNCTION count_version();
 
 CREATE OR REPLACE TRIGGER sections_touch BEFORE UPDATE ON sections FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
 
--- When the next delivery of each webhook is due. Locks the webhooks first: a delivery that another transaction adds meanwhile is seen
--- by the one that comes second.
+-- Sets `due_at` of webhooks to that of their next pending delivery. Locks the webhooks first, so that of two concurrent
+-- transactions, the second sees the deliveries that the first has added.
 CREATE OR REPLACE FUNCTION settle_webhooks(ids uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   PERFORM FROM webhooks WHERE id = ANY (ids) ORDER BY id FOR NO KEY UPDATE;
@@ -156,15 +156,15 @@ BEGIN
   WHERE webhooks.id = next.id AND webhooks.deleted_at IS NULL AND webhooks.due_at IS DISTINCT FROM next.due_at;
 END $$;
 
--- What the sender keeps for itself is not part of the representation.
+-- Columns that only the sender uses are not part of the representation.
 CREATE OR REPLACE TRIGGER webhooks_touch BEFORE UPDATE ON webhooks FOR EACH ROW
   WHEN ((OLD.url, OLD.description, OLD.event_types, OLD.secret, OLD.previous_secret_until, OLD.is_enabled, OLD.disabled_reason, OLD.failing_since)
     IS DISTINCT FROM (NEW.url, NEW.description, NEW.event_types, NEW.secret, NEW.previous_secret_until, NEW.is_enabled, NEW.disabled_reason, NEW.failing_since))
   EXECUTE FUNCTION touch();
 
--- Also records the transaction, which orders the change feed. A statement that sets changed_in itself changes nothing that a
--- client sees; one that makes several changes sets the version itself. If the clock is set back, the times of a change are
--- still not earlier than the creation.
+-- Also records the transaction, which orders the change feed. A statement that sets changed_in itself changes nothing that
+-- clients see; a statement that makes several changes sets the version itself. The times of a change are never before the
+-- creation, even if the clock is set back.
 CREATE OR REPLACE FUNCTION touch_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF NEW.changed_in = OLD.changed_in THEN
@@ -184,8 +184,8 @@ END $$;
 CREATE OR REPLACE TRIGGER tasks_touch BEFORE UPDATE ON tasks FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch_task();
 
--- Removing a tag from a task changes the task, also if the tag or its owner was deleted. Adding a tag is counted by the
--- statement that adds it, because a new task starts at version 1 with its tags.
+-- Removing a tag from a task changes the task, even if the tag or its owner was deleted. A statement that adds a tag increments
+-- the version itself, because a new task has version 1 with its tags.
 CREATE OR REPLACE FUNCTION touch_untagged_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE tasks SET version = version + 1 WHERE id = OLD.task_id;
@@ -202,9 +202,9 @@ BEGIN
   RETURN (SELECT coalesce(array_agg(tag_id ORDER BY tag_id), '{}') FROM task_tags WHERE task_id = carrier);
 END $$;
 
--- Replaces the tags of tasks that the calling statement has locked: an array of {task_id, tag_ids}. It sees what was
--- committed meanwhile, too. That statement updates the tasks afterwards, so that links are counted for those who saw the
--- task before, and counts the change itself: hence the flag, which keeps the trigger from doing so.
+-- Replaces the tags of tasks that the calling statement has locked: an array of {task_id, tag_ids}. Volatile, to see tags that
+-- were committed while it waited for the locks. The calling statement updates the tasks afterwards, so that tag_counts is
+-- corrected for the viewers before the change; it also increments the version, so the flag keeps the trigger from doing it.
 CREATE OR REPLACE FUNCTION replace_task_tags(replacements jsonb) RETURNS void LANGUAGE plpgsql VOLATILE STRICT AS $$
 BEGIN
   PERFORM set_config('taskwright.replaces_tags', 'on', true);
@@ -234,7 +234,7 @@ CREATE OR REPLACE TRIGGER users_time_zone_added AFTER INSERT ON users FOR EACH R
 CREATE OR REPLACE TRIGGER users_time_zone_changed AFTER UPDATE OF time_zone ON users FOR EACH ROW
   WHEN (OLD.time_zone <> NEW.time_zone) EXECUTE FUNCTION check_time_zone();
 
--- The calendar day at an instant. A database restored on an older server can have a zone that this one does not know: UTC.
+-- The calendar day at an instant; in UTC if this server does not know the zone, as after a restore on an older server.
 CREATE OR REPLACE FUNCTION day_in_zone(instant timestamptz, zone text) RETURNS date LANGUAGE plpgsql STABLE STRICT AS $$
 BEGIN
   RETURN (instant AT TIME ZONE zone)::date;
@@ -253,7 +253,7 @@ BEGIN
       RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'tasks_owner_id_users_id_fk';
     END IF;
   END IF;
-  -- PostgreSQL would plan a condition on a null assignee again for each task.
+  -- Not asked for a null assignee: PostgreSQL would plan the condition again for each task.
   IF NEW.assignee_id IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.assignee_id IS DISTINCT FROM OLD.assignee_id) THEN
     IF EXISTS (SELECT FROM users WHERE id = NEW.assignee_id AND deleted_at IS NOT NULL) THEN
       RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'tasks_assignee_id_users_id_fk';
@@ -284,8 +284,8 @@ CREATE OR REPLACE TRIGGER tags_given AFTER INSERT ON tags
   FOR EACH ROW EXECUTE FUNCTION refuse_row_of_deleted_user('owner_id', 'tags_owner_id_users_id_fk');
 
 -- Deleted projects --------------------------------------------------------------------------------------------------
--- A project in the trash takes no tasks and tags. Like the triggers above, these fire after the checks of the foreign keys, which
--- wait for a project that is being moved to the trash (move_project).
+-- Tasks and tags cannot be added to a project in the trash. Like the triggers above, these fire after the checks of the foreign
+-- keys, which wait for a concurrent move to the trash (move_project).
 
 CREATE OR REPLACE FUNCTION refuse_trashed_project() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -306,17 +306,17 @@ CREATE OR REPLACE TRIGGER tags_placed AFTER INSERT ON tags FOR EACH ROW
   WHEN (NEW.project_id IS NOT NULL) EXECUTE FUNCTION refuse_trashed_project('tags_project_id_projects_id_fk');
 
 -- Membership --------------------------------------------------------------------------------------------------------
--- `memberships` says who has access to a project. Whatever changes a member, a team or a project computes it anew under the
--- lock of the project, so that concurrent changes see each other. Locks are taken in the order: teams, projects. A statement
+-- `memberships` stores who has access to a project. Every change of a member, a team or a project recomputes it under the lock
+-- of the project, so that concurrent changes see each other. Locks are taken in the order: teams, projects. A statement
 -- that inserts a row that references a project locks the project first, because its foreign key would share that lock.
 
--- What each member, and each member of a team, was granted. Projects in the trash are included.
+-- The roles granted to members and to members of teams. Includes projects in the trash.
 CREATE OR REPLACE VIEW project_grants AS
   SELECT project_id, user_id, role FROM project_members
   UNION ALL SELECT project.project_id, member.user_id, project.role
   FROM project_teams project JOIN team_members member ON member.team_id = project.team_id;
 
--- A role includes those before it.
+-- Each role includes the roles of a lower rank.
 CREATE OR REPLACE FUNCTION role_rank(role text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN array_position(ARRAY['viewer', 'commenter', 'editor', 'manager'], role);
 
@@ -324,7 +324,7 @@ RETURN array_position(ARRAY['viewer', 'commenter', 'editor', 'manager'], role);
 -- committed while it waited for the locks.
 CREATE OR REPLACE FUNCTION compute_memberships(which uuid[], whose uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-  -- Not only FOR NO KEY UPDATE: a task that is being added to the project is waited for, since whoever leaves may have seen it.
+  -- FOR UPDATE rather than FOR NO KEY UPDATE waits for tasks that are being added: members who leave may have seen them.
   PERFORM FROM projects WHERE id = ANY (which) ORDER BY id FOR UPDATE;
   WITH granted AS (
     SELECT grants.project_id, grants.user_id, (array_agg(grants.role ORDER BY role_rank(grants.role) DESC))[1] AS role
@@ -388,7 +388,7 @@ END $$;
 CREATE OR REPLACE TRIGGER team_members_granted AFTER INSERT OR DELETE ON team_members
   FOR EACH ROW EXECUTE FUNCTION compute_memberships_of_team_member();
 
--- A team has a manager as long as it exists.
+-- Every team has a manager.
 CREATE OR REPLACE FUNCTION check_team_managers(which uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF EXISTS (
@@ -411,9 +411,9 @@ END $$;
 CREATE OR REPLACE TRIGGER team_members_managed AFTER DELETE OR UPDATE OF role ON team_members FOR EACH ROW
   WHEN (OLD.role = 'manager') EXECUTE FUNCTION check_managers_of_team();
 
--- The projects of a deleted user. One that nobody else has access to, also in the trash, is deleted with the account; one that
--- others have access to and nobody else manages keeps the account from being deleted. The same holds for teams. Projects in the
--- trash are locked as well, because a restoration computes memberships.
+-- Deletes the projects, also in the trash, and the teams to which only the deleted user has access. An account cannot be deleted
+-- while others have access to a project or team that nobody else manages. Projects in the trash are locked as well, because
+-- restoring a project computes memberships.
 CREATE OR REPLACE FUNCTION end_memberships_of_user() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   granted uuid[] := ARRAY(SELECT DISTINCT project_id FROM project_grants WHERE user_id = NEW.id);
@@ -448,12 +448,12 @@ END $$;
 CREATE OR REPLACE TRIGGER projects_shown BEFORE UPDATE OF deleted_at ON projects FOR EACH ROW
   WHEN (OLD.deleted_at IS NOT NULL AND NEW.deleted_at IS NULL) EXECUTE FUNCTION show_project();
 
--- The tasks of a project stay as they are when it moves to the trash or is restored: members see them or not by their
--- membership. The others who see some of them are assignees who are no members, and the administrators.
+-- Moving a project to the trash or restoring it does not change its tasks: members see them depending on their membership. The
+-- other viewers are administrators, and assignees who are not members.
 CREATE OR REPLACE FUNCTION move_project() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM set_config('taskwright.moves_project', 'on', true);
-  -- Waits for tasks that are being assigned (keep_tombstones).
+  -- Waits for concurrent assignments of tasks (keep_tombstones).
   PERFORM FROM projects WHERE id = NEW.id FOR UPDATE;
   IF NEW.deleted_at IS NOT NULL THEN
     INSERT INTO task_tombstones (task_id, project_id, user_id, changed_in, placed_at)
@@ -481,7 +481,7 @@ CREATE OR REPLACE TRIGGER projects_moved AFTER UPDATE OF deleted_at ON projects 
   WHEN ((OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)) EXECUTE FUNCTION move_project();
 
 -- Sections ----------------------------------------------------------------------------------------------------------
--- Fires when the section is locked, so that it sees every task that was put into it before.
+-- Fires after the section is locked, so that it sees every task that was added to the section.
 CREATE OR REPLACE FUNCTION clear_section() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE tasks SET section_id = NULL WHERE project_id = OLD.project_id AND section_id = OLD.id;
@@ -521,8 +521,8 @@ CREATE OR REPLACE TRIGGER tasks_open_removed AFTER DELETE ON tasks FOR EACH ROW
   WHEN (OLD.project_id IS NOT NULL) EXECUTE FUNCTION count_open_tasks();
 
 -- Blocked tasks ----------------------------------------------------------------------------------------------------------
--- Whether a task is blocked depends on who asks (`is_blocked`), so it is no part of the version. Setting changed_in puts the
--- task into the change feed again.
+-- Whether a task is blocked depends on the viewer (`is_blocked`), so it does not affect the version. Setting changed_in makes
+-- the change feed deliver the task again.
 
 CREATE OR REPLACE FUNCTION count_blockers() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -550,8 +550,8 @@ CREATE OR REPLACE TRIGGER tasks_unblocking AFTER UPDATE ON tasks FOR EACH ROW
   WHEN ((OLD.status IN ('todo', 'in_progress'), OLD.deleted_at IS NULL) IS DISTINCT FROM (NEW.status IN ('todo', 'in_progress'), NEW.deleted_at IS NULL))
   EXECUTE FUNCTION show_unblocked();
 
--- The tasks from `blocked` to `blocker`, each of which blocks the next one, if there are any: a relation of both would close
--- a cycle. One transaction at a time asks and adds a relation, since two that know nothing of each other can close one together.
+-- The tasks from `blocked` to `blocker`, each of which blocks the next; null if there is no such path. If there is one, a relation
+-- between the two would close a cycle. The lock serializes the checks, because two concurrent relations can close a cycle together.
 CREATE OR REPLACE FUNCTION blocking_path(blocker uuid, blocked uuid) RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('task_relations'));
@@ -570,20 +570,20 @@ BEGIN
 END $$;
 
 -- Subtasks ----------------------------------------------------------------------------------------------------------
--- A task and its subtasks, at all levels, are in one place: a project, or the personal tasks of one owner. A task that changes
--- places, or moves to the trash or out of it, takes along the subtasks that are there with it.
+-- A task and its subtasks, at all levels, are in the same place: one project, or the personal tasks of one owner. When a task moves
+-- to another place, to the trash or out of it, the subtasks in its old place move with it.
 
--- Locks `targets` and, in the order of all their ids, what the statement may read or write of their trees: their parents,
--- which count them, the tasks from `parents` up, and the subtasks of `roots`. Looks again until nobody has changed these
--- trees while it waited. It has a generic plan, or PostgreSQL would plan it at each call. OFFSET 0 looks up the subtasks of each task by
--- an index: where a few tasks have most of the subtasks, a join would read those of the whole installation.
+-- Locks all tasks that the statement may read or write: `targets` and their parents, whose counts change; `parents` and the
+-- tasks above them; and the subtasks of `roots`. Locks in the order of ids, and repeats the search until no other transaction has
+-- changed these trees in the meantime. The generic plan is forced, because PostgreSQL would plan the query at each call. OFFSET 0
+-- forces an index lookup for each task: if a few tasks have most of the subtasks, a join would read the subtasks of all tasks.
 CREATE OR REPLACE FUNCTION lock_trees(targets uuid[], parents uuid[], roots uuid[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   wanted uuid[];
   locked uuid[] := '{}';
 BEGIN
-  -- Most writes concern no tree.
+  -- Most writes do not involve trees.
   IF targets || parents || roots = '{}' THEN
     RETURN true;
   END IF;
@@ -611,8 +611,8 @@ BEGIN
   RETURN true;
 END $$;
 
--- Why a task, with its subtasks, cannot become a subtask of another one; null if it can. A tree has at most 8 levels. Volatile,
--- to read the trees as they are since they are locked.
+-- The reason why a task, with its subtasks, cannot become a subtask of another task; null if it can. A tree has at most 8 levels.
+-- Volatile, to read the trees in the state after they were locked.
 CREATE OR REPLACE FUNCTION parent_refusal(moved uuid, parent uuid) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   levels int := 0;
@@ -634,7 +634,7 @@ BEGIN
   RETURN CASE WHEN levels > 8 THEN 'parent_too_deep' END;
 END $$;
 
--- Whether tasks have more than 500 subtasks together: too many to take along in one statement.
+-- Whether tasks have more than 500 subtasks in total, too many to move in one statement.
 CREATE OR REPLACE FUNCTION have_many_subtasks(roots uuid[]) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   RETURN (
@@ -646,7 +646,7 @@ BEGIN
     SELECT count(*) > 500 FROM (SELECT FROM below LIMIT 501) taken);
 END $$;
 
--- Each item of a batch is checked against the trees before the batch; this checks what all of them have made.
+-- Each item of a batch is checked against the trees before the batch; this checks the result of all items.
 CREATE OR REPLACE FUNCTION check_parent() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF parent_refusal(NEW.id, NEW.parent_id) IS NOT NULL THEN
@@ -658,7 +658,8 @@ END $$;
 CREATE OR REPLACE TRIGGER tasks_parent_changed AFTER UPDATE OF parent_id ON tasks FOR EACH ROW
   WHEN (NEW.parent_id IS DISTINCT FROM OLD.parent_id AND NEW.parent_id IS NOT NULL) EXECUTE FUNCTION check_parent();
 
--- Takes the subtasks along, and their subtasks by this trigger. The flag tells `count_subtasks` that their parents keep them.
+-- Moves the subtasks with the task; the trigger fires again for their subtasks. The flag tells `count_subtasks` that no parent loses
+-- a subtask.
 CREATE OR REPLACE FUNCTION take_subtasks_along() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   flag_before text := coalesce(current_setting('taskwright.takes_subtasks', true), '');
@@ -678,7 +679,7 @@ CREATE OR REPLACE TRIGGER tasks_subtasks_taken AFTER UPDATE ON tasks FOR EACH RO
   WHEN ((OLD.deleted_at, OLD.project_id) IS DISTINCT FROM (NEW.deleted_at, NEW.project_id)
     OR (NEW.project_id IS NULL AND NEW.owner_id <> OLD.owner_id)) EXECUTE FUNCTION take_subtasks_along();
 
--- Counts the subtasks of a task that are where it is. In the trash, these are the ones that were deleted with it.
+-- Counts the subtasks in the same place as the task. In the trash, these are the subtasks that were deleted with it.
 CREATE OR REPLACE FUNCTION count_subtasks() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE tasks parent SET
@@ -778,7 +779,7 @@ CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
 
 -- Comments ----------------------------------------------------------------------------------------------------------
 
--- Once per statement, because a task that is deleted takes any number of comments along.
+-- Once per statement, because deleting a task can delete any number of comments.
 CREATE OR REPLACE FUNCTION count_comments() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE tasks SET comment_count = comment_count + CASE TG_OP WHEN 'INSERT' THEN change.comments ELSE -change.comments END
@@ -793,7 +794,7 @@ CREATE OR REPLACE TRIGGER comments_added AFTER INSERT ON comments
 CREATE OR REPLACE TRIGGER comments_removed AFTER DELETE ON comments
   REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_comments();
 
--- A comment also changes when it loses its author.
+-- Deleting the author also changes a comment.
 CREATE OR REPLACE FUNCTION touch_comment() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.version := OLD.version + 1;
@@ -828,11 +829,11 @@ CREATE OR REPLACE TRIGGER users_digest_moved AFTER UPDATE OF time_zone ON users 
 
 -- Change feed -------------------------------------------------------------------------------------------------------
 
--- Writes a tombstone for each viewer who no longer sees the task, and removes it for each user who sees it again. That of a
--- project stays, for those who have left the project meanwhile.
+-- Writes a tombstone for each viewer who no longer sees the task, and removes it for each user who sees it again. The tombstone
+-- of a project stays, for members who have left the project since.
 CREATE OR REPLACE FUNCTION keep_tombstones() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  -- A project that moves to the trash meanwhile must know of its assignees (move_project).
+  -- Waits for a concurrent move of the project to the trash, which reads its assignees (move_project).
   IF TG_OP = 'UPDATE' AND NEW.assignee_id IS NOT NULL THEN
     PERFORM FROM projects WHERE id = NEW.project_id FOR KEY SHARE;
   END IF;
@@ -855,12 +856,12 @@ CREATE OR REPLACE TRIGGER tasks_removed AFTER DELETE ON tasks FOR EACH ROW
   WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION keep_tombstones();
 
 -- Tag counts --------------------------------------------------------------------------------------------------------
--- The number of tasks with a tag, per viewer. Each function reads the current tasks: a statement that adds or removes a tag,
--- or changes who sees the task, has locked the task before.
+-- The number of tasks with a tag, per viewer. The functions read the current state of the tasks: a statement that adds or removes
+-- a tag, or changes who sees the task, has locked the task first.
 
 CREATE OR REPLACE FUNCTION count_tags_added() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  -- The statement that creates tasks fires this for those without tags, too.
+  -- Creating tasks without tags fires this trigger as well.
   IF NOT EXISTS (SELECT FROM added) THEN
     RETURN NULL;
   END IF;
@@ -877,7 +878,7 @@ END $$;
 CREATE OR REPLACE TRIGGER task_tags_counted AFTER INSERT ON task_tags
   REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_tags_added();
 
--- The links of a deleted task were discounted when it was deleted.
+-- The links of a deleted task were subtracted when it was deleted.
 CREATE OR REPLACE FUNCTION count_tags_removed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE tag_counts counted SET tasks = counted.tasks - gone.tasks
@@ -896,7 +897,7 @@ END $$;
 CREATE OR REPLACE TRIGGER task_tags_discounted AFTER DELETE ON task_tags
   REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_tags_removed();
 
--- A task with tags gets other viewers, is moved to or from the trash, or is deleted.
+-- Fires when a task gets other viewers, is moved to or from the trash, or is deleted.
 CREATE OR REPLACE FUNCTION count_tags_of_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM task_tags WHERE task_id = OLD.id) THEN
@@ -930,7 +931,8 @@ END $$;
 CREATE OR REPLACE TRIGGER tags_removed AFTER DELETE ON tags FOR EACH ROW EXECUTE FUNCTION forget_tag_counts();
 
 -- Followers ---------------------------------------------------------------------------------------------------------
--- Who creates a task, is given it, is assigned to it or comments on it follows it, unless they have stopped. What a job hands over is not followed.
+-- The creator, the owner, the assignee and the authors of comments follow a task, unless they have unfollowed it. Users to whom a
+-- job transfers a task do not.
 
 CREATE OR REPLACE FUNCTION follow_added_tasks() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -974,18 +976,18 @@ CREATE OR REPLACE TRIGGER comments_followed AFTER INSERT ON comments FOR EACH RO
   WHEN (NEW.author_id IS NOT NULL) EXECUTE FUNCTION follow_commented_task();
 
 -- Events ------------------------------------------------------------------------------------------------------------
--- Each change of a task, of what belongs to it, of a project or of its members writes a row to `events`. The statement names the
--- actor beforehand (`done_by`); what a job or a cascade changes has none.
+-- Each change of a task, its tags, attachments, relations or comments, of a project or of its members writes a row to `events`. The
+-- statement sets the actor first (`done_by`); changes by jobs and cascades have no actor.
 
--- Says 'done', and names the actor of what the transaction changes. Statements say it as the outcome of their checks
--- (outcome.ts); triggers after them write the events.
+-- Returns 'done', the outcome of checks that pass (outcome.ts), and sets the actor of the events that triggers write later in the
+-- transaction.
 CREATE OR REPLACE FUNCTION done_by(actor uuid) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   PERFORM set_config('taskwright.actor', actor::text, true);
   RETURN 'done';
 END $$;
 
--- Whom done_by named; null if the change is made by a job or a cascade.
+-- The actor that done_by has set; null in jobs and cascades.
 CREATE OR REPLACE FUNCTION current_actor() RETURNS uuid LANGUAGE sql STABLE
 RETURN nullif(current_setting('taskwright.actor', true), '')::uuid;
 
@@ -1000,9 +1002,9 @@ RETURN encode(
     || substr(int4send((x'8000'::bigint | (counter & 16383))::int), 3) || substr(uuid_send(gen_random_uuid()), 11),
   'hex')::uuid;
 
--- `related`: the comment, attachment, tag, other task or member that the event is about. Two changes of a row can have transactions
--- in the other order: the second may have begun first, and waited. So an event has the last transaction that has ended, if that is
--- later than its own. It is before the horizon as soon as both have ended, so readers miss nothing.
+-- `related` is the comment, attachment, tag, other task or member of the event. Of two changes of a row, the second may come from the
+-- older transaction, if that waited for the row. An event is therefore ordered by its own transaction or the last one that has ended,
+-- whichever is later. Readers miss nothing: the horizon passes the event only after both transactions have ended.
 CREATE OR REPLACE FUNCTION record_event(
   kind text, task uuid, project uuid, owner uuid, assignee uuid, related uuid, old_values jsonb, new_values jsonb
 ) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
@@ -1017,7 +1019,7 @@ BEGIN
       owner, assignee, related, old_values, new_values, moment);
 END $$;
 
--- An event of what belongs to a task. None if the task is being deleted, with what belongs to it.
+-- Records an event of something that belongs to a task; nothing if the task itself is being deleted.
 CREATE OR REPLACE FUNCTION record_event_of_task(kind text, carrier uuid, related uuid, old_values jsonb, new_values jsonb)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -1056,7 +1058,7 @@ END $$;
 CREATE OR REPLACE TRIGGER attachments_recorded AFTER INSERT OR DELETE ON attachments
   FOR EACH ROW EXECUTE FUNCTION record_attachment();
 
--- The kind of a relation as the other task shows it.
+-- The kind of a relation from the view of the other task.
 CREATE OR REPLACE FUNCTION inverse_relation_kind(kind text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE kind WHEN 'blocks' THEN 'blocked_by' WHEN 'duplicates' THEN 'duplicated_by' ELSE kind END
 $$;
@@ -1097,7 +1099,7 @@ CREATE OR REPLACE TRIGGER comments_created AFTER INSERT ON comments FOR EACH ROW
 CREATE OR REPLACE TRIGGER comments_edited AFTER UPDATE OF body ON comments FOR EACH ROW
   WHEN (OLD.body <> NEW.body) EXECUTE FUNCTION record_comment();
 
--- A deleted comment leaves no text in the history of its task. Of a deleted task, forget_values removes it.
+-- Removes the text of a deleted comment from the history of its task. For a deleted task, forget_values does.
 CREATE OR REPLACE FUNCTION record_removed_comments() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE events SET before = '{}', after = '{}'
@@ -1137,13 +1139,13 @@ END $$;
 
 CREATE OR REPLACE TRIGGER projects_created AFTER INSERT ON projects FOR EACH ROW EXECUTE FUNCTION record_project();
 
--- An account that is deleted takes its projects along, which nobody sees then.
+-- Projects that are deleted with their last member's account have no viewers, so they are not recorded.
 CREATE OR REPLACE TRIGGER projects_recorded AFTER UPDATE ON projects FOR EACH ROW
   WHEN ((OLD.name, OLD.description, OLD.color, OLD.archived_at IS NULL, OLD.deleted_at IS NULL)
     IS DISTINCT FROM (NEW.name, NEW.description, NEW.color, NEW.archived_at IS NULL, NEW.deleted_at IS NULL)
     AND NEW.purged_at IS NULL) EXECUTE FUNCTION record_project();
 
--- Memberships end and begin with the project's trash, which is an event of its own.
+-- Moving a project to the trash or restoring it ends or renews memberships; this is one event of the project.
 CREATE OR REPLACE FUNCTION record_membership() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   membership memberships := coalesce(NEW, OLD);
@@ -1163,8 +1165,8 @@ END $$;
 CREATE OR REPLACE TRIGGER memberships_recorded AFTER INSERT OR DELETE OR UPDATE OF role ON memberships
   FOR EACH ROW EXECUTE FUNCTION record_membership();
 
--- A personal task that is deleted with its owner's account, without having been in the trash: its assignee may have seen it. The
--- tasks of a project go with the project.
+-- Records the deletion of a personal task with its owner's account, for the assignee. Tasks of a project are deleted with the
+-- project.
 CREATE OR REPLACE FUNCTION record_removed_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM record_event('task.deleted', OLD.id, NULL, OLD.owner_id, OLD.assignee_id, NULL, '{}', '{}');
@@ -1175,7 +1177,7 @@ CREATE OR REPLACE TRIGGER tasks_removed_recorded AFTER DELETE ON tasks FOR EACH 
   WHEN (OLD.deleted_at IS NULL AND OLD.project_id IS NULL AND OLD.assignee_id <> OLD.owner_id)
   EXECUTE FUNCTION record_removed_task();
 
--- What is deleted for good leaves the fact that it was changed, and no content.
+-- Events of what is deleted permanently stay, without values.
 CREATE OR REPLACE FUNCTION forget_values() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE events SET before = '{}', after = '{}' WHERE task_id IN (SELECT id FROM removed);
@@ -1338,7 +1340,7 @@ LANGUAGE sql VOLATILE AS $$
   WHERE user_id = asking_user AND purpose = counted_purpose AND created_at > now() - counted_for;
 $$;
 
--- Mails with invitations of the last day, by sender and by recipient. Volatile, as above.
+-- The number of invitations in the last day, by sender and by recipient. Volatile, as above.
 CREATE OR REPLACE FUNCTION count_invitations_by(sender uuid) RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT count(*) FROM invitation_mails WHERE invited_by = sender AND created_at > now() - interval '1 day';
 $$;
