@@ -8,6 +8,7 @@ import t from 'tap'
 import { isInstalled } from '../scripts/commands.ts'
 import { readConfig } from '../src/config/config.ts'
 import { loadContract } from '../src/contract/contract.ts'
+import { deriveTools } from '../src/mcp/tools.ts'
 import { isProblemCode, problemTypes } from '../src/problems/catalogue.ts'
 import { changesToBeKnown } from './fixture/changes.ts'
 import { temporaryFolder } from './fixture/process.ts'
@@ -101,6 +102,15 @@ t.test('the table of retries has every POST', async (t) => {
   const guide = await read('docs/guides/concurrency-and-idempotency.md')
   for (const { method, path } of loadContract().operations.values())
     if (method === 'POST') t.ok(guide.includes(`\`${method} ${path}\``), `${method} ${path}`)
+})
+
+t.test('the tools of assistants are listed with their scopes', async (t) => {
+  const guide = await read('docs/guides/assistants.md')
+  const listed = [...guide.matchAll(/^\| `(\w+:\w+)` +\| (.*) \|$/gm)].flatMap(([, scope = '', row = '']) =>
+    matchesOf(row, /`(\w+)`/g).map((name) => `${scope} ${name}`),
+  )
+  const tools = [...deriveTools(loadContract()).values()]
+  t.strictSame(listed.toSorted(), tools.map(({ name, operation }) => `${operation.scope} ${name}`).toSorted())
 })
 
 t.test('the settings are those that the service reads', async (t) => {
