@@ -56,7 +56,7 @@ export const eventRoutines = (): string => {
   END IF;`,
   )
   return `
--- What clients set of a task, before and after each change.
+-- Record the fields of a task that clients set, before and after each change.
 CREATE OR REPLACE FUNCTION record_added_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM record_event('task.created', NEW.id, NEW.project_id, NEW.owner_id, NEW.assignee_id, NULL, '{}', jsonb_strip_nulls(jsonb_build_object(

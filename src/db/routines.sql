@@ -1198,8 +1198,8 @@ CREATE OR REPLACE TRIGGER tasks_values_forgotten AFTER DELETE ON tasks
 
 -- Viewers, and events of tasks ----------------------------------------------------------------------------------------
 -- Generated from src/db/access/task-relations.ts and src/db/event-values.ts by `npm run generate`.
--- Who sees a task, a row each: the members of its project (null as user), a user, and the administrators (null and null);
--- nobody while it is in the trash.
+-- The viewers of a task, one per row: the members of its project (user_id null), a user, and the administrators (both null).
+-- A task in the trash has none.
 CREATE OR REPLACE FUNCTION task_viewers(task tasks) RETURNS TABLE (project_id uuid, user_id uuid) LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
   SELECT NULL::uuid, (task).owner_id::uuid WHERE (task).deleted_at IS NULL AND (task).project_id IS NULL
@@ -1214,7 +1214,7 @@ CREATE OR REPLACE TRIGGER tasks_viewers_changed AFTER UPDATE ON tasks FOR EACH R
 CREATE OR REPLACE TRIGGER tasks_tags_viewers_changed AFTER UPDATE ON tasks FOR EACH ROW
   WHEN ((OLD.owner_id, OLD.project_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.project_id, NEW.assignee_id, NEW.deleted_at)) EXECUTE FUNCTION count_tags_of_task();
 
--- Whether an open task that the viewer can see blocks a task.
+-- Whether a task is blocked by an open task that the viewer can see.
 CREATE OR REPLACE FUNCTION is_blocked(blocked uuid, viewer uuid, administers boolean) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN EXISTS (
@@ -1229,7 +1229,7 @@ BEGIN
   else exists (select from projects where projects.id = blocker.project_id and projects.deleted_at is null offset 0) end))));
 END $$;
 
--- What clients set of a task, before and after each change.
+-- Record the fields of a task that clients set, before and after each change.
 CREATE OR REPLACE FUNCTION record_added_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM record_event('task.created', NEW.id, NEW.project_id, NEW.owner_id, NEW.assignee_id, NULL, '{}', jsonb_strip_nulls(jsonb_build_object(

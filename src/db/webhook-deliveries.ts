@@ -52,8 +52,8 @@ export const isActive = sql`${ofWebhook.is_enabled} and ${ofWebhook.deleted_at} 
 const testType = sql.raw(`'webhook.test'`)
 
 /**
- * Whether the row `webhook` of the row `owner` may deliver the row `event`: the owner sees it, not counting the administrator role, or
- * manages the webhook's project.
+ * Whether the row `webhook` of the row `owner` may deliver the row `event`. With a project, the event must be in it, and the owner must
+ * manage it; without one, the owner must see the event even without the administrator role.
  */
 const mayTell = (): SQL => {
   const { deleted_at, is_disabled, role } = columnsOf<'users'>(owner)

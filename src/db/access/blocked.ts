@@ -9,7 +9,7 @@ export const blockedRoutine = (): string => {
   const viewer = { caller: sql`viewer`, is_admin: sql`administers`, in_session: sql`false` }
   const { sql: isVisible } = new PgDialect().sqlToQuery(allowsTask('task.see', viewer, sql`blocker`))
   return `
--- Whether an open task that the viewer can see blocks a task.
+-- Whether a task is blocked by an open task that the viewer can see.
 CREATE OR REPLACE FUNCTION is_blocked(blocked uuid, viewer uuid, administers boolean) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN EXISTS (

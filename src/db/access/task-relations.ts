@@ -146,8 +146,8 @@ export const viewerRoutines = (): string => {
 CREATE OR REPLACE TRIGGER ${name} AFTER UPDATE ON tasks FOR EACH ROW
   WHEN (${rowOf('OLD')} IS DISTINCT FROM ${rowOf('NEW')}) EXECUTE FUNCTION ${routine}();
 `
-  return `-- Who sees a task, a row each: the members of its project (null as user), a user, and the administrators (null and null);
--- nobody while it is in the trash.
+  return `-- The viewers of a task, one per row: the members of its project (user_id null), a user, and the administrators (both null).
+-- A task in the trash has none.
 CREATE OR REPLACE FUNCTION task_viewers(task tasks) RETURNS TABLE (project_id uuid, user_id uuid) LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
   ${rows.join('\n  UNION ')};
