@@ -14,7 +14,7 @@ import { createClient as createSqlClient } from '../../src/db/engine/connection.
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { SchemaUnknown } from '../../src/db/engine/errors.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
-import { createEmptyDatabase, environmentFor, openDatabaseOf } from '../fixture/database.ts'
+import { createEmptyDatabase, dropOnServer, environmentFor, openDatabaseOf } from '../fixture/database.ts'
 
 const serverUrl = process.env.DATABASE_URL
 const oneForAll = serverUrl !== undefined && 'a server has many clients'
@@ -179,8 +179,8 @@ t.test('several instances wait for one database and migrate it together', { skip
   const sql = createSqlClient(options)
   await sql.unsafe(`create database ${later}`)
   t.teardown(async () => {
-    await sql.unsafe(`drop database ${later} with (force)`)
     await sql.end()
+    await dropOnServer(options.url, later)
   })
   const instances = await Promise.all(starting)
   const [one, other] = instances
