@@ -1,4 +1,4 @@
-import type { Outcome } from '../domain/outcome.ts'
+import { done, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { allowsUser } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
@@ -17,7 +17,7 @@ export interface Quotas {
 /** Webhooks that a user may own. The contract says so. */
 export const maxWebhooks = 100
 
-/** Where counting the tasks of a user without a quota stops. */
+/** `getUserUsage` stops counting tasks after this many, whatever the quota. */
 const maxCountedTasks = sql.raw('200000')
 
 /** The quota that applies to a user: their own, where 0 is unlimited, or that of the installation. Null is unlimited. */
@@ -38,11 +38,11 @@ export const isOwnedWebhook = (owner: SQL): SQL => {
 export const countOwnedTasks = statement(
   'quotas.count_owned_tasks',
   { owner_id: 'uuid', quota: 'int8?' },
-  { quota: 'int?', tasks: 'int8' },
+  { quota: 'int8?', tasks: 'int8' },
   (p) => {
     const { id, task_quota } = columnsOf<'users'>(sql.raw('owner'))
     return sql`
-      select quota::int, case when quota is null then 0 else ${countTasks(p.owner_id, sql`quota`)} end as tasks
+      select quota, case when quota is null then 0 else ${countTasks(p.owner_id, sql`quota`)} end as tasks
       from (select ${effectiveQuota(task_quota, p.quota)} as quota from users owner where ${id} = ${p.owner_id}) owner`
   },
 )
@@ -50,21 +50,23 @@ export const countOwnedTasks = statement(
 const selectUsage = query(
   'quotas.select_usage',
   { id: 'uuid', attachment_bytes: 'int8?', tasks: 'int8?' },
-  { outcome: 'text', json: 'text' },
+  { outcome: 'text', json: 'text?' },
   (p) => {
     const person = sql.raw('person')
     const { id, attachment_bytes, attachment_quota_bytes, task_quota } = columnsOf<'users'>(person)
     const taskQuota = effectiveQuota(task_quota, p.tasks)
     const json = userUsageJson({
       attachment_bytes: [attachment_bytes, effectiveQuota(attachment_quota_bytes, p.attachment_bytes)],
-      tasks: [countTasks(id, sql`coalesce(${taskQuota}, ${maxCountedTasks})`), taskQuota],
+      tasks: [countTasks(id, sql`least(${taskQuota}, ${maxCountedTasks})`), taskQuota],
       webhooks: [
         sql`(select count(*) from webhooks owned where ${isOwnedWebhook(id)})`,
         sql.raw(String(maxWebhooks)),
       ],
     })
+    // Computed only for callers who may see it, so that others cannot infer the counts from the response time.
+    const isAllowed = allowsUser('user.see_private', p, person)
     return sql`
-      select case when ${allowsUser('user.see_private', p, person)} then 'done' else 'forbidden' end as outcome, ${json} as json
+      select case when ${isAllowed} then 'done' else 'forbidden' end as outcome, case when ${isAllowed} then ${json} end as json
       from users person where ${id} = ${p.id} and ${allowsUser('user.see', p, person)}`
   },
 )
@@ -76,5 +78,8 @@ export const selectUserUsage = async (
   { attachmentBytes, tasks }: Quotas,
 ): Promise<Outcome<{ readonly json: string }>> => {
   const [row] = await selectUsage(ctx, { id: userId, attachment_bytes: attachmentBytes, tasks })
-  return readOutcome(row)
+  const usage = readOutcome(row)
+  if (usage.outcome !== 'done') return usage
+  const { json } = usage.value
+  return json === null ? missing : done({ json })
 }

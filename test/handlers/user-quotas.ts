@@ -1,4 +1,6 @@
 import t from 'tap'
+import type { Database } from '../../src/db/engine/client.ts'
+import { rowsRead } from '../fixture/plan.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
 import { countStatuses, taskActions, unknownId } from '../fixture/tasks.ts'
 import { tusHeaders } from '../fixture/uploads.ts'
@@ -6,7 +8,15 @@ import { tusHeaders } from '../fixture/uploads.ts'
 /** Quotas that administrators give to single users, and what users use of theirs. */
 
 const installation = { attachmentQuotaBytes: 1_000, taskQuota: 6 }
-const service = await startService(t, { config: installation })
+const runs: { readonly text: string; readonly values: readonly unknown[] }[] = []
+const recording = (db: Database): Database => ({
+  ...db,
+  run(text, values, mode) {
+    runs.push({ text, values })
+    return db.run(text, values, mode)
+  },
+})
+const service = await startService(t, { config: installation, aroundDatabase: recording })
 const { createTask } = taskActions(service)
 const admin = await service.register('admin')
 const of = ({ id }: Pick<Account, 'id'>) => ({ user_id: id })
@@ -99,8 +109,14 @@ t.test('getUserUsage', async (t) => {
   })
 
   t.test('403 for other users, and 404 for nobody', async (t) => {
+    await createTask(ada)
+    runs.length = 0
     const { body } = await service.expect('getUserUsage', 403, { token: eve.token, params: of(ada) })
     t.equal(body.code, 'forbidden')
+    const statement = runs.find(({ text }) => text.includes('quotas.select_usage'))
+    if (statement === undefined) throw new Error('No statement read the usage')
+    const isTasks = (scan: { readonly 'Relation Name'?: string }) => scan['Relation Name'] === 'tasks'
+    t.equal(await rowsRead(service.deps.db, statement, isTasks), 0, 'nothing is counted for them')
     await service.expect('getUserUsage', 404, { token: admin.token, params: { user_id: unknownId } })
   })
 })

@@ -42,6 +42,12 @@ t.test('a batch is refused whole', async (t) => {
   await service.expect('batchTasks', 413, { token, body: { create: tasks(1) } })
 })
 
+t.test('a quota may exceed the range of 32 bits', async (t) => {
+  const unbounded = await startService(t, { config: { taskQuota: 2 ** 32 } })
+  const { token } = await unbounded.register('ada')
+  await unbounded.expect('createTask', 201, { token, body: { title: 'One' } })
+})
+
 t.test('others fill half of it at most', async (t) => {
   const [giver, taker] = [await service.register('giver'), await service.register('taker')]
   const made: string[] = []

@@ -29,6 +29,7 @@ export interface ColumnTypes {
   'text?': string | null
   int: number
   int8: number
+  'int8?': number | null
   'int?': number | null
   bool: boolean
   bytes: Buffer

@@ -130,7 +130,7 @@ const parseRow = <C extends Columns>(columns: C, row: Readonly<Record<string, un
 
 const parseColumn = (type: keyof ColumnTypes, value: unknown, name: string): unknown => {
   // The driver returns a bigint as text.
-  const parsed = type === 'int8' ? Number(value) : value
+  const parsed = type === 'int8' || (type === 'int8?' && value !== null) ? Number(value) : value
   if (!isOfType(parsed, type)) throw new TypeError(`The column ${name} is not ${type}`)
   return parsed
 }
@@ -145,6 +145,7 @@ const isOfType = (value: unknown, type: keyof ColumnTypes): boolean => {
     case 'int8':
       return Number.isSafeInteger(value)
     case 'int?':
+    case 'int8?':
       return value === null || Number.isSafeInteger(value)
     case 'bool':
       return typeof value === 'boolean'
