@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { components } from '../../generated/openapi.ts'
 import { withTimeout } from '../../src/concurrency/deadline.ts'
 import type { OperationId } from '../../src/contract/contract.ts'
+import { connectionErrorCode } from '../../test/fixture/http-client.ts'
 import { type Call, createClient, fileForm, type Reply } from '../../test/fixture/service.ts'
 
 /**
@@ -91,9 +92,6 @@ type Loss = 'no connection' | 'connection lost' | 'no answer'
 
 class NoAnswer extends Error {}
 
-const isConnectionRefused = ({ cause }: TypeError): boolean =>
-  cause instanceof Error && 'code' in cause && cause.code === 'ECONNREFUSED'
-
 interface Settled {
   readonly reply: Reply
   /** Whether an earlier attempt may have been done. */
@@ -136,9 +134,9 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
       return await withTimeout(answerDeadline, asked, () => new NoAnswer())
     } catch (error) {
       if (error instanceof NoAnswer) return 'no answer'
-      // The errors of fetch.
-      if (error instanceof TypeError) return isConnectionRefused(error) ? 'no connection' : 'connection lost'
-      throw error
+      const code = connectionErrorCode(error)
+      if (code === null) throw error
+      return code === 'ECONNREFUSED' ? 'no connection' : 'connection lost'
     }
   }
 
