@@ -3,6 +3,7 @@ import type { Principal } from '../domain/permissions.ts'
 import { allowsUser } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { readOutcome } from './engine/outcome.ts'
+import type { Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { userUsageJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
@@ -34,17 +35,30 @@ export const isOwnedWebhook = (owner: SQL): SQL => {
   return sql`${owner_id} = ${owner} and ${deleted_at} is null`
 }
 
+/** `quota`: the task quota of the installation. */
+const ownerParameters = { owner_id: 'uuid', quota: 'int8?' } as const
+
+const taskQuotaOf = (p: Placeholders<typeof ownerParameters>): SQL => {
+  const { id, task_quota } = columnsOf<'users'>(sql.raw('owner'))
+  return sql`select ${effectiveQuota(task_quota, p.quota)} as quota from users owner where ${id} = ${p.owner_id}`
+}
+
+/** The task quota of a user; null is unlimited. */
+export const selectTaskQuota = statement(
+  'quotas.select_task_quota',
+  ownerParameters,
+  { quota: 'int8?' },
+  taskQuotaOf,
+)
+
 /** The task quota of a user, and how many tasks they own, counted up to one more than the quota; 0 without a quota. */
 export const countOwnedTasks = statement(
   'quotas.count_owned_tasks',
-  { owner_id: 'uuid', quota: 'int8?' },
+  ownerParameters,
   { quota: 'int8?', tasks: 'int8' },
-  (p) => {
-    const { id, task_quota } = columnsOf<'users'>(sql.raw('owner'))
-    return sql`
-      select quota, case when quota is null then 0 else ${countTasks(p.owner_id, sql`quota`)} end as tasks
-      from (select ${effectiveQuota(task_quota, p.quota)} as quota from users owner where ${id} = ${p.owner_id}) owner`
-  },
+  (p) => sql`
+    select quota, case when quota is null then 0 else ${countTasks(p.owner_id, sql`quota`)} end as tasks
+    from (${taskQuotaOf(p)}) owner`,
 )
 
 const selectUsage = query(

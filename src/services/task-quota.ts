@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Database } from '../db/engine/client.ts'
-import { countOwnedTasks } from '../db/quotas.ts'
+import { countOwnedTasks, selectTaskQuota } from '../db/quotas.ts'
 import { done, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 
@@ -74,6 +74,12 @@ export const createTaskQuota = (db: Database, installationQuota: number | null):
     return begun
   }
 
+  /** So that a raised quota applies at once. Cheaper than counting; undefined for a user who does not exist. */
+  const readQuota = async (ownerId: string): Promise<number | null | undefined> => {
+    const [row] = await selectTaskQuota(db, { owner_id: ownerId, quota: installationQuota })
+    return row?.quota
+  }
+
   const check = async (room: Room): Promise<Outcome<null>> => {
     const { ownerId, size, share, isCurrent } = room
     if (size === 0) return done(null)
@@ -81,7 +87,8 @@ export const createTaskQuota = (db: Database, installationQuota: number | null):
     const usable = known !== undefined && isCurrent(known) ? known : null
     if (usable !== null && fits(usable, room)) return done(null)
     const isFresh = usable?.isExact === true && ageOf(usable) < recountAfter
-    const estimate = isFresh ? usable : await countOnce(ownerId)
+    const isUnchanged = isFresh && (await readQuota(ownerId)) === usable.quota
+    const estimate = isUnchanged ? usable : await countOnce(ownerId)
     const { quota, tasks: used } = estimate
     if (quota === null || fits(estimate, room)) return done(null)
     return { outcome: 'quota_exceeded', resource: 'tasks', quota: Math.floor(quota * share), used, size }

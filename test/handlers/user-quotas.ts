@@ -197,5 +197,7 @@ t.test('the number of tasks', async (t) => {
     }
     t.equal((await give()).status, 200)
     t.match(await give(), exceeds({ resource: 'tasks', quota: 1, used: 1, size: 1 }))
+    await setQuotas(taker, { task_quota: 4 })
+    t.equal((await give()).status, 200, 'a raised quota applies at once')
   })
 })
