@@ -2637,7 +2637,7 @@ export interface components {
         UserUsage: {
             /** @description The total size of the user's attachments in bytes. */
             attachment_bytes: components["schemas"]["ResourceUsage"];
-            /** @description The number of tasks that the user owns, including those in the trash. Counting stops at 200,001, and at one more than a smaller quota. */
+            /** @description The number of tasks that the user owns, including those in the trash. Counting stops at 20,001, and at one more than a smaller quota. */
             tasks: components["schemas"]["ResourceUsage"];
             /** @description The number of webhooks that the user owns. */
             webhooks: components["schemas"]["ResourceUsage"];
