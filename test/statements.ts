@@ -1,29 +1,15 @@
 import t from 'tap'
 import type { OperationId } from '../src/contract/contract.ts'
-import type { Database } from '../src/db/engine/client.ts'
 import { operations, prepareOperations, rows } from './fixture/operations.ts'
 import { rowsRead } from './fixture/plan.ts'
+import { recordRuns, type Run } from './fixture/recorded-runs.ts'
 import { type Call, type Reply, startService } from './fixture/service.ts'
 import { taskActions } from './fixture/tasks.ts'
 
 /** How many SQL statements a request takes, and how many rows a read looks at among thousands of other users' rows. */
 
-interface Run {
-  readonly text: string
-  readonly values: readonly unknown[]
-}
-
-const runs: Run[] = []
-
-const recording = (db: Database): Database => ({
-  ...db,
-  run(text, values, mode) {
-    runs.push({ text, values })
-    return db.run(text, values, mode)
-  },
-})
-
-const service = await startService(t, { aroundDatabase: recording })
+const { runs, record } = recordRuns()
+const service = await startService(t, { aroundDatabase: record })
 const { db } = service.deps
 const { createTask } = taskActions(service)
 

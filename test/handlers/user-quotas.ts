@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { Database } from '../../src/db/engine/client.ts'
 import { rowsRead } from '../fixture/plan.ts'
+import { recordRuns } from '../fixture/recorded-runs.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
 import { countStatuses, taskActions, unknownId } from '../fixture/tasks.ts'
 import { tusHeaders } from '../fixture/uploads.ts'
@@ -8,15 +8,8 @@ import { tusHeaders } from '../fixture/uploads.ts'
 /** Quotas that administrators give to single users, and what users use of theirs. */
 
 const installation = { attachmentQuotaBytes: 1_000, taskQuota: 6 }
-const runs: { readonly text: string; readonly values: readonly unknown[] }[] = []
-const recording = (db: Database): Database => ({
-  ...db,
-  run(text, values, mode) {
-    runs.push({ text, values })
-    return db.run(text, values, mode)
-  },
-})
-const service = await startService(t, { config: installation, aroundDatabase: recording })
+const { runs, record } = recordRuns()
+const service = await startService(t, { config: installation, aroundDatabase: record })
 const { createTask } = taskActions(service)
 const admin = await service.register('admin')
 const of = ({ id }: Pick<Account, 'id'>) => ({ user_id: id })
