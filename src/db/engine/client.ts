@@ -159,6 +159,8 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     const limit = mode === 'maintenance' && options.kind === 'embedded' ? maintenanceDeadline : deadline
     const query = connection.client.unsafe<Record<string, unknown>[]>(text, values as never[], {
       prepare: mode !== 'once',
+      // Without it, the driver prepares no statement that has no parameters.
+      ...(mode === 'prepared' && { simple: false }),
     })
     connection.pending += 1
     work.sent.push(text)
