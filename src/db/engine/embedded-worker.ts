@@ -40,6 +40,12 @@ const startParams = (isDurable: boolean): string[] => [
   'shared_buffers=32MB',
 ]
 
+/** Types of the messages of a statement before the one that asks for its results: Bind, Close, Describe, Execute, Parse. */
+const unansweredTypes: ReadonlySet<number | undefined> = new Set(Buffer.from('BCDEP'))
+
+/** The first byte of a startup message, which has no type. */
+const startup = 0
+
 const input: unknown = workerData
 if (!isWorkerInput(input))
   throw new TypeError('The embedded database was started without its folder and socket')
@@ -99,10 +105,29 @@ async function openCluster(directory: string, isDurable: boolean): Promise<PGlit
     fs: durableFileSystem(directory),
     startParams: startParams(isDurable),
   })
-  const execute = database.execProtocolRawStream.bind(database)
+  const execute = inBatches(database.execProtocolRawStream.bind(database))
   // Once this rejects, the socket server stops responding.
   database.execProtocolRawStream = (message, options) => execute(message, options).catch(abandon)
   return database
+}
+
+type Execute = PGlite['execProtocolRawStream']
+
+/**
+ * Executes the messages of a statement together. The socket server (0.2) passes them on one by one, and each answer would be
+ * a write of its own. There is one connection at a time, so the messages of two statements do not mix.
+ */
+function inBatches(execute: Execute): Execute {
+  let waiting: Uint8Array[] = []
+  return async (message, options) => {
+    // The last connection ended in the middle of a statement.
+    if (message[0] === startup) waiting = []
+    waiting.push(message)
+    if (unansweredTypes.has(message[0])) return
+    const batch = Buffer.concat(waiting)
+    waiting = []
+    await execute(batch, options)
+  }
 }
 
 /** PGlite's file system with a working fsync. PGlite's own has none and reports success to PostgreSQL. */
