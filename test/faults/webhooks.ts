@@ -28,10 +28,10 @@ const writers = 6
 const skipDelays = async (environment: ServiceEnvironment): Promise<void> => {
   const database = await openDatabaseOf(environment)
   const db = openDatabase(database.options)
-  await db.run('update webhooks set leased_until = now() where leased_until > now()', [])
+  await db.run(`update webhooks set leased_until = now() - interval '1 ms' where leased_until > now()`, [])
   await db.run(
-    `with due as (update webhook_deliveries set due_at = now() where status = 'pending' returning webhook_id)
-     update webhooks set due_at = now() where id in (select webhook_id from due)`,
+    `with due as (update webhook_deliveries set due_at = now() - interval '1 ms' where status = 'pending' returning webhook_id)
+     update webhooks set due_at = now() - interval '1 ms' where id in (select webhook_id from due)`,
     [],
   )
   await db.close()

@@ -216,7 +216,7 @@ t.test('listApiTokens', async (t) => {
   t.test('200: an expired one stays until it is revoked', async (t) => {
     const account = await service.register('keeper')
     const { id } = await createApiToken(account, { expires_at: inOneHour() })
-    await db.run('update api_tokens set expires_at = now() where id = $1', [id])
+    await db.run(`update api_tokens set expires_at = now() - interval '1 ms' where id = $1`, [id])
     t.match(await listApiTokens(account), [{ id }])
     t.equal((await revoke(account, id)).status, 204)
     t.strictSame(await listApiTokens(account), [])
@@ -429,7 +429,7 @@ t.test('an API token', async (t) => {
     const account = await service.register('dated')
     const { id, token } = await createApiToken(account, { scopes, expires_at: inOneHour() })
     t.equal(await statusOf(token), 200)
-    await db.run('update api_tokens set expires_at = now() where id = $1', [id])
+    await db.run(`update api_tokens set expires_at = now() - interval '1 ms' where id = $1`, [id])
     const fresh = await startBeside(t, service)
     const refused = await fresh.call('getCurrentUser', { token })
     t.match(refused, { status: 401, body: { code: 'unauthorized' } })

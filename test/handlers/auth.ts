@@ -483,7 +483,10 @@ t.test('completeLogin', async (t) => {
       [ada.id],
     )
     t.equal(seconds, 300)
-    await service.deps.db.run('update one_time_tokens set expires_at = now() where user_id = $1', [ada.id])
+    await service.deps.db.run(
+      `update one_time_tokens set expires_at = now() - interval '1 ms' where user_id = $1`,
+      [ada.id],
+    )
     const none = [
       `twc_${'A'.repeat(43)}`,
       'x',
@@ -682,7 +685,7 @@ t.test('refreshToken', async (t) => {
     const account = await service.register('idle')
     await service.expect('getCurrentUser', 200, { token: account.token })
     await service.deps.db.run(
-      `update refresh_tokens set expires_at = now() from sessions where id = session_id and user_id = $1`,
+      `update refresh_tokens set expires_at = now() - interval '1 ms' from sessions where id = session_id and user_id = $1`,
       [account.id],
     )
     const request = { body: { refresh_token: account.refreshToken } }
@@ -692,7 +695,9 @@ t.test('refreshToken', async (t) => {
 
   t.test('401 after the 30 days of a session', async (t) => {
     const account = await service.register('old')
-    await service.deps.db.run('update sessions set expires_at = now() where user_id = $1', [account.id])
+    await service.deps.db.run(`update sessions set expires_at = now() - interval '1 ms' where user_id = $1`, [
+      account.id,
+    ])
     const request = { body: { refresh_token: account.refreshToken } }
     t.match(await service.call('refreshToken', request), { status: 401 })
     t.match(await service.call('getCurrentUser', { token: account.token }), { status: 401 })

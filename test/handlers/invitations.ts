@@ -289,7 +289,9 @@ t.test('listInvitations', async (t) => {
     const accepted = await invite(project.id)
     const { invitation } = await invite(project.id)
     await accept(accepted.token, admin)
-    await db.run('update invitations set expires_at = now() where id = $1', [expired.invitation.id])
+    await db.run(`update invitations set expires_at = now() - interval '1 ms' where id = $1`, [
+      expired.invitation.id,
+    ])
     await setMember(manager, project, guest, 'editor')
     t.strictSame(await list(project.id), [invitation])
   })
@@ -377,7 +379,9 @@ t.test('lookUpInvitation', async (t) => {
       await invite(project.id),
       await invite(project.id),
     ]
-    await db.run('update invitations set expires_at = now() where id = $1', [expired.invitation.id])
+    await db.run(`update invitations set expires_at = now() - interval '1 ms' where id = $1`, [
+      expired.invitation.id,
+    ])
     await revoke(revoked.invitation)
     await accept(used.token)
     const unknown = await lookUp(`twi_${'A'.repeat(43)}`)
@@ -631,7 +635,9 @@ t.test('register with an invitation', async (t) => {
 t.test('a job removes expired invitations, and mails of which the day is over', async (t) => {
   const project = await newProject()
   const [expired, valid] = [await invite(project.id), await invite(project.id)]
-  await db.run('update invitations set expires_at = now() where id = $1', [expired.invitation.id])
+  await db.run(`update invitations set expires_at = now() - interval '1 ms' where id = $1`, [
+    expired.invitation.id,
+  ])
   await db.run(`update invitation_mails set created_at = now() - interval '1 day' where id = $1`, [
     expired.invitation.id,
   ])

@@ -269,7 +269,9 @@ t.test('a change of address', async (t) => {
     t.match(await change(other, other, { email }), taken)
     t.match(await change(account, account, { email }), { status: 200 }, 'who may take it back')
     t.match(await change(account, account, newAddress()), { status: 200 })
-    await db.run('update one_time_tokens set expires_at = now() where user_id = $1', [account.id])
+    await db.run(`update one_time_tokens set expires_at = now() - interval '1 ms' where user_id = $1`, [
+      account.id,
+    ])
     await service.expect('register', 201, { body: newcomer })
   })
 
@@ -362,7 +364,9 @@ t.test('undoEmailChange', async (t) => {
     await service.expect('undoEmailChange', 200, { body: { token } })
     await isRefused(t, token)
     const late = await takenOver()
-    await db.run('update one_time_tokens set expires_at = now() where user_id = $1', [late.account.id])
+    await db.run(`update one_time_tokens set expires_at = now() - interval '1 ms' where user_id = $1`, [
+      late.account.id,
+    ])
     await isRefused(t, late.token)
     await service.expect('forgotPassword', 202, { body: { email: account.email } })
     const resetToken = service.mails.at(-1)?.token ?? ''

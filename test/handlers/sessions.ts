@@ -93,8 +93,10 @@ t.test('listSessions', async (t) => {
   t.test('200: only what is live', async (t) => {
     const account = await service.register('ended')
     const [over, idle, out] = [await signIn(account), await signIn(account), await signIn(account)]
-    await db.run('update sessions set expires_at = now() where id = $1', [sessionIdOf(over.access_token)])
-    const expired = 'update refresh_tokens set expires_at = now() where session_id = $1'
+    await db.run(`update sessions set expires_at = now() - interval '1 ms' where id = $1`, [
+      sessionIdOf(over.access_token),
+    ])
+    const expired = `update refresh_tokens set expires_at = now() - interval '1 ms' where session_id = $1`
     await db.run(expired, [sessionIdOf(idle.access_token)])
     await service.expect('logout', 204, { token: out.access_token })
     const ids = (await listSessions(account)).map(({ id }) => id)
@@ -241,7 +243,9 @@ t.test('revokeSession', async (t) => {
   t.test('404: unknown, over, or of somebody else, all alike', async (t) => {
     const [account, other] = [await service.register('curious'), await service.register('private')]
     const over = await signIn(account)
-    await db.run('update sessions set expires_at = now() where id = $1', [sessionIdOf(over.access_token)])
+    await db.run(`update sessions set expires_at = now() - interval '1 ms' where id = $1`, [
+      sessionIdOf(over.access_token),
+    ])
     const unknown = await revoke(account.token, unknownId)
     t.match(unknown, { status: 404, body: { code: 'not_found' } })
     for (const [what, token, of] of [

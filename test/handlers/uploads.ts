@@ -666,7 +666,7 @@ t.test('things that happen at once', async (t) => {
     const content = randomBytes(1_000)
     const upload_id = await begin(owner, task, 1_000)
     const silent = await beginPiece(t, owner, upload_id, 0, 1_000, content.subarray(0, 10))
-    await db.run('update uploads set leased_until = now() where id = $1', [upload_id])
+    await db.run(`update uploads set leased_until = now() - interval '1 ms' where id = $1`, [upload_id])
     const { status, headers } = await send(owner, upload_id, 0, content)
     t.equal(status, 204)
     silent.socket.write(content.subarray(10))

@@ -259,7 +259,7 @@ t.test('a file that cannot be removed does not keep the others', async (t) => {
   await runJobs({ ...jobDeps, storage: { ...storage, remove }, log })
   t.equal(lines.length, 3, 'one of the outbox is not tried again at once')
   stuck.clear()
-  await db.run('update file_deletions set due_at = now()', [])
+  await db.run(`update file_deletions set due_at = now() - interval '1 ms'`, [])
   await runJobs(jobDeps)
   t.same(await left(), [])
   t.ok(await isIdle())
@@ -340,7 +340,7 @@ t.test('files that belong to another database stay, whatever this one says', asy
   }
   for (const [name, { owner, told }] of Object.entries(owners)) {
     await storage.writeOwner(JSON.stringify(owner))
-    await db.run('update file_deletions set due_at = now()', [])
+    await db.run(`update file_deletions set due_at = now() - interval '1 ms'`, [])
     const { lines, log } = recordLog()
     await runJobs({ ...jobDeps, log })
     t.match(lines, [told], name)
@@ -353,7 +353,7 @@ t.test('files that belong to another database stay, whatever this one says', asy
   }
 
   await storage.writeOwner(own)
-  await db.run('update file_deletions set due_at = now()', [])
+  await db.run(`update file_deletions set due_at = now() - interval '1 ms'`, [])
   await runJobs(jobDeps)
   const left = await stored()
   t.same(

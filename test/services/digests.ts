@@ -45,7 +45,7 @@ const { send_digests: job } = jobsOf(jobDepsOf(service))
 const run = () => job.run(new AbortController().signal)
 
 const makeDue = ({ id }: Account) =>
-  db.run('update notification_settings set digest_due_at = now() where user_id = $1', [id])
+  db.run(`update notification_settings set digest_due_at = now() - interval '1 ms' where user_id = $1`, [id])
 
 const mailsTo = ({ email }: Account) => service.digests.filter(({ to }) => to === email)
 

@@ -64,8 +64,8 @@ const read = async ({ token }: Account, { id }: { readonly id: string }) =>
 
 const makeDue = (webhook: { readonly id: string }) =>
   db.run(
-    `with due as (update webhook_deliveries set due_at = now() where webhook_id = $1 returning webhook_id)
-     update webhooks set due_at = now() where id in (select webhook_id from due)`,
+    `with due as (update webhook_deliveries set due_at = now() - interval '1 ms' where webhook_id = $1 returning webhook_id)
+     update webhooks set due_at = now() - interval '1 ms' where id in (select webhook_id from due)`,
     [webhook.id],
   )
 
@@ -400,7 +400,9 @@ t.test('both secrets sign while a secret is rotated', async (t) => {
     both.headers['webhook-signature'],
     `${expectedSignature(rotated.secret, both)} ${expectedSignature(webhook.secret, both)}`,
   )
-  await db.run(`update webhooks set previous_secret_until = now() where id = $1`, [webhook.id])
+  await db.run(`update webhooks set previous_secret_until = now() - interval '1 ms' where id = $1`, [
+    webhook.id,
+  ])
   await createTask(owner, { title: 'Signed once' })
   await receiver.expect(2)
   const [, once] = receiver.received
