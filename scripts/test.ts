@@ -93,12 +93,19 @@ if (failedFiles.length > 0) console.log(`Failed: ${failedFiles.join(', ')}`)
 const isCovered = named.length > 0 || reportCoverage()
 process.exitCode = failedFiles.length === 0 && isCovered ? 0 : 1
 
-/** Every test file, without the fault suite and maybe without the slow ones. The largest files start first. */
+/**
+ * Every test file, without the fault suite and maybe without the slow ones. The longest start first, so that no core is idle at
+ * the end: those that start services and mostly wait for them, then the largest.
+ */
 function allFiles(): string[] {
   const exclude = ['test/fixture', 'test/faults', ...(leavesSlowOut ? slowFiles : [])]
   return globSync('test/**/*.ts', { cwd: root, exclude })
-    .map((file) => ({ file, size: statSync(new URL(`../${file}`, import.meta.url)).size }))
-    .toSorted((a, b) => b.size - a.size)
+    .map((file) => ({
+      file,
+      size: statSync(new URL(`../${file}`, import.meta.url)).size,
+      waits: Number(file.startsWith('test/process/')),
+    }))
+    .toSorted((a, b) => b.waits - a.waits || b.size - a.size)
     .map(({ file }) => file)
 }
 
