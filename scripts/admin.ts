@@ -211,12 +211,15 @@ const commands: Readonly<Record<string, Command>> = {
   },
 }
 
-/** A quota as the API has it: 0 is unlimited, and null is the quota of the installation. */
-const quotaOf = (text: string): number | string | null => {
+/**
+ * A quota as the API has it: 0 is unlimited, and null is the quota of the installation. Refuses 0 itself, by which some people
+ * mean that nothing is allowed.
+ */
+const quotaOf = (text: string): number | null => {
   if (text === 'default') return null
   if (text === 'unlimited') return 0
-  // What is no number is refused by the contract.
-  return /^[1-9][0-9]*$/.test(text) ? Number(text) : text
+  if (/^[1-9][0-9]*$/.test(text)) return Number(text)
+  throw new Refused(`${text} is not a quota. Expected a whole number from 1, unlimited or default`)
 }
 
 /** A password from the terminal, without echo, or the first line of standard input. Never an argument, which others can see. */

@@ -147,9 +147,17 @@ t.test('set-quota', async (t) => {
   t.strictSame(await quotasOf(), [1000, 0])
   t.equal((await admin('set-quota eve --attachment-bytes default')).code, 0)
   t.strictSame(await quotasOf(), [null, 0])
-  const bad = await admin('set-quota eve --tasks many')
-  t.match(bad.output, /task_quota must be/)
-  t.equal(bad.code, 1)
+  for (const quota of ['many', '0']) {
+    const refused = await admin(`set-quota eve --tasks ${quota}`)
+    t.match(
+      refused.output,
+      new RegExp(`^admin: ${quota} is not a quota. Expected a whole number from 1,`, 'm'),
+    )
+    t.equal(refused.code, 1)
+  }
+  const tooLarge = await admin('set-quota eve --tasks 2147483648')
+  t.match(tooLarge.output, /task_quota must be/)
+  t.equal(tooLarge.code, 1)
   t.match((await admin('set-quota eve')).output, /There is no quota to set/)
 })
 
