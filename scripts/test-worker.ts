@@ -58,6 +58,11 @@ async function runNext(passed: boolean | null): Promise<void> {
   count += 1
   usedBefore = process.cpuUsage()
   const results = await t.test(file, { timeout }, async (t) => {
+    const failOnLeak = (warning: Error): void => {
+      if (warning.name === 'MaxListenersExceededWarning') t.fail(String(warning.stack))
+    }
+    process.on('warning', failOnLeak)
+    t.teardown(() => void process.off('warning', failOnLeak))
     Object.assign(globalThis, { [Symbol.for(currentFile)]: t, heldModule })
     await import(new URL(`../${file}`, import.meta.url).href)
   })

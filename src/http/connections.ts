@@ -43,6 +43,8 @@ export const runInOrder = (app: FastifyInstance): void => {
     if (before.closed) return done()
     if (pipeline.waiting === maxPipelined) return void socket.destroy()
     pipeline.waiting += 1
+    // A response that streams a file has ten already, and Node warns of a leak beyond ten.
+    before.setMaxListeners(before.getMaxListeners() + 1)
     before.once('close', () => {
       pipeline.waiting -= 1
       if (!socket.destroyed) done()
