@@ -45,7 +45,7 @@ t.test('createApiToken', async (t) => {
   const { token } = account
   const valid = { name: 'a program', scopes: ['tasks:read'] }
 
-  t.test('201: the token is shown, and signs in at once', async (t) => {
+  t.test('201: the response shows the token, which works immediately', async (t) => {
     const body = { name: ' Nightly report\u0301 ', scopes: ['users:read', 'tasks:read'] }
     const { body: created, headers } = await service.expect('createApiToken', 201, { token, body })
     const { id, created_at, token: secret, ...rest } = created
@@ -59,14 +59,14 @@ t.test('createApiToken', async (t) => {
     t.equal(headers.get('location'), `/auth/tokens/${id}`)
     t.equal(headers.get('cache-control'), 'no-store')
     t.match(secret, /^twp_[0-9A-Za-z]{49}$/)
-    t.ok(hashApiToken(secret), 'its checksum is right')
+    t.ok(hashApiToken(secret), 'its checksum is valid')
     const me = await service.expect('getCurrentUser', 200, { token: secret })
     t.strictSame(me.body, account.user)
     const event = (await auditOf(account)).at(-1)
     t.match(event, { action: 'api_token.created', actor_id: account.id, token_id: id })
   })
 
-  t.test('201: nothing is kept of it but its hash', async (t) => {
+  t.test('201: the database has only the hash of the token', async (t) => {
     const { id, token } = await createApiToken(account)
     const [row] = await db.run('select hash, api_tokens::text as text from api_tokens where id = $1', [id])
     t.same(row?.hash, sha256(token))
@@ -75,7 +75,7 @@ t.test('createApiToken', async (t) => {
     t.notOk(text.includes(Buffer.from(token).toString('hex')))
   })
 
-  t.test('201: all scopes, with an end, in any zone', async (t) => {
+  t.test('201: all scopes, and an expiry with any time zone offset', async (t) => {
     const body = { ...valid, name: 'x'.repeat(100), scopes, expires_at: '2999-01-01T00:30:00+01:00' }
     const created = (await service.expect('createApiToken', 201, { token, body })).body
     t.strictSame(created.scopes, scopes)
@@ -87,13 +87,13 @@ t.test('createApiToken', async (t) => {
     }
   })
 
-  t.test('201: another each time', async (t) => {
+  t.test('201: each request creates another token', async (t) => {
     const [one, other] = [await createApiToken(account), await createApiToken(account)]
     t.not(one.token, other.token)
     t.not(one.id, other.id)
   })
 
-  t.test('201: the same token for a repeat with its Idempotency-Key, also of many at once', async (t) => {
+  t.test('201: repeats with one Idempotency-Key create one token, even concurrently', async (t) => {
     const before = (await listApiTokens(account)).length
     const request = { token, body: valid, headers: { 'idempotency-key': 'a-token' } }
     const answers = await Promise.all(
@@ -111,7 +111,7 @@ t.test('createApiToken', async (t) => {
     t.equal((await service.call('listTasks', { token: first?.body.token })).status, 200)
   })
 
-  t.test('201: what is kept for a repeat does not show the token', async (t) => {
+  t.test('201: the response stored for repeats does not contain the token', async (t) => {
     const request = { token, body: valid, headers: { 'idempotency-key': 'kept' } }
     const { body } = await service.expect('createApiToken', 201, request)
     const rows = await db.run('select kept::text as text from idempotency_keys kept', [])
@@ -121,7 +121,7 @@ t.test('createApiToken', async (t) => {
       t.notOk(dump.includes(Buffer.from(body.token.slice(4, 40)).toString(form)), form)
   })
 
-  t.test('422: the key of another request', async (t) => {
+  t.test('422: an Idempotency-Key that was used for another request', async (t) => {
     const request = { token, body: valid, headers: { 'idempotency-key': 'reused' } }
     await service.expect('createApiToken', 201, request)
     const other = { ...request, body: { ...valid, scopes: ['tasks:write'] } }
@@ -129,7 +129,7 @@ t.test('createApiToken', async (t) => {
     t.equal(body.code, 'idempotency_key_reused')
   })
 
-  t.test('400', async (t) => {
+  t.test('400: invalid fields and bodies create nothing', async (t) => {
     const before = (await listApiTokens(account)).length
     for (const [fields, pointer] of [
       [{ name: undefined }, '/name'],
@@ -170,24 +170,24 @@ t.test('createApiToken', async (t) => {
     t.equal((await listApiTokens(account)).length, before)
   })
 
-  t.test('401', async (t) => {
+  t.test('401: no token, and the token of a deleted user', async (t) => {
     await service.expect('createApiToken', 401, { body: {} })
     const doomed = await service.register('doomed')
     const beside = await startBeside(t, service)
     await beside.expect('getCurrentUser', 200, { token: doomed.token })
     await service.expect('deleteUser', 204, { token: doomed.token, params: { user_id: doomed.id } })
     const late = await beside.call('createApiToken', { token: doomed.token, body: valid })
-    t.equal(late.status, 401, 'also where the end of the account is not known yet')
+    t.equal(late.status, 401, 'even on an instance that has cached the account')
   })
 
-  t.test('403: an API token, with every scope', async (t) => {
+  t.test('403: an API token with every scope', async (t) => {
     const { token } = await createApiToken(account, { scopes })
     const refused = await service.call('createApiToken', { token, body: {} })
     t.match(refused, insufficientScope)
     t.equal(refused.headers.get('www-authenticate'), 'Bearer realm="taskwright", error="insufficient_scope"')
   })
 
-  t.test('413 and 415', async () => {
+  t.test('413, 415: a body that is too large, or not JSON', async () => {
     await service.expect('createApiToken', 413, { token, body: { name: 'x'.repeat(1_048_576) } })
     const headers = { 'content-type': 'text/plain' }
     await service.expect('createApiToken', 415, { token, body: JSON.stringify(valid), headers })
@@ -195,7 +195,7 @@ t.test('createApiToken', async (t) => {
 })
 
 t.test('listApiTokens', async (t) => {
-  t.test('200: newest first, without what they are', async (t) => {
+  t.test('200: newest first, without the secrets', async (t) => {
     const account = await service.register('lister')
     const older = await createApiToken(account, { name: 'older', expires_at: inOneHour() })
     const newer = await createApiToken(account, { name: 'newer', scopes: ['tags:write', 'tags:read'] })
@@ -206,14 +206,14 @@ t.test('listApiTokens', async (t) => {
     t.match(headers.get('link'), /^<\/auth\/tokens\?limit=50>; rel="first"$/)
   })
 
-  t.test('200: of nobody else, also to an administrator', async (t) => {
+  t.test('200: only the tokens of the caller, even for an administrator', async (t) => {
     const account = await service.register('secretive')
     const { id } = await createApiToken(account)
     t.notOk((await listApiTokens(admin)).some((token) => token.id === id))
     t.strictSame(await listApiTokens(await service.register('newcomer')), [])
   })
 
-  t.test('200: an expired one stays until it is revoked', async (t) => {
+  t.test('200: an expired token is listed until it is revoked', async (t) => {
     const account = await service.register('keeper')
     const { id } = await createApiToken(account, { expires_at: inOneHour() })
     await db.run(`update api_tokens set expires_at = now() - interval '1 ms' where id = $1`, [id])
@@ -222,7 +222,7 @@ t.test('listApiTokens', async (t) => {
     t.strictSame(await listApiTokens(account), [])
   })
 
-  t.test('200: when each was used last, to the minute', async (t) => {
+  t.test('200: last_used_at moves at most once a minute', async (t) => {
     const account = await service.register('user')
     const { id, token } = await createApiToken(account)
     const lastUse = async () => (await listApiTokens(account))[0]?.last_used_at ?? null
@@ -248,7 +248,7 @@ t.test('listApiTokens', async (t) => {
     }
   })
 
-  t.test('200: page by page', async (t) => {
+  t.test('200: pages; 400 for the cursor of another user', async (t) => {
     const account = await service.register('paged')
     const { token } = account
     for (let count = 0; count < 5; count += 1) await createApiToken(account, { name: `number ${count}` })
@@ -267,7 +267,7 @@ t.test('listApiTokens', async (t) => {
     t.strictSame(names, ['number 4', 'number 3', 'number 2', 'number 1', 'number 0'])
   })
 
-  t.test('400', async (t) => {
+  t.test('400: invalid parameters', async (t) => {
     for (const [query, pointer] of [
       ['limit=0', '/limit'],
       ['cursor=x', '/cursor'],
@@ -278,43 +278,43 @@ t.test('listApiTokens', async (t) => {
     }
   })
 
-  t.test('401', async () => {
+  t.test('401: no token', async () => {
     await service.expect('listApiTokens', 401)
   })
 
-  t.test('403: an API token, with every scope', async (t) => {
+  t.test('403: an API token with every scope', async (t) => {
     const { token } = await createApiToken(admin, { scopes })
     t.match(await service.call('listApiTokens', { token }), insufficientScope)
   })
 })
 
 t.test('revokeApiToken', async (t) => {
-  t.test('204: it is dead at once, and no other', async (t) => {
+  t.test('204: the token is rejected at once, and other tokens still work', async (t) => {
     const account = await service.register('revoker')
-    const [lost, kept] = [
+    const [revoked, kept] = [
       await createApiToken(account, { scopes: ['users:read'] }),
       await createApiToken(account, { scopes: ['users:read'] }),
     ]
-    for (const { token } of [lost, kept]) t.equal(await statusOf(token), 200)
-    t.match(await revoke(account, lost.id.toUpperCase()), { status: 204, body: null })
-    t.equal(await statusOf(lost.token), 401)
+    for (const { token } of [revoked, kept]) t.equal(await statusOf(token), 200)
+    t.match(await revoke(account, revoked.id.toUpperCase()), { status: 204, body: null })
+    t.equal(await statusOf(revoked.token), 401)
     for (const { token } of [kept, account]) t.equal(await statusOf(token), 200)
     t.strictSame(
       (await listApiTokens(account)).map(({ id }) => id),
       [kept.id],
     )
     const event = (await auditOf(account)).at(-1)
-    t.match(event, { action: 'api_token.revoked', actor_id: account.id, token_id: lost.id })
+    t.match(event, { action: 'api_token.revoked', actor_id: account.id, token_id: revoked.id })
   })
 
-  t.test('204: once, of many at once', async (t) => {
+  t.test('204 for one of many concurrent requests, 404 for the others', async (t) => {
     const account = await service.register('hasty')
     const { id } = await createApiToken(account)
     const replies = await Promise.all(Array.from({ length: 5 }, () => revoke(account, id)))
     t.strictSame(countStatuses(replies), { 204: 1, 404: 4 })
   })
 
-  t.test('400', async (t) => {
+  t.test('400: a malformed id, or an unknown parameter', async (t) => {
     for (const id of ['x', '1', `${unknownId}0`, unknownId.replaceAll('-', '')]) {
       t.match(await revoke(admin, id), { status: 400, body: { errors: [{ pointer: '/token_id' }] } }, id)
     }
@@ -322,17 +322,17 @@ t.test('revokeApiToken', async (t) => {
     await service.expect('revokeApiToken', 400, { token: admin.token, params, query: 'force=true' })
   })
 
-  t.test('401', async () => {
+  t.test('401: no token', async () => {
     await service.expect('revokeApiToken', 401, { params: { token_id: unknownId } })
   })
 
-  t.test('403: an API token, also itself', async (t) => {
-    const made = await createApiToken(admin, { scopes })
-    for (const id of [made.id, unknownId]) t.match(await revoke(made, id), insufficientScope)
-    t.equal(await statusOf(made.token), 200)
+  t.test('403: an API token, even to revoke itself', async (t) => {
+    const apiToken = await createApiToken(admin, { scopes })
+    for (const id of [apiToken.id, unknownId]) t.match(await revoke(apiToken, id), insufficientScope)
+    t.equal(await statusOf(apiToken.token), 200)
   })
 
-  t.test("404: unknown, gone or somebody else's, all alike", async (t) => {
+  t.test('404: unknown tokens, revoked ones and those of others are indistinguishable', async (t) => {
     const [account, other] = [await service.register('curious'), await service.register('guarded')]
     const [gone, foreign] = [
       await createApiToken(account),
@@ -353,7 +353,7 @@ t.test('listUserApiTokens', async (t) => {
   const account = await service.register('suspect')
   const params = { user_id: account.id }
 
-  t.test('200: those of the user, for an administrator', async (t) => {
+  t.test('200: the tokens of the user, for an administrator', async (t) => {
     const { token: _token, ...shown } = await createApiToken(account)
     await createApiToken(admin)
     const request = { token: admin.token, params: { user_id: account.id.toUpperCase() } }
@@ -362,7 +362,7 @@ t.test('listUserApiTokens', async (t) => {
     t.equal(headers.get('cache-control'), 'private, no-cache')
   })
 
-  t.test('200: page by page, with cursors of this user alone', async (t) => {
+  t.test('200: pages; 400 for the cursor of another user', async (t) => {
     for (let count = 0; count < 2; count += 1) await createApiToken(account)
     const query = { limit: 2 }
     const { body } = await service.expect('listUserApiTokens', 200, { token: admin.token, params, query })
@@ -374,7 +374,7 @@ t.test('listUserApiTokens', async (t) => {
     t.strictSame(pointersOf((await service.expect('listUserApiTokens', 400, foreign)).body), ['/cursor'])
   })
 
-  t.test('401, 403 and 404', async (t) => {
+  t.test('401, 403, 404: no token, no administrator, no such user', async (t) => {
     await service.expect('listUserApiTokens', 401, { params })
     for (const { token } of [account, await service.register('nosy')])
       await service.expect('listUserApiTokens', 403, { token, params })
@@ -390,7 +390,7 @@ t.test('revokeUserApiToken', async (t) => {
   const revokeOf = ({ token }: Pick<Account, 'token'>, user_id: string, token_id: string) =>
     service.call('revokeUserApiToken', { token, params: { user_id, token_id } })
 
-  t.test('204: the token is dead at once, and the audit trail names the administrator', async (t) => {
+  t.test('204: the token is rejected at once, and the audit log names the administrator', async (t) => {
     const { id, token } = await createApiToken(account, { scopes: ['users:read'] })
     t.equal(await statusOf(token), 200)
     t.match(await revokeOf(admin, account.id.toUpperCase(), id.toUpperCase()), { status: 204, body: null })
@@ -399,7 +399,7 @@ t.test('revokeUserApiToken', async (t) => {
     t.match(event, { action: 'api_token.revoked', actor_id: admin.id, user_id: account.id, token_id: id })
   })
 
-  t.test('400, 401, 403', async (t) => {
+  t.test('400, 401, 403: the token keeps working', async (t) => {
     const { id, token } = await createApiToken(account, { scopes: ['users:read'] })
     t.match(await revokeOf(admin, account.id, 'x'), { status: 400 })
     const params = { user_id: account.id, token_id: id }
@@ -411,7 +411,7 @@ t.test('revokeUserApiToken', async (t) => {
     t.equal(await statusOf(token), 200)
   })
 
-  t.test('404: unknown, gone or of another user', async (t) => {
+  t.test('404: an unknown token or user, a token of another user, a revoked token', async (t) => {
     const { id } = await createApiToken(account)
     for (const [userId, tokenId] of [
       [account.id, unknownId],
@@ -424,8 +424,8 @@ t.test('revokeUserApiToken', async (t) => {
   })
 })
 
-t.test('an API token', async (t) => {
-  t.test('is dead when it has expired', async (t) => {
+t.test('API tokens', async (t) => {
+  t.test('401: an expired token', async (t) => {
     const account = await service.register('dated')
     const { id, token } = await createApiToken(account, { scopes, expires_at: inOneHour() })
     t.equal(await statusOf(token), 200)
@@ -436,18 +436,18 @@ t.test('an API token', async (t) => {
     t.match(refused.headers.get('www-authenticate'), 'error="invalid_token"')
   })
 
-  t.test('is dead when it has expired, also while it is still remembered', async (t) => {
+  t.test('401: a token that expires while it is cached', async (t) => {
     const account = await service.register('brief')
     const expires_at = new Date(Date.now() + 4_000).toISOString()
     const { token } = await createApiToken(account, { scopes, expires_at })
     t.equal(await statusOf(token), 200)
     const { accepted, refused } = await untilRefused(() => statusOf(token))
-    t.ok(refused >= Date.parse(expires_at), 'not too early')
+    t.ok(refused >= Date.parse(expires_at), 'not before it expires')
     const late = accepted - Date.parse(expires_at)
     t.ok(late < 2_800, `${late} ms after it expired`)
   })
 
-  t.test('is dead with one character changed, and in any other place than the header', async (t) => {
+  t.test('401: a modified token, or a token outside of a Bearer Authorization header', async (t) => {
     const { token } = await createApiToken(admin, { scopes })
     const other = `${token.slice(0, 10)}${token[10] === 'x' ? 'y' : 'x'}${token.slice(11)}`
     for (const wrong of [other, token.slice(0, -1), `${token}A`, token.toLowerCase()]) {
@@ -460,7 +460,7 @@ t.test('an API token', async (t) => {
     t.equal(await statusOf(token), 200)
   })
 
-  t.test('outlives sessions', async (t) => {
+  t.test('a token outlives the sessions of its user', async (t) => {
     const account = await service.register('offline')
     const { token } = await createApiToken(account, { scopes })
     const { access_token } = await signIn(account)
@@ -469,7 +469,7 @@ t.test('an API token', async (t) => {
     t.equal(await statusOf(token), 200)
   })
 
-  t.test('dies with its user, at once', async (t) => {
+  t.test('401: deleting a user deletes their tokens at once', async (t) => {
     const account = await service.register('leaver')
     const { token } = await createApiToken(account, { scopes })
     t.equal(await statusOf(token), 200)
@@ -479,7 +479,7 @@ t.test('an API token', async (t) => {
     t.equal(row?.count, 0)
   })
 
-  t.test('may do less at once when its user may', async (t) => {
+  t.test('demoting a user restricts their tokens at once', async (t) => {
     const former = await service.register('former')
     await setRole(former, 'admin')
     const { token } = await createApiToken(former, { scopes })
@@ -502,12 +502,12 @@ t.test('an API token', async (t) => {
     await service.expect('getTask', 404, { token, params: { task_id: task.id } })
   })
 
-  t.test('acts as its user, within one scope', async (t) => {
+  t.test('403: every operation rejects tokens without its scope, and names the scope', async (t) => {
     const account = await service.register('scoped')
     const tokens = new Map<string, string>()
     for (const scope of scopes) tokens.set(scope, (await createApiToken(account, { scopes: [scope] })).token)
     const world = await newWorld()
-    // A link is its own credential, whatever token comes with it.
+    // A link is a credential itself. The token sent along does not matter.
     const withoutScope = new Set<RequiredScope>(['none', 'any', 'link'])
     for (const operation of operations.filter(({ scope }) => !withoutScope.has(scope))) {
       const request = await requestTo(operation, { world })
@@ -525,7 +525,7 @@ t.test('an API token', async (t) => {
     }
   })
 
-  t.test('that writes reads what it writes', async (t) => {
+  t.test('a write scope includes the read scope, but not the reverse', async (t) => {
     const account = await service.register('writer')
     const { body: task } = await service.expect('createTask', 201, {
       token: account.token,
@@ -552,7 +552,7 @@ t.test('an API token', async (t) => {
     t.match(await service.call('updateTask', { token: reader, ...change }), insufficientScope)
   })
 
-  t.test('deletes no account that it acts for, that of an administrator included', async (t) => {
+  t.test('403: a token cannot delete its own user, not even an administrator', async (t) => {
     const boss = await service.register('boss')
     await setRole(boss, 'admin')
     for (const account of [boss, await service.register('subject')]) {
@@ -566,7 +566,7 @@ t.test('an API token', async (t) => {
     await service.expect('deleteUser', 204, { token, params: { user_id: other.id } })
   })
 
-  t.test('with every scope reaches nothing that needs a session', async (t) => {
+  t.test('403: operations that require a session reject a token with every scope', async (t) => {
     const { token } = await createApiToken(admin, { scopes })
     const world = await newWorld()
     const before = (await auditOf(admin)).length
@@ -583,7 +583,7 @@ t.test('an API token', async (t) => {
     t.equal(await statusOf(admin.token), 200)
   })
 
-  t.test('changes no address and no role, nor makes an administrator', async (t) => {
+  t.test('403: a token cannot change an email address or a role, nor create an administrator', async (t) => {
     const member = await service.register('member')
     const tokens = {
       member: (await createApiToken(member, { scopes })).token,
@@ -615,14 +615,14 @@ t.test('an API token', async (t) => {
     t.match(
       await service.call('createUser', { token, body: { ...someone, username: 'admin', role: 'admin' } }),
       forbidden,
-      'whether the name is taken or not',
+      'even if the username is taken',
     )
     await service.expect('createUser', 201, { token, body: { ...someone, role: 'member' } })
     const event = (await auditOf(admin)).at(-1)
     t.not(event?.action, 'user.role_changed')
   })
 
-  t.test('is named by the audit trail where it acted', async (t) => {
+  t.test('the audit log names the token that acted', async (t) => {
     const { id, token } = await createApiToken(admin, { scopes })
     const body = { username: 'robot-made', email: 'robot-made@example.com', password: 'correct horse' }
     const { body: user } = await service.expect('createUser', 201, { token, body })
@@ -633,7 +633,7 @@ t.test('an API token', async (t) => {
     ])
   })
 
-  t.test('shares Idempotency-Keys with the sessions of its user, and with nobody else', async (t) => {
+  t.test('Idempotency-Keys are shared with the sessions of the user, and with no other user', async (t) => {
     const account = await service.register('repeater')
     const { token } = await createApiToken(account, { scopes: ['tasks:write'] })
     const { token: reader } = await createApiToken(account, { scopes: ['tasks:read'] })
@@ -647,12 +647,16 @@ t.test('an API token', async (t) => {
     t.equal(repeat.headers.get('idempotency-replayed'), 'true')
     t.strictSame(repeat.body, first.body)
     await service.expect('createTask', 422, request(token, 'Twice'))
-    t.match(await service.call('createTask', request(reader)), insufficientScope, 'the scope still counts')
+    t.match(
+      await service.call('createTask', request(reader)),
+      insufficientScope,
+      'a replay requires the scope as well',
+    )
     const other = await service.expect('createTask', 201, request((await service.register('other')).token))
     t.not(other.body.id, first.body.id)
   })
 
-  t.test('replays no administrator that a session made, once its user is none', async (t) => {
+  t.test('403: after a demotion, a token cannot replay the creation of an administrator', async (t) => {
     const former = await service.register('demoted')
     await setRole(former, 'admin')
     const { token } = await createApiToken(former, { scopes })

@@ -24,26 +24,26 @@ const list = async (query: Call['query'] = {}) =>
 
 const idsOf = async (query: Call['query']): Promise<string[]> => (await list(query)).items.map(({ id }) => id)
 
-/** Who, whom, and with what, of an event. */
-type Told = Pick<AuditEvent, 'actor_id' | 'user_id' | 'session_id' | 'token_id'>
+/** Who acted on whom, and with which credential. */
+type Identities = Pick<AuditEvent, 'actor_id' | 'user_id' | 'session_id' | 'token_id'>
 
-const nobody: Told = { actor_id: null, user_id: null, session_id: null, token_id: null }
+const nobody: Identities = { actor_id: null, user_id: null, session_id: null, token_id: null }
 
-/** By the user, in their session, about their own access. */
-const own = ({ id, token }: Pick<Account, 'id' | 'token'>): Told => ({
+/** A user on their own account, in their session. */
+const own = ({ id, token }: Pick<Account, 'id' | 'token'>): Identities => ({
   actor_id: id,
   user_id: id,
   session_id: sessionIdOf(token),
   token_id: null,
 })
 
-/** By the administrator, about somebody else's access. */
-const byAdmin = (user_id: string): Told => ({ ...own(admin), user_id })
+/** The administrator on the account of somebody else. */
+const byAdmin = (user_id: string): Identities => ({ ...own(admin), user_id })
 
 const client = { 'user-agent': 'Curious/2.0', ...from('203.0.113.7') }
 
-/** Does what each kind of event tells of, and answers with what it is to tell. */
-const deeds: Readonly<Record<AuditAction, () => Promise<Told>>> = {
+/** Causes an event, by action. Resolves to the identities that the event must have. */
+const causes: Readonly<Record<AuditAction, () => Promise<Identities>>> = {
   async 'user.registered'() {
     const body = { username: 'newcomer', email: 'newcomer@example.com', password: 'long enough' }
     const answer = await service.expect('register', 201, { body, headers: client })
@@ -235,18 +235,18 @@ const { enum: actions } = (
 t.test('listAuditEvents', async (t) => {
   for (const action of actions) {
     t.test(`200: ${action}`, async (t) => {
-      const told = await deeds[action]()
+      const identities = await causes[action]()
       const [event] = (await list({ limit: 1 })).items
-      if (event === undefined) throw new Error('Nothing was put down')
+      if (event === undefined) throw new Error('No event was recorded')
       const { id, created_at, request_id, ...rest } = event
-      t.strictSame(rest, { action, ...told, address: '203.0.113.7', user_agent: 'Curious/2.0' })
+      t.strictSame(rest, { action, ...identities, address: '203.0.113.7', user_agent: 'Curious/2.0' })
       t.match(request_id, /^[0-9a-f-]{36}$/)
       t.not(request_id, id)
       t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
     })
   }
 
-  t.test('200: an attempt at an address that nobody has is about nobody', async (t) => {
+  t.test('200: attempts with an unknown email address name no user', async (t) => {
     const body = { email: 'nobody@example.com', password: 'wrong' }
     const { request_id } = (await service.expect('login', 401, { body, headers: client })).body
     const [event] = (await list({ limit: 1 })).items
@@ -255,7 +255,7 @@ t.test('listAuditEvents', async (t) => {
     t.match((await list({ limit: 1 })).items, [{ action: 'password.reset_requested', ...nobody }])
   })
 
-  t.test('200: failed sign-ins from one network are bounded', async (t) => {
+  t.test('200: at most 20 failed sign-ins are recorded per network', async (t) => {
     const attempt = (index: number, headers: Readonly<Record<string, string>>) => {
       const body = { email: `stranger-${index}@example.com`, password: 'wrong' }
       return service.expect('login', 401, { body, headers })
@@ -268,7 +268,7 @@ t.test('listAuditEvents', async (t) => {
     t.equal(count('203.0.113.100'), 2)
   })
 
-  t.test('200: a wrong code is about the account, and proves nobody', async (t) => {
+  t.test('200: a wrong code names the account and no actor', async (t) => {
     const ada = await guard(await service.register('guessed'))
     const body = { challenge: await challengeOf(ada), code: wrongCodeOf(ada.codeAt) }
     const { request_id } = (await service.expect('completeLogin', 401, { body, headers: client })).body
@@ -280,7 +280,7 @@ t.test('listAuditEvents', async (t) => {
     t.match(succeeded, { action: 'sign_in.succeeded', ...own({ id: ada.id, token: signedIn.access_token }) })
   })
 
-  t.test('200: what one request does to a password and a second factor is two events', async (t) => {
+  t.test('200: a request that sets a password and resets a second factor records two events', async (t) => {
     const { id: user_id } = await registerGuarded('locked-out')
     const body = { password: 'another good one', reset_second_factor: true }
     await service.expect('setUserPassword', 204, { token: admin.token, params: { user_id }, body })
@@ -290,15 +290,15 @@ t.test('listAuditEvents', async (t) => {
     t.equal(events[0]?.request_id, events[1]?.request_id)
   })
 
-  t.test('200: what an API token did says which', async (t) => {
+  t.test('200: events name the API token that acted', async (t) => {
     const { id: token_id, token } = await createApiToken(admin, { scopes: ['users:write'] })
     const body = { username: 'by-program', email: 'by-program@example.com', password: 'long enough' }
     const created = await service.expect('createUser', 201, { token, body })
-    const told = { actor_id: admin.id, user_id: created.body.id, session_id: null, token_id }
-    t.match((await list({ limit: 1 })).items, [{ action: 'user.created', ...told }])
+    const identities = { actor_id: admin.id, user_id: created.body.id, session_id: null, token_id }
+    t.match((await list({ limit: 1 })).items, [{ action: 'user.created', ...identities }])
   })
 
-  t.test("200: an administrator's reads of what is somebody else's, each of them", async (t) => {
+  t.test('200: an event for each read of private content of others by an administrator', async (t) => {
     const { id: task_id } = await createTask(member)
     const { id: trashed } = await createTask(member)
     await service.expect('deleteTask', 204, { token: member.token, params: { task_id: trashed } })
@@ -325,11 +325,11 @@ t.test('listAuditEvents', async (t) => {
       const [event, earlier] = (await list({ limit: 2 })).items
       const request_id = headers.get('x-request-id')
       t.match(event, { action, actor_id: admin.id, user_id: member.id, request_id }, operation)
-      t.equal(earlier?.id, before, 'one event each')
+      t.equal(earlier?.id, before, 'exactly one event')
     }
   })
 
-  t.test('200: reads of what is their own are not in it', async (t) => {
+  t.test('200: no event for reads of own or assigned tasks', async (t) => {
     const own = await createTask(admin)
     const assigned = await createTask(member, { assignee_id: admin.id })
     const attach_id = await attachFile(member, assigned.id)
@@ -346,7 +346,7 @@ t.test('listAuditEvents', async (t) => {
     t.strictSame(await idsOf({ limit: 200 }), before)
   })
 
-  t.test('200: what was refused or changed nothing is not in it', async (t) => {
+  t.test('200: no event for requests that are rejected or change nothing', async (t) => {
     const before = await idsOf({ limit: 200 })
     const { token, id: user_id, email } = member
     const params = { user_id }
@@ -360,13 +360,13 @@ t.test('listAuditEvents', async (t) => {
     t.strictSame(await idsOf({ limit: 200 }), before)
   })
 
-  t.test('200: a name of the client is kept to 512 characters, and none is null', async (t) => {
+  t.test('200: the user agent is cut to 512 characters', async (t) => {
     const body = { email: 'nobody@example.com', password: 'wrong' }
     await service.call('login', { body, headers: { 'user-agent': 'x'.repeat(600) } })
     t.equal((await list({ limit: 1 })).items[0]?.user_agent, 'x'.repeat(512))
   })
 
-  t.test('200: newest first, each once, page by page, whatever is added meanwhile', async (t) => {
+  t.test('200: pages, newest first, without duplicates or gaps while events are added', async (t) => {
     const all = await idsOf({ limit: 200 })
     t.ok(all.length > 30)
     const seen: string[] = []
@@ -383,7 +383,7 @@ t.test('listAuditEvents', async (t) => {
     t.strictSame(offset, (await idsOf({ limit: 5 })).slice(2))
   })
 
-  t.test('200: filters, each, several values, combined', async (t) => {
+  t.test('200: filters, with several values and combined', async (t) => {
     const { items } = await list({ limit: 200 })
     const expected = (keep: (event: AuditEvent) => boolean): string[] =>
       items.filter(keep).map(({ id }) => id)
@@ -433,12 +433,12 @@ t.test('listAuditEvents', async (t) => {
     )
   })
 
-  t.test('200: an empty time between two', async (t) => {
+  t.test('200: no events', async (t) => {
     const query = { created_after: '2999-01-01T00:00:00Z', include_total: true }
     t.strictSame(await list(query), { items: [], next_cursor: null, prev_cursor: null, total: 0 })
   })
 
-  t.test('400', async (t) => {
+  t.test('400: invalid parameters', async (t) => {
     const { next_cursor: cursor } = await list({ limit: 1, action: 'sign_in.failed' })
     for (const [name, query] of [
       ['limit', 'limit=201'],
@@ -456,11 +456,11 @@ t.test('listAuditEvents', async (t) => {
     }
   })
 
-  t.test('401', async () => {
+  t.test('401: no token', async () => {
     await service.expect('listAuditEvents', 401)
   })
 
-  t.test('403: a member, also of their own events, and an API token of an administrator', async () => {
+  t.test('403: a member, even for their own events, and an API token of an administrator', async () => {
     const { token, id } = member
     await service.expect('listAuditEvents', 403, { token })
     await service.expect('listAuditEvents', 403, { token, query: { user_id: id, actor_id: id } })
@@ -468,7 +468,7 @@ t.test('listAuditEvents', async (t) => {
     await service.expect('listAuditEvents', 403, { token: program.token })
   })
 
-  t.test('events are kept for as long as they are to be', async (t) => {
+  t.test('events are deleted after the configured number of days', async (t) => {
     const before = await idsOf({ limit: 200 })
     const [expired, old] = before
     const age = (id: string | undefined, days: number) =>

@@ -22,8 +22,8 @@ const { challengeOf, forgetLastCode, guard, registerGuarded } = secondFactorActi
 const password = 'correct horse battery'
 const someone = (username: string) => ({ username, email: `${username}@example.com`, password })
 
-const notAnAddress = ['', '  ', 'x', '@x.io', 'a@', 'a@b@c.io', 'a b@x.io', `${'a'.repeat(250)}@x.io`]
-const unseen = ['\u0000', '\u0007', '\u00a0', '\u200b', '\u202e', '\ud800'].map(
+const invalidAddresses = ['', '  ', 'x', '@x.io', 'a@', 'a@b@c.io', 'a b@x.io', `${'a'.repeat(250)}@x.io`]
+const invisible = ['\u0000', '\u0007', '\u00a0', '\u200b', '\u202e', '\ud800'].map(
   (character) => `a${character}@x.io`,
 )
 
@@ -38,29 +38,29 @@ const countUsers = async (): Promise<number | null> => {
   return body.total
 }
 
-/** What every operation with a JSON body refuses in a request with a `valid` one. */
+/** Tests the requests that every operation with a JSON body rejects. `valid` is a valid body. */
 const refusesRequests = (t: Test, operation: OperationId, valid: object): void => {
   refusesBodies(t, service, operation)
 
-  t.test('400 for a parameter that is not known', async (t) => {
+  t.test('400: an unknown parameter', async (t) => {
     t.match(await service.call(operation, { body: valid, query: { extra: '1' } }), isInvalid('/extra'))
   })
 }
 
-/** What the operations with a token and without a body refuse. */
-const refusesStrangers = (t: Test, operation: OperationId): void => {
-  t.test('401 without a token, or with one that is not valid', async (t) => {
+/** Tests the 401 of operations that require a token and have no body. */
+const refusesInvalidTokens = (t: Test, operation: OperationId): void => {
+  t.test('401: no token, or an invalid one', async (t) => {
     const missing = await service.call(operation)
     t.match(missing, { status: 401, body: { code: 'unauthorized' } })
     t.equal(missing.headers.get('www-authenticate'), 'Bearer realm="taskwright"')
     const wrong = await service.call(operation, { token: 'not.a.token', query: { extra: '1' } })
-    t.match(wrong, { status: 401, body: { code: 'unauthorized' } }, 'comes before 400')
+    t.match(wrong, { status: 401, body: { code: 'unauthorized' } }, 'takes precedence over 400')
     t.equal(wrong.headers.get('www-authenticate'), 'Bearer realm="taskwright", error="invalid_token"')
   })
 }
 
 t.test('register', async (t) => {
-  t.test('201 signs the new account in', async (t) => {
+  t.test('201: creates an account and signs it in', async (t) => {
     const { body, headers } = await service.expect('register', 201, { body: someone('ada') })
     t.match(body, { token_type: 'Bearer', expires_in: 900, refresh_expires_in: 7 * 86_400 })
     t.match(body.user, { username: 'ada', display_name: 'ada', email: 'ada@example.com' })
@@ -73,18 +73,18 @@ t.test('register', async (t) => {
     t.equal((await signIn({ email: 'ada@example.com', password })).user.id, body.user.id)
   })
 
-  t.test('201 makes the first account an administrator', async (t) => {
+  t.test('201: the first account is an administrator', async (t) => {
     t.equal(first.user.role, 'admin')
   })
 
-  t.test('201 with the address in canonical form and the name trimmed, in NFC', async (t) => {
+  t.test('201: the email address is normalized, the display name is trimmed and in NFC', async (t) => {
     const body = { ...someone('zoe'), email: '  Zoe\u0308@EXAMPLE.com ', display_name: '\tZoe\u0308 \n' }
     const { user } = (await service.expect('register', 201, { body })).body
     t.equal(user.email, 'zo\u00eb@example.com')
     t.equal(user.display_name, 'Zo\u00eb')
   })
 
-  t.test('201 for passwords of 8 to 256 characters of any script, none truncated', async (t) => {
+  t.test('201: passwords of 8 to 256 characters of any script, without truncation', async (t) => {
     const passwords = {
       short: '12345678',
       'sixty-four': 'p'.repeat(64),
@@ -107,12 +107,12 @@ t.test('register', async (t) => {
       t.match(
         await service.call('login', { body: { email: `${username}@example.com`, password } }),
         { status: 401 },
-        `another password than that of ${username}`,
+        `not the password of ${username}`,
       )
     }
   })
 
-  t.test('400 for each field that is not as documented, with nothing created', async (t) => {
+  t.test('400: invalid fields create nothing', async (t) => {
     const before = await countUsers()
     const valid = { ...someone('never'), display_name: 'Never' }
     const bad: Readonly<Record<string, readonly unknown[]>> = {
@@ -131,7 +131,7 @@ t.test('register', async (t) => {
         null,
         7,
       ],
-      email: [...notAnAddress, ...unseen, null, 7, {}],
+      email: [...invalidAddresses, ...invisible, null, 7, {}],
       password: [
         '',
         '1234567',
@@ -163,7 +163,7 @@ t.test('register', async (t) => {
       t.match(
         await service.call('register', { body: { ...valid, [name]: 'admin' } }),
         isInvalid(`/${name}`),
-        `${name} is not taken`,
+        `${name} is unknown`,
       )
     }
     t.match(
@@ -174,7 +174,7 @@ t.test('register', async (t) => {
     t.equal(await countUsers(), before)
   })
 
-  t.test('409 for a name or address that is taken, with nothing created', async (t) => {
+  t.test('409: a username or email address that is taken creates nothing', async (t) => {
     await service.expect('register', 201, { body: someone('taken') })
     const before = await countUsers()
     const sameName = { ...someone('taken'), email: 'another@example.com' }
@@ -192,13 +192,13 @@ t.test('register', async (t) => {
     t.equal(await countUsers(), before)
   })
 
-  t.test('409 for a repeat', async (t) => {
+  t.test('409: a repeat', async (t) => {
     const request = { body: someone('once') }
     await service.expect('register', 201, request)
     t.match(await service.call('register', request), { status: 409 })
   })
 
-  t.test('one address in NFC, NFD and upper case, all at once, is one account', async (t) => {
+  t.test('409: concurrent registrations with one address or username create one account', async (t) => {
     const before = await countUsers()
     const emails = [
       'cafe\u0301@x.io',
@@ -221,7 +221,7 @@ t.test('register', async (t) => {
     t.strictSame(countStatuses(names), { 201: 1, 409: 5 })
   })
 
-  t.test('exactly one of ten who register at once on a fresh service is its administrator', async (t) => {
+  t.test('201: one of ten concurrent first registrations is an administrator', async (t) => {
     const fresh = await startService(t)
     const accounts = await Promise.all(
       Array.from({ length: 10 }, (_, index) => fresh.register(`settler${index}`)),
@@ -229,7 +229,7 @@ t.test('register', async (t) => {
     t.equal(accounts.filter(({ user }) => user.role === 'admin').length, 1)
   })
 
-  t.test('403 once registration is closed', async (t) => {
+  t.test('403: registration is closed, after the first account', async (t) => {
     const passwords = passwordHasher({
       parameters: testHashing,
       limiter: hashQueue({ concurrency: 1, maxQueue: 4 }),
@@ -239,7 +239,7 @@ t.test('register', async (t) => {
     const replies = await Promise.all(
       Array.from({ length: 5 }, (_, index) => closed.call('register', { body: someone(`settler${index}`) })),
     )
-    t.strictSame(countStatuses(replies), { 201: 1, 403: 4 }, 'the first is taken, and only the first')
+    t.strictSame(countStatuses(replies), { 201: 1, 403: 4 }, 'only the first registration is accepted')
     t.match(
       replies.find(({ status }) => status === 403),
       { body: { code: 'registration_closed' } },
@@ -247,21 +247,25 @@ t.test('register', async (t) => {
     const winner = replies.find(({ status }) => status === 201)
     t.match(winner, { body: { user: { role: 'admin' } } })
     t.match(await closed.call('register', { body: someone('late') }), { status: 403 })
-    t.match(await closed.call('register', { body: {} }), { status: 400 }, 'comes before 403')
+    t.match(await closed.call('register', { body: {} }), { status: 400 }, 'takes precedence over 403')
     const crowd = await Promise.all(
       Array.from({ length: 30 }, () => closed.call('register', { body: someone('x1') })),
     )
     t.ok(
       crowd.every(({ status }) => status === 403),
-      'and hashes nothing',
+      'no password is hashed',
     )
   })
 
-  t.test('403 does not keep an administrator from creating users', async (t) => {
+  t.test('403: registration is closed, but administrators can create users', async (t) => {
     const closed = await startService(t, { db: service.deps.db, config: { registration: 'closed' } })
     await closed.expect('createUser', 201, { token: first.token, body: someone('guest') })
     await closed.expect('login', 200, { body: { email: 'guest@example.com', password } })
-    t.match(await closed.call('register', { body: someone('guest') }), { status: 403 }, 'and tells no names')
+    t.match(
+      await closed.call('register', { body: someone('guest') }),
+      { status: 403 },
+      'does not reveal that the username is taken',
+    )
   })
 
   refusesRequests(t, 'register', someone('never'))
@@ -270,7 +274,7 @@ t.test('register', async (t) => {
 t.test('login', async (t) => {
   const account = await service.register('returning')
 
-  t.test('200 starts a session of its own', async (t) => {
+  t.test('200: starts a separate session', async (t) => {
     const { body, headers } = await service.expect('login', 200, {
       body: { email: account.email, password: account.password },
     })
@@ -281,7 +285,7 @@ t.test('login', async (t) => {
     await service.expect('getCurrentUser', 200, { token: account.token })
   })
 
-  t.test('200 for any spelling of the address, and the password in NFD', async (t) => {
+  t.test('200: any spelling of the email address, and the password in NFD', async (t) => {
     const body = { ...someone('spelling'), email: 'rene\u0301@example.com', password: 'caf\u00e9 au lait' }
     const { user } = (await service.expect('register', 201, { body })).body
     for (const email of ['ren\u00e9@example.com', 'REN\u00c9@Example.com', ' rene\u0301@example.com ']) {
@@ -289,7 +293,7 @@ t.test('login', async (t) => {
     }
   })
 
-  t.test('200 hashes the password anew when the parameters have changed', async (t) => {
+  t.test('200: rehashes the password when the parameters have changed', async (t) => {
     const parameters = { ...testHashing, memoryCost: 2_048 }
     const { db } = service.deps
     const later = await startService(t, { db, passwords: passwordHasher({ parameters }) })
@@ -301,17 +305,17 @@ t.test('login', async (t) => {
     t.match(await hashOf(moved.id), /\$m=2048,/)
     await later.expect('login', 200, { body: { email: moved.email, password: moved.password } })
     const { body } = await service.expect('getCurrentUser', 200, { token: moved.token })
-    t.equal(body.version, 1, 'which nobody sees')
+    t.equal(body.version, 1, 'the version of the user stays')
   })
 
-  t.test('401 alike for an unknown address and a wrong password', async (t) => {
+  t.test('401: an unknown email address and a wrong password are indistinguishable', async (t) => {
     const wrong = await service.call('login', { body: { email: account.email, password: 'wrong' } })
     const unknown = await service.call('login', { body: { email: 'nobody@example.com', password: 'wrong' } })
     t.match(wrong, { status: 401, body: { code: 'invalid_credentials' } })
-    t.strictSame(told(unknown), told(wrong))
+    t.strictSame(comparable(unknown), comparable(wrong))
   })
 
-  t.test('400 for credentials that cannot be', async (t) => {
+  t.test('400: invalid fields', async (t) => {
     const valid = { email: account.email, password: account.password }
     for (const [name, value] of [
       ['email', undefined],
@@ -347,7 +351,7 @@ t.test('completeLogin', async (t) => {
 
   const refused = { status: 401, body: { code: 'invalid_credentials' } }
 
-  t.test('the password alone is answered with a challenge, and signs nobody in', async (t) => {
+  t.test('401: the password alone yields a challenge and no session', async (t) => {
     const ada = await registerGuarded('challenged')
     const before = await countSessions(ada)
     const { email, password } = ada
@@ -363,10 +367,10 @@ t.test('completeLogin', async (t) => {
     }
     const wrong = await service.call('login', { body: { email, password: 'wrong' } })
     const unknown = await service.call('login', { body: { email: 'nobody2@example.com', password } })
-    t.strictSame(told(wrong), told(unknown), 'and a wrong one is not')
+    t.strictSame(comparable(wrong), comparable(unknown), 'a wrong password yields no challenge')
   })
 
-  t.test('200 starts a session', async (t) => {
+  t.test('200: starts a session', async (t) => {
     const ada = await registerGuarded('admitted')
     const before = await countSessions(ada)
     const { body, headers } = await service.expect('completeLogin', 200, {
@@ -381,7 +385,7 @@ t.test('completeLogin', async (t) => {
     await service.expect('refreshToken', 200, { body: { refresh_token: body.refresh_token } })
   })
 
-  t.test('200 for the code of now, and those of 30 seconds before and after', async (t) => {
+  t.test('200: the current code, and those of 30 seconds before and after', async (t) => {
     const ada = await registerGuarded('unpunctual')
     t.teardown(() => mock.timers.reset())
     mock.timers.enable({ apis: ['Date'], now: Date.now() })
@@ -397,16 +401,16 @@ t.test('completeLogin', async (t) => {
     }
   })
 
-  t.test('200 for each of the recovery codes, once', async (t) => {
+  t.test('200: each recovery code, once', async (t) => {
     const ada = await registerGuarded('prepared')
     for (const code of ada.recoveryCodes) {
       t.match(await signInWith(ada, code), { status: 200 })
       t.match(await signInWith(ada, code), refused)
     }
-    t.match(await signInWith(ada, ada.codeAt()), { status: 200 }, 'and the authenticator works on')
+    t.match(await signInWith(ada, ada.codeAt()), { status: 200 }, 'the authenticator still works')
   })
 
-  t.test('200 for a recovery code as people write it', async (t) => {
+  t.test('200: other spellings of a recovery code', async (t) => {
     const ada = await registerGuarded('scrawler')
     const spellings: readonly ((code: string) => string)[] = [
       (code) => code.toUpperCase(),
@@ -420,7 +424,7 @@ t.test('completeLogin', async (t) => {
     }
   })
 
-  t.test('401 for a code that was used, or an older one', async (t) => {
+  t.test('401: a used code, or an earlier one', async (t) => {
     const ada = await registerGuarded('observed')
     const [older, used] = [ada.codeAt(), ada.codeAt(1)]
     t.match(await signInWith(ada, used), { status: 200 })
@@ -428,7 +432,7 @@ t.test('completeLogin', async (t) => {
     t.match(await signInWith(ada, older), refused)
   })
 
-  t.test('401 for a challenge that was answered, which uses up no code', async (t) => {
+  t.test('401: a used challenge does not use up a code', async (t) => {
     const ada = await registerGuarded('returning2')
     const challenge = await challengeOf(ada)
     t.match(await complete(challenge, ada.codeAt()), { status: 200 })
@@ -439,7 +443,7 @@ t.test('completeLogin', async (t) => {
     }
   })
 
-  t.test('a wrong code leaves the challenge', async (t) => {
+  t.test('401: a wrong code does not use up the challenge', async (t) => {
     const ada = await registerGuarded('mistaken')
     const challenge = await challengeOf(ada)
     const wrong = await complete(challenge, wrongCodeOf(ada.codeAt))
@@ -449,7 +453,7 @@ t.test('completeLogin', async (t) => {
     t.match(await complete(challenge, ada.codeAt()), { status: 200 })
   })
 
-  t.test('one code for five challenges at once, and five codes for one, is one session', async (t) => {
+  t.test('200, 401: concurrent requests with one code or one challenge start one session', async (t) => {
     const ada = await registerGuarded('racer-with-factor')
     const before = await countSessions(ada)
     const challenges = await Promise.all(Array.from({ length: 5 }, () => challengeOf(ada)))
@@ -465,7 +469,7 @@ t.test('completeLogin', async (t) => {
     t.equal(await countSessions(ada), before + 3)
   })
 
-  t.test('401 for the challenge of another user, and their code is not used up', async (t) => {
+  t.test('401: the challenge of another user does not use up a code', async (t) => {
     const ada = await registerGuarded('one')
     const eve = await registerGuarded('other')
     const challenge = await challengeOf(ada)
@@ -475,7 +479,7 @@ t.test('completeLogin', async (t) => {
     }
   })
 
-  t.test('401 for a challenge that is over, or is none', async (t) => {
+  t.test('401: an expired or invalid challenge', async (t) => {
     const ada = await registerGuarded('dawdler')
     const challenge = await challengeOf(ada)
     const [{ seconds } = {}] = await service.deps.db.run(
@@ -487,7 +491,7 @@ t.test('completeLogin', async (t) => {
       `update one_time_tokens set expires_at = now() - interval '1 ms' where user_id = $1`,
       [ada.id],
     )
-    const none = [
+    const invalid = [
       `twc_${'A'.repeat(43)}`,
       'x',
       challenge.slice(4),
@@ -495,18 +499,22 @@ t.test('completeLogin', async (t) => {
       ada.refreshToken,
       ada.token,
     ]
-    const replies = await Promise.all([challenge, ...none].map((text) => complete(text, ada.codeAt())))
+    const replies = await Promise.all([challenge, ...invalid].map((text) => complete(text, ada.codeAt())))
     const [unknown] = replies
     for (const reply of replies) {
       t.match(reply, refused)
-      t.strictSame(told(reply), unknown && told(unknown))
+      t.strictSame(comparable(reply), unknown && comparable(unknown))
     }
     await service.expect('forgotPassword', 202, { body: { email: ada.email } })
-    t.match(await complete(service.mails.at(-1)?.token ?? '', ada.codeAt()), refused, 'the token of a mail')
+    t.match(
+      await complete(service.mails.at(-1)?.token ?? '', ada.codeAt()),
+      refused,
+      'a token for resetting the password',
+    )
     t.match(await signInWith(ada, ada.codeAt()), { status: 200 })
   })
 
-  t.test('401 once the password, the address or the second factor has changed', async (t) => {
+  t.test('401: a change of password, address or second factor ends the challenge', async (t) => {
     const new_password = 'another good one'
     const changes: Readonly<Record<string, (ada: GuardedAccount) => Promise<unknown>>> = {
       changed: ({ token, password: current_password }) =>
@@ -540,7 +548,7 @@ t.test('completeLogin', async (t) => {
     }
   })
 
-  t.test('401 for a challenge from before another second factor was enrolled', async (t) => {
+  t.test('401: a challenge for an earlier second factor', async (t) => {
     const ada = await registerGuarded('another-factor')
     const challenge = await challengeOf(ada)
     const { token, password, recoveryCodes } = ada
@@ -550,13 +558,13 @@ t.test('completeLogin', async (t) => {
     t.match(await complete(challenge, again.codeAt()), refused)
   })
 
-  t.test('200 for a code as authenticators show it', async () => {
+  t.test('200: a code with a space, as authenticators show it', async () => {
     const ada = await registerGuarded('grouped')
     const code = ada.codeAt().replace(/^.../, '$& ')
     await service.expect('completeLogin', 200, { body: { challenge: await challengeOf(ada), code } })
   })
 
-  t.test('400 for what cannot be', async (t) => {
+  t.test('400: invalid fields', async (t) => {
     const valid = { challenge: `twc_${'A'.repeat(43)}`, code: '123456' }
     for (const [name, value] of [
       ['challenge', undefined],
@@ -581,19 +589,19 @@ t.test('completeLogin', async (t) => {
   refusesRequests(t, 'completeLogin', { challenge: 'x', code: '123456' })
 })
 
-/** As if no attempt had failed. */
+/** Resets the limits on failed attempts. */
 const forgetFailures = async (): Promise<void> => {
   await service.deps.db.run('delete from attempts', [])
 }
 
-/** An answer without what is never the same twice. */
-const told = ({ status, headers, body }: Reply): object => ({
+/** A response without what differs between requests. */
+const comparable = ({ status, headers, body }: Reply): object => ({
   status,
   headers: [...headers].filter(([name]) => name !== 'date' && name !== 'x-request-id'),
   body: { ...(typeof body === 'object' ? body : null), request_id: null },
 })
 
-t.test('429 with Retry-After while too many passwords are hashed', async (t) => {
+t.test('register, login: 429 with Retry-After while the queue for hashing passwords is full', async (t) => {
   const passwords = narrowHasher()
   const narrow = await startService(t, { db: service.deps.db, passwords })
   const account = await narrow.register('patient')
@@ -621,7 +629,7 @@ t.test('429 with Retry-After while too many passwords are hashed', async (t) => 
 })
 
 t.test('refreshToken', async (t) => {
-  t.test('200 swaps the token for new ones of the same session', async (t) => {
+  t.test('200: returns new tokens for the same session', async (t) => {
     const account = await service.register('refreshed')
     const { body, headers } = await service.expect('refreshToken', 200, {
       body: { refresh_token: account.refreshToken },
@@ -637,7 +645,7 @@ t.test('refreshToken', async (t) => {
     t.match(await service.call('getCurrentUser', { token: account.token }), { status: 401 })
   })
 
-  t.test('200 tells the user as they are now', async (t) => {
+  t.test('200: includes the current state of the user', async (t) => {
     const account = await service.register('renamed')
     await service.expect('updateUser', 200, {
       token: account.token,
@@ -650,7 +658,7 @@ t.test('refreshToken', async (t) => {
     t.match(body.user, { display_name: 'Renamed', version: 2, email: account.email })
   })
 
-  t.test('200 never promises more than what is left of the 30 days', async (t) => {
+  t.test('200: the lifetime does not exceed the remaining 30 days of the session', async (t) => {
     const account = await service.register('aging')
     await service.deps.db.run(
       `update sessions set expires_at = now() + interval '1 hour' where user_id = $1`,
@@ -662,7 +670,7 @@ t.test('refreshToken', async (t) => {
     t.ok(body.refresh_expires_in > 3_500 && body.refresh_expires_in <= 3_600, String(body.refresh_expires_in))
   })
 
-  t.test('401 for what is no live refresh token', async (t) => {
+  t.test('401: invalid refresh tokens', async (t) => {
     const account = await service.register('refused')
     for (const refresh_token of [
       'x',
@@ -681,7 +689,7 @@ t.test('refreshToken', async (t) => {
     await service.expect('refreshToken', 200, { body: { refresh_token: account.refreshToken } })
   })
 
-  t.test('401 for a token that was not used for 7 days, and the session has ended', async (t) => {
+  t.test('401: a token that was unused for 7 days, and the session has ended', async (t) => {
     const account = await service.register('idle')
     await service.expect('getCurrentUser', 200, { token: account.token })
     await service.deps.db.run(
@@ -693,7 +701,7 @@ t.test('refreshToken', async (t) => {
     t.match(await service.call('getCurrentUser', { token: account.token }), { status: 401 })
   })
 
-  t.test('401 after the 30 days of a session', async (t) => {
+  t.test('401: the session is older than 30 days', async (t) => {
     const account = await service.register('old')
     await service.deps.db.run(`update sessions set expires_at = now() - interval '1 ms' where user_id = $1`, [
       account.id,
@@ -703,7 +711,7 @@ t.test('refreshToken', async (t) => {
     t.match(await service.call('getCurrentUser', { token: account.token }), { status: 401 })
   })
 
-  t.test('400 for a body that is not as documented', async (t) => {
+  t.test('400: invalid fields', async (t) => {
     for (const [name, value] of [
       ['refresh_token', undefined],
       ['refresh_token', ''],
@@ -725,7 +733,7 @@ t.test('refreshToken', async (t) => {
 })
 
 t.test('logout', async (t) => {
-  t.test('204 ends the session of the token, and no other', async (t) => {
+  t.test('204: ends the session of the token, and no other', async (t) => {
     const account = await service.register('leaving')
     const other = await signIn(account)
     await service.expect('logout', 204, { token: account.token })
@@ -736,7 +744,7 @@ t.test('logout', async (t) => {
     await service.expect('refreshToken', 200, { body: { refresh_token: other.refresh_token } })
   })
 
-  t.test('204 with everywhere=true ends every session of the user at once, and nothing else', async (t) => {
+  t.test('204: everywhere=true ends every session of the user at once, but no API token', async (t) => {
     const [account, other] = [await service.register('everywhere'), await service.register('elsewhere')]
     const { access_token, refresh_token } = await signIn(account)
     const program = await service.expect('createApiToken', 201, {
@@ -759,7 +767,7 @@ t.test('logout', async (t) => {
     const { items } = (
       await service.expect('listSessions', 200, { token: (await signIn(account)).access_token })
     ).body
-    t.match(items, [{ is_current: true }], 'and signing in again is possible')
+    t.match(items, [{ is_current: true }], 'signing in again is possible')
     t.equal(items.length, 1)
     const events = await service.expect('listAuditEvents', 200, {
       token: first.token,
@@ -769,7 +777,7 @@ t.test('logout', async (t) => {
     t.equal(events.body.items.length, 1)
   })
 
-  t.test('204 with everywhere=true at once with refreshes leaves none of them', async (t) => {
+  t.test('204: no session survives everywhere=true during concurrent refreshes', async (t) => {
     const account = await service.register('scattered')
     const sessions = await Promise.all(Array.from({ length: 5 }, () => signIn(account)))
     const [, ...refreshed] = await Promise.all([
@@ -783,14 +791,14 @@ t.test('logout', async (t) => {
     t.equal(left?.count, 0)
   })
 
-  t.test('204 with everywhere=false ends this one alone', async (t) => {
+  t.test('204: everywhere=false ends only this session', async (t) => {
     const { access_token: token } = await signIn(first)
     await service.expect('logout', 204, { token, query: { everywhere: false } })
     t.match(await service.call('getCurrentUser', { token }), { status: 401 })
     await service.expect('getCurrentUser', 200, { token: first.token })
   })
 
-  t.test('204 with an empty body of any type', async (t) => {
+  t.test('204: an empty body of any media type', async (t) => {
     for (const type of ['application/json', 'text/plain', 'multipart/form-data; boundary=x', 'nonsense']) {
       const { access_token: token } = await signIn(first)
       await service.expect('logout', 204, { token, headers: { 'content-type': type } })
@@ -798,7 +806,7 @@ t.test('logout', async (t) => {
     }
   })
 
-  t.test('400 for a body or a parameter, and the session lives on', async (t) => {
+  t.test('400: a body or an invalid parameter, and the session remains', async (t) => {
     for (const body of [{}, 'all', fileForm('all')]) {
       t.match(await service.call('logout', { token: first.token, body }), { status: 400 })
     }
@@ -814,17 +822,17 @@ t.test('logout', async (t) => {
     await service.expect('getCurrentUser', 200, { token: first.token })
   })
 
-  t.test('401 for a repeat', async (t) => {
+  t.test('401: a repeat', async (t) => {
     const { access_token: token } = await signIn(first)
     await service.expect('logout', 204, { token })
     t.match(await service.call('logout', { token }), { status: 401 })
   })
 
-  refusesStrangers(t, 'logout')
+  refusesInvalidTokens(t, 'logout')
 })
 
 t.test('getCurrentUser', async (t) => {
-  t.test('200 is the user of the token, with the address', async (t) => {
+  t.test('200: the user of the token, with the email address', async (t) => {
     const account = await service.register('myself')
     const { body, headers } = await service.expect('getCurrentUser', 200, { token: account.token })
     t.strictSame(body, account.user)
@@ -836,7 +844,7 @@ t.test('getCurrentUser', async (t) => {
     t.equal(head.headers.get('etag'), '"1"')
   })
 
-  t.test('304 while nothing has changed', async (t) => {
+  t.test('304: If-None-Match with the current ETag', async (t) => {
     const account = await service.register('unchanged')
     const { token } = account
     for (const etag of ['"1"', 'W/"1"', '*', '"7", "1"', 'W/"7",,W/"1"']) {
@@ -853,7 +861,7 @@ t.test('getCurrentUser', async (t) => {
     t.equal(after.body.display_name, 'Changed')
   })
 
-  t.test('400 for a malformed If-None-Match or an unknown parameter', async (t) => {
+  t.test('400: a malformed If-None-Match or an unknown parameter', async (t) => {
     const { token } = first
     for (const etag of ['1', '"1', '"1" "2"', '*, "1"', 'w/"1"']) {
       t.match(
@@ -865,7 +873,7 @@ t.test('getCurrentUser', async (t) => {
     t.match(await service.call('getCurrentUser', { token, query: { id: 'x' } }), isInvalid('/id'))
   })
 
-  t.test('401 for who was deleted by another instance, which this one has not heard of', async (t) => {
+  t.test('401: a user deleted on another instance, while cached', async (t) => {
     const account = await service.register('vanished')
     const other = await startService(t, { db: service.deps.db })
     await other.expect('getCurrentUser', 200, { token: account.token })
@@ -876,5 +884,5 @@ t.test('getCurrentUser', async (t) => {
     })
   })
 
-  refusesStrangers(t, 'getCurrentUser')
+  refusesInvalidTokens(t, 'getCurrentUser')
 })

@@ -4,21 +4,21 @@ import { openStream } from '../fixture/event-stream.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
-/** Users whom an administrator keeps out, without deleting anything. */
+/** Administrators disable users without deleting anything. */
 
 const service = await startService(t)
 const { createTask } = taskActions(service)
 const admin = await service.register('admin')
 const { createApiToken } = accountActions(service, admin)
-const of = ({ id }: Pick<Account, 'id'>) => ({ user_id: id })
+const pathOf = ({ id }: Pick<Account, 'id'>) => ({ user_id: id })
 
 const setDisabled = (account: Pick<Account, 'id'>, is_disabled: boolean) =>
-  service.expect('updateUser', 200, { token: admin.token, params: of(account), body: { is_disabled } })
+  service.expect('updateUser', 200, { token: admin.token, params: pathOf(account), body: { is_disabled } })
 
 const isForbidden = { status: 403, body: { code: 'forbidden' } }
 const isDisabledAccount = { status: 403, body: { code: 'account_disabled' } }
 
-t.test('no sign-in, session or API token works until the user is enabled', async (t) => {
+t.test('disabling ends sessions, blocks sign-in and API tokens, and can be undone', async (t) => {
   const ada = await service.register('ada')
   const { email, password } = ada
   const task = await createTask(ada)
@@ -36,7 +36,7 @@ t.test('no sign-in, session or API token works until the user is enabled', async
   t.match(
     await service.call('login', { body: { email, password: 'wrong' } }),
     { status: 401 },
-    'whoever does not have the password does not learn it',
+    'a wrong password does not reveal that the account is disabled',
   )
 
   const { body: enabled } = await setDisabled(ada, false)
@@ -50,7 +50,7 @@ t.test('no sign-in, session or API token works until the user is enabled', async
   })
 })
 
-t.test('a new password does not let a disabled user in', async (t) => {
+t.test('a disabled user cannot sign in with a new password', async (t) => {
   const ada = await service.register('resetting')
   const { email } = ada
   await setDisabled(ada, true)
@@ -61,7 +61,7 @@ t.test('a new password does not let a disabled user in', async (t) => {
   t.match(await service.call('login', { body: { email, password } }), isDisabledAccount)
 })
 
-t.test('only administrators disable, and not themselves', async (t) => {
+t.test('403: only administrators can disable users, and not themselves', async (t) => {
   const ada = await service.register('member')
   const body = { is_disabled: true }
   for (const [by, target] of [
@@ -69,22 +69,26 @@ t.test('only administrators disable, and not themselves', async (t) => {
     [ada, admin],
     [admin, admin],
   ] as const)
-    t.match(await service.call('updateUser', { token: by.token, params: of(target), body }), isForbidden)
+    t.match(await service.call('updateUser', { token: by.token, params: pathOf(target), body }), isForbidden)
   const same = { is_disabled: false }
-  t.match(await service.call('updateUser', { token: ada.token, params: of(ada), body: same }), {
+  t.match(await service.call('updateUser', { token: ada.token, params: pathOf(ada), body: same }), {
     status: 200,
   })
 })
 
-t.test('PUT takes what GET returned', async (t) => {
+t.test('replaceUser: accepts what GET returns; without is_disabled, the user stays disabled', async (t) => {
   const ada = await service.register('replaced')
   const { body } = await setDisabled(ada, true)
   const replace = (change: object) =>
-    service.expect('replaceUser', 200, { token: admin.token, params: of(ada), body: { ...body, ...change } })
+    service.expect('replaceUser', 200, {
+      token: admin.token,
+      params: pathOf(ada),
+      body: { ...body, ...change },
+    })
   const { body: renamed } = await replace({ display_name: 'Ada' })
   t.match(renamed, { display_name: 'Ada', is_disabled: true })
   const { username, email, role } = renamed
-  const params = of(ada)
+  const params = pathOf(ada)
   const fields = { username, email, role, display_name: 'Lovelace' }
   const kept = await service.expect('replaceUser', 200, { token: admin.token, params, body: fields })
   t.equal(kept.body.is_disabled, true)

@@ -12,7 +12,7 @@ const { db } = service.deps
 const admin = await service.register('admin')
 const { auditOf, createApiToken, refreshStatusOf, setRole, signIn, statusOf } = accountActions(service, admin)
 
-const next = 'staple the battery'
+const newPassword = 'staple the battery'
 const malformed = ['', '1234567', 'p'.repeat(257), '\u{1f40e}'.repeat(257), 'e\u0301'.repeat(7), 7, null]
 const tooLong = 'p'.repeat(10_000)
 
@@ -22,26 +22,26 @@ const loginStatus = async ({ email }: Pick<Account, 'email'>, password: string):
 const change = ({ token, password }: Account, fields: object = {}, headers: Call['headers'] = {}) =>
   service.call('changePassword', {
     token,
-    body: { current_password: password, new_password: next, ...fields },
+    body: { current_password: password, new_password: newPassword, ...fields },
     headers,
   })
 
-/** Asks for a reset, and opens the mail. */
+/** Requests a reset. Returns the token from the mail. */
 const mailedToken = async ({ email }: Pick<Account, 'email'>, at: Service = service): Promise<string> => {
   const before = at.mails.length
   await at.expect('forgotPassword', 202, { body: { email } })
   const mail = at.mails[before]
-  if (mail === undefined) throw new Error(`There was no mail to ${email}`)
+  if (mail === undefined) throw new Error(`No mail was sent to ${email}`)
   return mail.token
 }
 
-const reset = (token: string, new_password: unknown = next) =>
+const reset = (token: string, new_password: unknown = newPassword) =>
   service.call('resetPassword', { body: { token, new_password } })
 
 const set = ({ token }: Pick<Account, 'token'>, user_id: string, fields: object = {}) =>
-  service.call('setUserPassword', { token, params: { user_id }, body: { password: next, ...fields } })
+  service.call('setUserPassword', { token, params: { user_id }, body: { password: newPassword, ...fields } })
 
-/** Turns the second factor of an account on. */
+/** Enables the second factor of an account. */
 const enrol = async ({ token, password }: Account): Promise<void> => {
   const { body } = await service.expect('enrolSecondFactor', 201, { token, body: { password } })
   const code = new TOTP({ secret: Secret.fromBase32(body.secret) }).generate()
@@ -49,7 +49,7 @@ const enrol = async ({ token, password }: Account): Promise<void> => {
 }
 
 t.test('changePassword', async (t) => {
-  t.test('204: the new one counts, other sessions die at once, this one and API tokens live', async (t) => {
+  t.test('204: sets the password and ends all other sessions, but not API tokens', async (t) => {
     const account = await service.register('changer')
     const others = [await signIn(account), await signIn(account)]
     const { token: apiToken } = await createApiToken(account, { scopes: ['users:read'] })
@@ -62,12 +62,12 @@ t.test('changePassword', async (t) => {
     for (const token of [account.token, apiToken]) t.equal(await statusOf(token), 200)
     t.equal(await refreshStatusOf(account.refreshToken), 200)
     t.equal(await loginStatus(account, account.password), 401)
-    t.equal(await loginStatus(account, next), 200)
+    t.equal(await loginStatus(account, newPassword), 200)
     const event = (await auditOf(account)).find(({ action }) => action === 'password.changed')
     t.match(event, { actor_id: account.id, token_id: null, address: '127.0.0.1' })
   })
 
-  t.test('204: other people stay signed in', async (t) => {
+  t.test('204: other users stay signed in', async (t) => {
     const [account, other] = [await service.register('private'), await service.register('bystander')]
     t.equal((await change(account)).status, 204)
     t.equal(await statusOf(other.token), 200)
@@ -75,7 +75,7 @@ t.test('changePassword', async (t) => {
     t.equal(await loginStatus(other, other.password), 200)
   })
 
-  t.test('204: whoever signs in with the old one at the same time is out', async (t) => {
+  t.test('204: concurrent sign-ins with the old password do not survive', async (t) => {
     for (let round = 0; round < 10; round += 1) {
       const account = await service.register(`rushed${round}`)
       const { email, password } = account
@@ -89,7 +89,7 @@ t.test('changePassword', async (t) => {
     }
   })
 
-  t.test('204: passwords in any Unicode form, none truncated', async (t) => {
+  t.test('204: any Unicode normalization form, without truncation', async (t) => {
     const account = await service.register('unicode')
     const longest = 'e\u0301'.repeat(255)
     t.equal((await change(account, { new_password: `${longest}p` })).status, 204)
@@ -101,7 +101,7 @@ t.test('changePassword', async (t) => {
     t.equal(await loginStatus(account, 'a  b  c  '), 200)
   })
 
-  t.test('400', async (t) => {
+  t.test('400: invalid fields', async (t) => {
     const account = await service.register('careless')
     for (const value of [...malformed, tooLong]) {
       const { status, body } = await change(account, { new_password: value })
@@ -120,13 +120,13 @@ t.test('changePassword', async (t) => {
     t.equal(await loginStatus(account, account.password), 200)
     t.notOk(
       (await auditOf(account)).some(({ action }) => action === 'proof.failed'),
-      'no attempt',
+      'not a failed attempt',
     )
   })
 
   refusesBodies(t, service, 'changePassword', { token: admin.token })
 
-  t.test('401', async (t) => {
+  t.test('401: no token, or the token of an ended session', async (t) => {
     await service.expect('changePassword', 401, { body: {} })
     const account = await service.register('gone')
     await service.expect('logout', 204, { token: account.token })
@@ -141,12 +141,12 @@ t.test('changePassword', async (t) => {
     t.equal(await loginStatus(account, account.password), 200)
   })
 
-  t.test('422: the current password is wrong', async (t) => {
+  t.test('422: a wrong current password', async (t) => {
     const account = await service.register('mistaken')
     const other = await signIn(account)
     const { body } = await service.expect('changePassword', 422, {
       token: account.token,
-      body: { current_password: admin.password, new_password: next },
+      body: { current_password: admin.password, new_password: newPassword },
     })
     t.equal(body.code, 'wrong_password')
     t.strictSame(pointersOf(body), ['/current_password'])
@@ -156,7 +156,7 @@ t.test('changePassword', async (t) => {
     t.match(event, { actor_id: account.id, token_id: null })
   })
 
-  t.test('422: all but one of those that race', async (t) => {
+  t.test('204 for one of several concurrent changes, 422 for the others', async (t) => {
     const account = await service.register('racer')
     const passwords = ['first', 'second', 'third', 'fourth', 'fifth'].map((word) => `the ${word} password`)
     const replies = await Promise.all(passwords.map((new_password) => change(account, { new_password })))
@@ -168,27 +168,27 @@ t.test('changePassword', async (t) => {
     )
   })
 
-  t.test('429: after five wrong ones, from that network', async (t) => {
+  t.test('429: five wrong passwords delay further attempts from that network', async (t) => {
     const account = await service.register('guessed')
     const guess = (headers: Call['headers']) => change(account, { current_password: 'a wild guess' }, headers)
     const here = from('192.0.2.1')
     for (let count = 0; count < 5; count += 1) t.equal((await guess(here)).status, 422)
     for (const attempt of [() => guess(here), () => change(account, {}, here)]) {
       const refused = await attempt()
-      t.match(refused, { status: 429, body: { code: 'too_many_requests' } }, 'also the right one')
+      t.match(refused, { status: 429, body: { code: 'too_many_requests' } }, 'even with the right password')
       const seconds = Number(refused.headers.get('retry-after'))
       t.ok(seconds >= 1 && seconds <= 5, String(seconds))
     }
-    t.equal(await loginStatus(account, account.password), 200, 'signing in is another matter')
+    t.equal(await loginStatus(account, account.password), 200, 'sign-ins are limited separately')
     t.equal((await change(account, {}, from('192.0.2.2'))).status, 204)
     await db.run(`update attempts set delayed_until = now() - interval '1 ms'`, [])
     t.equal((await guess(here)).status, 422)
-    const refused = await change(account, { current_password: next }, here)
+    const refused = await change(account, { current_password: newPassword }, here)
     const seconds = Number(refused.headers.get('retry-after'))
-    t.ok(seconds > 5 && seconds <= 10, 'twice as long each time')
+    t.ok(seconds > 5 && seconds <= 10, 'the delay doubles')
   })
 
-  t.test('429: not before five more, after the right one', async (t) => {
+  t.test('429: the right password resets the count of failures', async (t) => {
     const account = await service.register('forgiven')
     const guess = async () => (await change(account, { current_password: 'a wild guess' })).status
     for (let count = 0; count < 4; count += 1) t.equal(await guess(), 422)
@@ -197,7 +197,7 @@ t.test('changePassword', async (t) => {
     t.equal(await guess(), 429)
   })
 
-  t.test('429: of twenty guesses at once, five are tried', async (t) => {
+  t.test('429: five of twenty concurrent guesses are checked', async (t) => {
     const account = await service.register('stormed')
     const guesses = Array.from({ length: 20 }, () => change(account, { current_password: 'a wild guess' }))
     t.strictSame(countStatuses(await Promise.all(guesses)), { 422: 5, 429: 15 })
@@ -208,7 +208,7 @@ t.test('forgotPassword', async (t) => {
   const forgot = (email: unknown) => service.call('forgotPassword', { body: { email } })
   const mailsTo = (email: string) => service.mails.filter(({ to }) => to === email)
 
-  t.test('202: a mail to the address of the account, however it is typed', async (t) => {
+  t.test('202: a mail to the address of the account, for any spelling', async (t) => {
     const account = await service.register('forgetful')
     for (const email of [account.email, ' FORGETFUL@Example.com\t']) {
       t.match(await forgot(email), { status: 202, body: null })
@@ -220,7 +220,7 @@ t.test('forgotPassword', async (t) => {
     t.match((await auditOf(account)).at(-1), { action: 'password.reset_requested', actor_id: null })
   })
 
-  t.test('202: nothing of the token is kept but its hash', async (t) => {
+  t.test('202: the database has only the hash of the token', async (t) => {
     const token = await mailedToken(await service.register('hashed'))
     const rows = await db.run(`select one_time_tokens::text as row from one_time_tokens`, [])
     const text = JSON.stringify(rows)
@@ -229,7 +229,7 @@ t.test('forgotPassword', async (t) => {
     t.notOk(text.includes(Buffer.from(token).toString('hex')))
   })
 
-  t.test('202 alike: no account, and no mail; more than three in an hour', async (t) => {
+  t.test('202: no mail to unknown addresses or after three in an hour, indistinguishably', async (t) => {
     const account = await service.register('impatient')
     const known = await forgot(account.email)
     const before = service.mails.length
@@ -246,11 +246,11 @@ t.test('forgotPassword', async (t) => {
       [account.id],
     )
     await forgot(account.email)
-    t.equal(mailsTo(account.email).length, 4, 'an hour later')
+    t.equal(mailsTo(account.email).length, 4, 'after an hour')
     for (const token of tokens) t.equal((await reset(token)).status, 401)
   })
 
-  t.test('202: of ten at once, never more than three mails', async (t) => {
+  t.test('202: ten concurrent requests send at most three mails', async (t) => {
     const account = await service.register('insistent')
     const replies = await Promise.all(Array.from({ length: 10 }, () => forgot(account.email)))
     t.strictSame(countStatuses(replies), { 202: 10 })
@@ -258,14 +258,14 @@ t.test('forgotPassword', async (t) => {
     t.ok(length >= 1 && length <= 3, String(length))
   })
 
-  t.test('202: whoever remembers is still signed in', async (t) => {
+  t.test('202: the password and the sessions stay valid', async (t) => {
     const account = await service.register('teased')
     await mailedToken(account)
     t.equal(await statusOf(account.token), 200)
     t.equal(await loginStatus(account, account.password), 200)
   })
 
-  t.test('400, and no mail', async (t) => {
+  t.test('400: invalid fields send no mail', async (t) => {
     const before = service.mails.length
     for (const email of [
       '',
@@ -290,7 +290,7 @@ t.test('forgotPassword', async (t) => {
 })
 
 t.test('resetPassword', async (t) => {
-  t.test('204: the new one counts, all sessions die at once, API tokens live', async (t) => {
+  t.test('204: sets the password and ends all sessions, but not API tokens', async (t) => {
     const account = await service.register('recovered')
     const other = await signIn(account)
     const { token: apiToken } = await createApiToken(account, { scopes: ['users:read'] })
@@ -302,26 +302,26 @@ t.test('resetPassword', async (t) => {
     }
     t.equal(await statusOf(apiToken), 200)
     t.equal(await loginStatus(account, account.password), 401)
-    t.equal(await loginStatus(account, next), 200)
+    t.equal(await loginStatus(account, newPassword), 200)
     const event = (await auditOf(account)).find(({ action }) => action === 'password.reset')
     t.match(event, { actor_id: account.id, session_id: null, token_id: null })
   })
 
-  t.test('204: in any Unicode form', async (t) => {
+  t.test('204: any Unicode normalization form', async (t) => {
     const account = await service.register('accented')
     t.equal((await reset(await mailedToken(account), 'cafe\u0301 au lait')).status, 204)
     t.equal(await loginStatus(account, 'caf\u00e9 au lait'), 200)
   })
 
-  t.test('204: a second factor stays', async (t) => {
+  t.test('204: the second factor stays enabled', async (t) => {
     const account = await service.register('twofold')
     await enrol(account)
     t.equal((await reset(await mailedToken(account))).status, 204)
-    const login = { body: { email: account.email, password: next } }
+    const login = { body: { email: account.email, password: newPassword } }
     t.match((await service.expect('login', 401, login)).body, { code: 'second_factor_required' })
   })
 
-  t.test('204: once, also of several at once', async (t) => {
+  t.test('204 for one of several concurrent uses of a token, 401 for the others', async (t) => {
     const account = await service.register('eager')
     const token = await mailedToken(account)
     const passwords = ['first', 'second', 'third'].map((word) => `the ${word} password`)
@@ -335,7 +335,7 @@ t.test('resetPassword', async (t) => {
     t.equal((await reset(token)).status, 401)
   })
 
-  t.test('400 does not use the token up', async (t) => {
+  t.test('400 does not use up the token', async (t) => {
     const account = await service.register('sloppy')
     const token = await mailedToken(account)
     for (const value of [...malformed, tooLong, undefined]) {
@@ -344,17 +344,17 @@ t.test('resetPassword', async (t) => {
       t.strictSame(pointersOf(problem), ['/new_password'])
     }
     for (const value of ['', 7, null, [token], 'x'.repeat(513), undefined]) {
-      const body = { token: value, new_password: next }
+      const body = { token: value, new_password: newPassword }
       t.strictSame(pointersOf((await service.expect('resetPassword', 400, { body })).body), ['/token'])
     }
-    const body = { token, new_password: next, email: admin.email }
+    const body = { token, new_password: newPassword, email: admin.email }
     t.strictSame(pointersOf((await service.expect('resetPassword', 400, { body })).body), ['/email'])
     t.equal((await reset(token)).status, 204)
   })
 
   refusesBodies(t, service, 'resetPassword')
 
-  t.test('401 for what is no token, or another kind of it', async (t) => {
+  t.test('401: an invalid token, or one of another kind', async (t) => {
     const account = await service.register('confused')
     const token = await mailedToken(account)
     const { token: apiToken } = await createApiToken(account)
@@ -374,11 +374,11 @@ t.test('resetPassword', async (t) => {
     for (const other of others) {
       t.strictSame(withoutIds(await reset(other)), withoutIds(refused), other.slice(0, 10))
     }
-    t.equal(await statusOf(token), 401, 'nor does it sign in')
+    t.equal(await statusOf(token), 401, 'a reset token is not an access token')
     t.equal((await reset(token)).status, 204)
   })
 
-  t.test('401: the challenge of a second factor', async (t) => {
+  t.test('401: a challenge is not a reset token, nor the reverse', async (t) => {
     const account = await service.register('challenged')
     await enrol(account)
     const login = { body: { email: account.email, password: account.password } }
@@ -393,7 +393,7 @@ t.test('resetPassword', async (t) => {
     }
   })
 
-  t.test('401 after 30 minutes', async (t) => {
+  t.test('401: the token is older than 30 minutes', async (t) => {
     const account = await service.register('slow')
     const token = await mailedToken(account)
     const age = (minutes: number) =>
@@ -408,36 +408,37 @@ t.test('resetPassword', async (t) => {
     t.equal((await reset(token)).status, 204)
   })
 
-  t.test('401 after what makes a reset under way void', async (t) => {
-    const events: Readonly<Record<string, (account: Account) => Promise<unknown>>> = {
-      'the password was changed': (account) => change(account),
-      'an administrator set it': ({ id }) => set(admin, id),
-      'another mail was used': async (account) => reset(await mailedToken(account), 'yet another one'),
-      'the address was changed': ({ id, token }) =>
+  t.test('401: a change of password or address, or deletion, invalidates the token', async (t) => {
+    const invalidations: Readonly<Record<string, (account: Account) => Promise<unknown>>> = {
+      'password changed': (account) => change(account),
+      'password set by an administrator': ({ id }) => set(admin, id),
+      'password reset by a later mail': async (account) =>
+        reset(await mailedToken(account), 'yet another one'),
+      'address changed': ({ id, token }) =>
         service.expect('updateUser', 200, {
           token,
           params: { user_id: id },
           body: { email: `elsewhere-${id}@example.com` },
         }),
-      'an administrator changed the address': ({ id, user: { username, display_name, role } }) =>
+      'address changed by an administrator': ({ id, user: { username, display_name, role } }) =>
         service.expect('replaceUser', 200, {
           token: admin.token,
           params: { user_id: id },
           body: { username, display_name, role, email: `replaced-${id}@example.com` },
         }),
-      'the account was deleted': ({ id, token }) =>
+      'account deleted': ({ id, token }) =>
         service.expect('deleteUser', 204, { token, params: { user_id: id } }),
     }
-    for (const [index, [what, happen]] of Object.entries(events).entries()) {
+    for (const [index, [name, invalidate]] of Object.entries(invalidations).entries()) {
       const account = await service.register(`void${index}`)
       const token = await mailedToken(account)
-      await happen(account)
-      t.equal((await reset(token, 'a stolen account')).status, 401, what)
-      t.equal(await loginStatus(account, 'a stolen account'), 401, what)
+      await invalidate(account)
+      t.equal((await reset(token, 'a stolen account')).status, 401, name)
+      t.equal(await loginStatus(account, 'a stolen account'), 401, name)
     }
   })
 
-  t.test('a change that keeps the address lets it be', async (t) => {
+  t.test('204: an update that keeps the address does not invalidate the token', async (t) => {
     const account = await service.register('kept')
     const token = await mailedToken(account)
     const params = { user_id: account.id }
@@ -448,7 +449,7 @@ t.test('resetPassword', async (t) => {
 })
 
 t.test('setUserPassword', async (t) => {
-  t.test('204: the new one counts, all sessions of the user die at once', async (t) => {
+  t.test('204: sets the password and ends all sessions of the user', async (t) => {
     const account = await service.register('helped')
     const other = await signIn(account)
     for (const token of [account.token, other.access_token]) t.equal(await statusOf(token), 200)
@@ -458,16 +459,16 @@ t.test('setUserPassword', async (t) => {
       t.equal(await refreshStatusOf(token), 401)
     }
     t.equal(await loginStatus(account, account.password), 401)
-    t.equal(await loginStatus(account, next), 200)
+    t.equal(await loginStatus(account, newPassword), 200)
     t.equal(await statusOf(admin.token), 200)
     const event = (await auditOf(account)).find(({ action }) => action === 'password.set')
     t.match(event, { actor_id: admin.id, user_id: account.id, token_id: null })
   })
 
-  t.test('204: the second factor goes when it is to', async (t) => {
+  t.test('204: disables the second factor on request', async (t) => {
     const account = await service.register('locked-out')
     await enrol(account)
-    const login = { body: { email: account.email, password: next } }
+    const login = { body: { email: account.email, password: newPassword } }
     for (const fields of [{}, { reset_second_factor: false }]) {
       t.equal((await set(admin, account.id, fields)).status, 204)
       t.match((await service.expect('login', 401, login)).body, { code: 'second_factor_required' })
@@ -481,13 +482,13 @@ t.test('setUserPassword', async (t) => {
     t.equal(
       (await set(admin, account.id, { reset_second_factor: true })).status,
       204,
-      'also when there is none',
+      'even without a second factor',
     )
     const disabled = (await auditOf(account)).filter(({ action }) => action === 'second_factor.disabled')
     t.equal(disabled.length, 1)
   })
 
-  t.test('204: a challenge that is under way is void', async (t) => {
+  t.test('204: invalidates pending challenges', async (t) => {
     const account = await service.register('halfway')
     await enrol(account)
     const login = { body: { email: account.email, password: account.password } }
@@ -498,7 +499,7 @@ t.test('setUserPassword', async (t) => {
     await service.expect('completeLogin', 401, { body: { challenge, code: '000000' } })
   })
 
-  t.test('400', async (t) => {
+  t.test('400: invalid fields', async (t) => {
     const account = await service.register('spared')
     for (const value of [...malformed, tooLong, undefined]) {
       t.match(await set(admin, account.id, { password: value }), {
@@ -520,11 +521,11 @@ t.test('setUserPassword', async (t) => {
 
   refusesBodies(t, service, 'setUserPassword', { token: admin.token, params: { user_id: unknownId } })
 
-  t.test('401', async () => {
+  t.test('401: no token', async () => {
     await service.expect('setUserPassword', 401, { params: { user_id: admin.id }, body: {} })
   })
 
-  t.test('403: a member, whoever it is about, and an administrator about themselves', async (t) => {
+  t.test('403: a member for anyone, and an administrator for themselves', async (t) => {
     const [member, other] = [await service.register('climber'), await service.register('target')]
     for (const id of [other.id, admin.id, member.id, unknownId]) {
       t.match(await set(member, id), { status: 403, body: { code: 'forbidden' } }, id)
@@ -536,7 +537,7 @@ t.test('setUserPassword', async (t) => {
     }
   })
 
-  t.test('403: an API token of an administrator, and an administrator no more', async (t) => {
+  t.test('403: an API token of an administrator, and a former administrator', async (t) => {
     const former = await service.register('former')
     await setRole(former, 'admin')
     const target = await service.register('protected')
@@ -547,12 +548,12 @@ t.test('setUserPassword', async (t) => {
     t.match(await set(former, target.id), { status: 403, body: { code: 'forbidden' } })
   })
 
-  t.test('404', async (t) => {
+  t.test('404: an unknown user', async (t) => {
     t.match(await set(admin, unknownId), { status: 404, body: { code: 'not_found' } })
   })
 })
 
-t.test('429 while too many passwords are hashed, and nothing is used up', async (t) => {
+t.test('429: the queue for hashing passwords is full, and the token is not used up', async (t) => {
   const passwords = narrowHasher()
   const narrow = await startService(t, { db, passwords })
   const account = await narrow.register('patient')
@@ -560,10 +561,13 @@ t.test('429 while too many passwords are hashed, and nothing is used up', async 
   const requests: Readonly<[OperationId, Call][]> = [
     [
       'changePassword',
-      { token: account.token, body: { current_password: account.password, new_password: next } },
+      { token: account.token, body: { current_password: account.password, new_password: newPassword } },
     ],
-    ['setUserPassword', { token: admin.token, params: { user_id: account.id }, body: { password: next } }],
-    ['resetPassword', { body: { token, new_password: next } }],
+    [
+      'setUserPassword',
+      { token: admin.token, params: { user_id: account.id }, body: { password: newPassword } },
+    ],
+    ['resetPassword', { body: { token, new_password: newPassword } }],
   ]
   await whileHashing(passwords, async () => {
     for (const [operation, request] of requests) {
@@ -573,13 +577,13 @@ t.test('429 while too many passwords are hashed, and nothing is used up', async 
     }
     for (const body of [
       { token, new_password: tooLong },
-      { token: `twx_${'A'.repeat(43)}`, new_password: next },
+      { token: `twx_${'A'.repeat(43)}`, new_password: newPassword },
     ]) {
       const { status } = await narrow.call('resetPassword', { body })
-      t.ok(status === 400 || status === 401, 'which is told without hashing')
+      t.ok(status === 400 || status === 401, 'rejected without hashing')
     }
     await narrow.expect('forgotPassword', 202, { body: { email: admin.email } })
   })
   await narrow.expect('getCurrentUser', 200, { token: account.token })
-  await narrow.expect('resetPassword', 204, { body: { token, new_password: next } })
+  await narrow.expect('resetPassword', 204, { body: { token, new_password: newPassword } })
 })
