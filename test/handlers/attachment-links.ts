@@ -9,7 +9,7 @@ import { openTestStorage } from '../fixture/storage.ts'
 
 type Schemas = components['schemas']
 
-/** Links to attachments: who can create one, what it is good for, and what ends it. */
+/** Links to attachments: who can create them, what they give access to, and what revokes them. */
 
 const { storage, keys } = await openTestStorage(t)
 const lines: string[] = []
@@ -41,7 +41,7 @@ const attach = async ({ token }: Account, form = image(), fields: object = {}): 
   return { task, attachment: (await service.expect('addTaskAttachment', 201, request)).body }
 }
 
-/** A link, as its URL has it. */
+/** The parts of the URL of a link. */
 interface Link {
   readonly attachmentId: string
   readonly token: string
@@ -71,17 +71,17 @@ const requestOf = ({ attachmentId, token }: Link, more: Call = {}): Call => ({
 const open = (link: Link, more: Call = {}, on: Pick<Service, 'call'> = service) =>
   on.call('downloadLinkedAttachment', requestOf(link, more))
 
-/** Whether a link works, and that it fails like one that never worked. */
-const checkEnded = async (t: Test, link: Link, because: string): Promise<void> => {
+/** Checks that a link gives 404, with the same problem as a link that never existed. */
+const checkInvalid = async (t: Test, link: Link, message: string): Promise<void> => {
   const { status, body } = await open(link)
-  const never = await open({ ...link, token: 'AAAA' })
-  t.equal(status, 404, because)
-  t.strictSame(withoutId(body), withoutId(never.body), 'like a link that never worked')
+  const unknown = await open({ ...link, token: 'AAAA' })
+  t.equal(status, 404, message)
+  t.strictSame(withoutId(body), withoutId(unknown.body), 'the same problem as for an unknown link')
 }
 
 const withoutId = (body: unknown) => ({ ...(body as Schemas['Problem']), request_id: '' })
 
-/** Passes the time for the service, and the test. */
+/** Moves the clock of the service and of the test forward. */
 const passTime = (t: Test, seconds: number): void => {
   const now = Date.now.bind(Date)
   t.intercept(Date, 'now', { value: () => now() + seconds * 1_000 })
@@ -93,10 +93,10 @@ t.test('createAttachmentLink', async (t) => {
   const attached = await attach(owner)
   const params = { attach_id: attached.attachment.id }
 
-  t.test('201: a URL below PUBLIC_URL, for five minutes', async (t) => {
+  t.test('201: a URL below PUBLIC_URL that expires after five minutes', async (t) => {
     const { headers, body } = await service.expect('createAttachmentLink', 201, { token, params })
     t.ok(body.url.startsWith(`https://tasks.example.com/base/attachments/${params.attach_id}/content?token=`))
-    t.ok(body.url.length < 200, 'short enough for a line of a mail')
+    t.ok(body.url.length < 200, 'short enough for a line of an email')
     t.equal(headers.get('location'), body.url)
     t.equal(headers.get('cache-control'), 'no-store')
     t.equal(body.disposition, 'attachment')
@@ -104,14 +104,14 @@ t.test('createAttachmentLink', async (t) => {
     t.ok(left > 290_000 && left <= 300_000, `${left} ms left`)
   })
 
-  t.test('201: the disposition and lifetime that are asked for', async (t) => {
+  t.test('201: the requested disposition and lifetime', async (t) => {
     const body = await create(token, attached, { disposition: 'inline', expires_in: 3_600 })
     t.equal(body.disposition, 'inline')
     const left = Date.parse(body.expires_at) - Date.now()
     t.ok(left > 3_590_000 && left <= 3_600_000, `${left} ms left`)
   })
 
-  t.test('201: an empty body is like none', async (t) => {
+  t.test('201: an empty body or object selects the defaults', async (t) => {
     const headers = { 'content-type': 'application/json' }
     for (const body of ['', '{}']) {
       const created = await service.expect('createAttachmentLink', 201, { token, params, headers, body })
@@ -119,7 +119,7 @@ t.test('createAttachmentLink', async (t) => {
     }
   })
 
-  t.test('201: for an assignee, an administrator, and an API token that may read attachments', async (t) => {
+  t.test('201: an assignee, an administrator, and an API token with attachments:read', async (t) => {
     const assignee = await register()
     const shared = await attach(owner, image(), { assignee_id: assignee.id })
     t.equal((await open(await linkTo(assignee, shared))).status, 200)
@@ -129,7 +129,7 @@ t.test('createAttachmentLink', async (t) => {
     t.equal((await open(linkIn(await create(program.token, shared)))).status, 200)
   })
 
-  t.test('400: an unknown disposition or field, a lifetime out of bounds, a malformed id', async (t) => {
+  t.test('400: an unknown disposition or field, a lifetime out of range, a malformed id', async (t) => {
     for (const [body, pointer] of [
       [{ disposition: 'form-data' }, '/disposition'],
       [{ expires_in: 0 }, '/expires_in'],
@@ -149,7 +149,7 @@ t.test('createAttachmentLink', async (t) => {
     })
   })
 
-  t.test('404: an attachment that is not there is like one that is not seen', async (t) => {
+  t.test('404: unknown and invisible attachments are indistinguishable', async (t) => {
     const { token: stranger } = await register()
     const unseen = await service.expect('createAttachmentLink', 404, { token: stranger, params })
     const missing = { token, params: { attach_id: randomUUID() } }
@@ -163,7 +163,7 @@ t.test('downloadLinkedAttachment', async (t) => {
   const { sha256 } = attached.attachment
   const link = await linkTo(owner, attached, { disposition: 'inline' })
 
-  t.test('200: the file, and how it may be used', async (t) => {
+  t.test('200: the file, with caching and security headers', async (t) => {
     const { status, headers, body } = await open(link)
     t.equal(status, 200)
     t.ok(png.equals(body as Uint8Array))
@@ -188,19 +188,19 @@ t.test('downloadLinkedAttachment', async (t) => {
     t.strictSame([disposition.type, disposition.parameters.filename], ['inline', 'naïve file.png'])
   })
 
-  t.test('200: HEAD has the headers and no body', async (t) => {
+  t.test('200: HEAD has the headers of GET and no body', async (t) => {
     const { status, headers, body } = await open(link, { method: 'HEAD' })
     t.equal(status, 200)
     t.equal(headers.get('content-length'), String(png.length))
     t.equal(body, null)
   })
 
-  t.test('200: an Authorization header and the case of the id do not matter', async (t) => {
+  t.test('200: the Authorization header and the case of the id are ignored', async (t) => {
     t.equal((await open(link, { token: 'x' })).status, 200)
     t.equal((await open({ ...link, attachmentId: link.attachmentId.toUpperCase() })).status, 200)
   })
 
-  t.test('200: a file that could run in a browser is only ever saved', async (t) => {
+  t.test('200: files that a browser could execute are always downloads', async (t) => {
     const html = '<!doctype html><script>alert(1)</script>'
     const svg = '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
     for (const [content, type] of [
@@ -212,7 +212,7 @@ t.test('downloadLinkedAttachment', async (t) => {
     ] as const) {
       const file = await attach(owner, fileForm(content, 'x', type))
       const created = await create(owner.token, file, { disposition: 'inline' })
-      t.equal(created.disposition, 'attachment', `the link to ${type} says so`)
+      t.equal(created.disposition, 'attachment', `link to ${type}`)
       const { headers } = await open(linkIn(created))
       t.match(headers.get('content-disposition'), /^attachment/)
       t.match(headers.get('content-security-policy'), /^sandbox;/)
@@ -220,7 +220,7 @@ t.test('downloadLinkedAttachment', async (t) => {
     }
   })
 
-  t.test('206 and 416: a range', async (t) => {
+  t.test('206, 416: ranges', async (t) => {
     const part = await open(link, { headers: { range: 'bytes=1-3', 'if-range': `"${sha256}"` } })
     t.equal(part.status, 206)
     t.equal(part.headers.get('content-range'), `bytes 1-3/${png.length}`)
@@ -230,14 +230,14 @@ t.test('downloadLinkedAttachment', async (t) => {
     t.equal((await open(link, { headers: { range: 'bytes=99999-' } })).status, 416)
   })
 
-  t.test('304 and 412: conditions', async (t) => {
+  t.test('304, 412: conditional requests', async (t) => {
     const current = await open(link, { headers: { 'if-none-match': `"${sha256}"` } })
     t.equal(current.status, 304)
     t.equal(current.headers.get('cache-control'), 'private, max-age=60')
     t.equal((await open(link, { headers: { 'if-match': '"other"' } })).status, 412)
   })
 
-  t.test('400: no token or several, an unknown parameter, a malformed id or If-None-Match', async (t) => {
+  t.test('400: a missing or repeated token, an unknown parameter, a malformed id or header', async (t) => {
     for (const query of ['', 'token=', `token=${link.token}&token=${link.token}`, `token=${'A'.repeat(129)}`])
       t.match(await open(link, { query }), { status: 400, body: { errors: [{ pointer: '/token' }] } }, query)
     const malformed = await open({ ...link, attachmentId: 'x' })
@@ -245,45 +245,48 @@ t.test('downloadLinkedAttachment', async (t) => {
     const query = { token: link.token, disposition: 'inline' }
     t.match(await open(link, { query }), { status: 400, body: { errors: [{ pointer: '/disposition' }] } })
     const headers = { 'if-none-match': 'no quotes' }
-    t.match(await open(link, { headers }), { status: 400, body: { errors: [{ pointer: '/If-None-Match' }] } })
+    t.match(await open(link, { headers }), {
+      status: 400,
+      body: { errors: [{ pointer: '/If-None-Match' }] },
+    })
   })
 
-  t.test('404: a token that is changed in any place or cut off', async (t) => {
+  t.test('404: a token with any character changed, or of another length', async (t) => {
     const { token } = link
     for (let at = 0; at < token.length; at += 1) {
       const other = token[at] === 'A' ? 'B' : 'A'
-      await checkEnded(
+      await checkInvalid(
         t,
         { ...link, token: token.slice(0, at) + other + token.slice(at + 1) },
         `character ${at}`,
       )
     }
     for (const changed of [token.slice(0, -1), token.slice(1), `${token}AAAA`, '%'])
-      await checkEnded(t, { ...link, token: changed }, changed)
+      await checkInvalid(t, { ...link, token: changed }, changed)
   })
 
   t.test('404: the token of another attachment', async (t) => {
     const other = await attach(owner)
-    await checkEnded(t, { ...link, attachmentId: other.attachment.id }, 'of another attachment')
+    await checkInvalid(t, { ...link, attachmentId: other.attachment.id }, 'of another attachment')
   })
 
-  t.test('404: as an access token, and an access token as a link', async (t) => {
-    await checkEnded(t, { ...link, token: owner.token.slice(0, link.token.length) }, 'an access token')
+  t.test('404: an access token is not a link token; 401: a link token is not an access token', async (t) => {
+    await checkInvalid(t, { ...link, token: owner.token.slice(0, link.token.length) }, 'an access token')
     t.equal((await service.call('getCurrentUser', { token: link.token })).status, 401)
   })
 
-  t.test('410: the link has expired, which only somebody with the link learns', async (t) => {
+  t.test('410: an expired link, and 404 for another attachment', async (t) => {
     const brief = await linkTo(owner, attached, { expires_in: 1 })
     passTime(t, 2)
     const { status, body } = await open(brief)
     t.equal(status, 410)
     t.match(body, { code: 'link_expired' })
     t.notMatch(JSON.stringify(body), brief.token)
-    t.equal((await open(link)).status, 200, 'another link lives on')
-    await checkEnded(t, { ...brief, attachmentId: randomUUID() }, 'of another attachment')
+    t.equal((await open(link)).status, 200, 'other links still work')
+    await checkInvalid(t, { ...brief, attachmentId: randomUUID() }, 'of another attachment')
   })
 
-  t.test('410: the file is not in the storage any more', async (t) => {
+  t.test('410: the file is missing from the storage', async (t) => {
     const before = new Set(await keys())
     const lost = await linkTo(owner, await attach(owner))
     for (const key of await keys()) if (!before.has(key)) await storage.remove(key)
@@ -291,11 +294,11 @@ t.test('downloadLinkedAttachment', async (t) => {
   })
 })
 
-t.test('a link ends', async (t) => {
+t.test('links are revoked', async (t) => {
   const newSession = async ({ email, password }: Account) =>
     (await service.expect('login', 200, { body: { email, password } })).body.access_token
 
-  t.test('with the session that created it, and no other', async (t) => {
+  t.test('with the session that created them, and no other', async (t) => {
     const owner = await register()
     const attached = await attach(owner)
     const session = await newSession(owner)
@@ -303,20 +306,20 @@ t.test('a link ends', async (t) => {
     const other = await linkTo(owner, attached)
     t.equal((await open(link)).status, 200)
     await service.expect('logout', 204, { token: session })
-    await checkEnded(t, link, 'signed out')
+    await checkInvalid(t, link, 'signed out')
     t.equal((await open(other)).status, 200)
   })
 
-  t.test('with all sessions, when the password changes', async (t) => {
+  t.test('when the password of their creator changes', async (t) => {
     const owner = await register()
     const attached = await attach(owner)
     const link = linkIn(await create(await newSession(owner), attached))
     const body = { current_password: owner.password, new_password: 'another password' }
     await service.expect('changePassword', 204, { token: owner.token, body })
-    await checkEnded(t, link, 'the password was changed')
+    await checkInvalid(t, link, 'the password was changed')
   })
 
-  t.test('with the API token that created it', async (t) => {
+  t.test('with the API token that created them', async (t) => {
     const owner = await register()
     const attached = await attach(owner)
     const body = { name: 'program', scopes: ['attachments:read'] }
@@ -324,65 +327,65 @@ t.test('a link ends', async (t) => {
     const link = linkIn(await create(program.token, attached))
     t.equal((await open(link)).status, 200)
     await service.expect('revokeApiToken', 204, { token: owner.token, params: { token_id: program.id } })
-    await checkEnded(t, link, 'revoked')
+    await checkInvalid(t, link, 'revoked')
   })
 
-  t.test('when its creator loses access to the task', async (t) => {
+  t.test('when their creator loses access to the task', async (t) => {
     const owner = await register()
     const assignee = await register()
     const attached = await attach(owner, image(), { assignee_id: assignee.id })
     const link = await linkTo(assignee, attached)
-    const ofOwner = await linkTo(owner, attached)
+    const ownerLink = await linkTo(owner, attached)
     const params = { task_id: attached.task.id }
     await service.expect('updateTask', 200, { token: owner.token, params, body: { assignee_id: null } })
-    await checkEnded(t, link, 'not assigned any more')
-    t.equal((await open(ofOwner)).status, 200)
+    await checkInvalid(t, link, 'unassigned')
+    t.equal((await open(ownerLink)).status, 200)
   })
 
-  t.test('when its creator is no administrator any more', async (t) => {
+  t.test('when their creator is demoted', async (t) => {
     const second = await register()
     await setRole(second, 'admin')
     const link = await linkTo(second, await attach(await register()))
     t.equal((await open(link)).status, 200)
     await setRole(second, 'member')
-    await checkEnded(t, link, 'demoted')
+    await checkInvalid(t, link, 'demoted')
   })
 
-  t.test('with the account of its creator', async (t) => {
+  t.test('with the account of their creator', async (t) => {
     const owner = await register()
     const assignee = await register()
     const link = await linkTo(assignee, await attach(owner, image(), { assignee_id: assignee.id }))
     await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: assignee.id } })
-    await checkEnded(t, link, 'deleted')
+    await checkInvalid(t, link, 'deleted')
   })
 
-  t.test('with the attachment, and while the task is in the trash', async (t) => {
+  t.test('with the attachment, and while its task is in the trash', async (t) => {
     const owner = await register()
     const { token } = owner
     const attached = await attach(owner)
     const link = await linkTo(owner, attached)
     const params = { task_id: attached.task.id }
     await service.expect('deleteTask', 204, { token, params })
-    await checkEnded(t, link, 'in the trash')
+    await checkInvalid(t, link, 'in the trash')
     await service.expect('restoreTask', 200, { token, params })
     t.equal((await open(link)).status, 200, 'restored')
     await service.expect('deleteAttachment', 204, { token, params: { attach_id: link.attachmentId } })
-    await checkEnded(t, link, 'deleted')
+    await checkInvalid(t, link, 'deleted')
   })
 })
 
-t.test('a link survives the rotation of its secret', async (t) => {
+t.test('links survive a rotation of secrets, until the old secret is removed', async (t) => {
   const owner = await register()
   const link = await linkTo(owner, await attach(owner))
   const [earlier] = service.deps.secrets
   const active = Buffer.from('the secret that comes in its place')
   const rotated = await startService(t, { db: service.deps.db, storage, secrets: [active, earlier] })
   const replaced = await startService(t, { db: service.deps.db, storage, secrets: [active] })
-  t.equal((await open(link, {}, rotated)).status, 200, 'while the earlier secret verifies')
-  t.equal((await open(link, {}, replaced)).status, 404, 'not any longer')
+  t.equal((await open(link, {}, rotated)).status, 200, 'with the old secret still configured')
+  t.equal((await open(link, {}, replaced)).status, 404, 'without the old secret')
 })
 
-t.test('an administrator’s link to somebody else’s file is audited when it is used', async (t) => {
+t.test('an administrator’s link to a file of somebody else is audited on download', async (t) => {
   const owner = await register()
   const attached = await attach(owner)
   const events = async () => {
@@ -398,7 +401,7 @@ t.test('an administrator’s link to somebody else’s file is audited when it i
   t.strictSame(more, [])
 })
 
-t.test('requests by link count against the links of its creator', async (t) => {
+t.test('429: downloads by link count towards a limit of the creator', async (t) => {
   const limited = await startService(t, {
     db: service.deps.db,
     storage,
@@ -414,12 +417,12 @@ t.test('requests by link count against the links of its creator', async (t) => {
     t.match(headers.get('ratelimit-policy'), '"link";q=3;w=60')
     statuses.push(status)
   }
-  t.strictSame(statuses, [200, 200, 200, 429], 'whatever the link and the address')
+  t.strictSame(statuses, [200, 200, 200, 429], 'for all links and addresses')
   await limited.expect('getCurrentUser', 200, { token: owner.token })
   const guesses = []
   for (const token of ['AAAA', 'BBBB', 'CCCC'])
     guesses.push((await open({ attachmentId: attached.attachment.id, token }, from(9), limited)).status)
-  t.strictSame(guesses, [404, 404, 429], 'guesses count against the address')
+  t.strictSame(guesses, [404, 404, 429], 'wrong tokens count towards the limit of the address')
 })
 
 t.test('without PUBLIC_URL, the URL is a path', async (t) => {
@@ -434,7 +437,7 @@ t.test('without PUBLIC_URL, the URL is a path', async (t) => {
   await response.arrayBuffer()
 })
 
-t.test('neither the log nor a problem has the secret of a link', async (t) => {
+t.test('neither the log nor a problem contains the token of a link', async (t) => {
   const owner = await register()
   const link = await linkTo(owner, await attach(owner))
   lines.length = 0

@@ -17,20 +17,20 @@ import { openTestStorage } from '../fixture/storage.ts'
 type Schemas = components['schemas']
 
 const maxBytes = 100_000
-/** Two of the largest files and a half. */
+/** Two and a half files of the maximum size. */
 const quota = 250_000
 const { storage: files, keys } = await openTestStorage(t)
 
-/** What the storage is to fail with; null while it works. */
+/** The error that the storage throws; null while it works. */
 let fault: Error | null = null
 
-/** What happens before a file is opened. */
-let meanwhile = async (): Promise<void> => {}
+/** Runs before a file is opened. */
+let beforeOpen = async (): Promise<void> => {}
 
-/** The newest file that the storage was given. */
+/** The last source that was passed to the storage. */
 let incoming: Parameters<Storage['put']>[0] | null = null
 
-/** A real storage that fails when some bytes of a file have been written, or when a file is opened. */
+/** A real storage that can fail after the first bytes of a file, or when a file is opened. */
 const storage: Storage = {
   ...files,
   put: (source, options) => {
@@ -39,7 +39,7 @@ const storage: Storage = {
   },
   open: async (key, range) => {
     if (fault !== null) throw fault
-    await meanwhile()
+    await beforeOpen()
     return files.open(key, range)
   },
 }
@@ -78,8 +78,8 @@ const download = async ({ token }: Account, attachment: Schemas['Attachment'], m
 
 const text = (body: unknown): string => Buffer.from((body ?? []) as Uint8Array).toString()
 
-/** The file that `action` leaves behind. */
-const fileMadeBy = async <T>(action: () => Promise<T>): Promise<{ result: T; key: string }> => {
+/** Runs `action`, which must store exactly one file, and returns its key. */
+const fileStoredBy = async <T>(action: () => Promise<T>): Promise<{ result: T; key: string }> => {
   const before = new Set(await keys())
   const result = await action()
   const [key, ...more] = (await keys()).filter((file) => !before.has(file))
@@ -87,10 +87,10 @@ const fileMadeBy = async <T>(action: () => Promise<T>): Promise<{ result: T; key
   return { result, key }
 }
 
-const isGone = (key: string) => async () => !(await keys()).includes(key)
+const isRemoved = (key: string) => async () => !(await keys()).includes(key)
 
-/** Runs `action`, which is to fail, and checks that neither a row nor a file is left. */
-const leavesNothing = async (
+/** Runs `action`, in which uploads fail, and checks that neither rows nor files remain. */
+const expectNothingStored = async (
   t: Test,
   owner: Account,
   task: Schemas['Task'],
@@ -100,11 +100,11 @@ const leavesNothing = async (
   await action()
   const params = { task_id: task.id }
   const { body } = await service.expect('listTaskAttachments', 200, { token: owner.token, params })
-  t.same(body.items, [], 'no row is left')
-  await eventually('no file is left', async () => String(await keys()) === String(before))
+  t.same(body.items, [], 'no row remains')
+  await eventually('no file remains', async () => String(await keys()) === String(before))
 }
 
-/** A form as it is on the wire, for what FormData does not send. */
+/** The bytes of a multipart form, for forms that FormData cannot create. */
 const rawForm = (...parts: readonly { readonly head: string; readonly content: string | Uint8Array }[]) => {
   const pieces = parts.flatMap((part) => [`--limit\r\n${part.head}\r\n\r\n`, part.content, '\r\n'])
   return Buffer.concat([...pieces, '--limit--\r\n'].map((piece) => Buffer.from(piece as string)))
@@ -122,7 +122,7 @@ t.test('listTaskAttachments', async (t) => {
   for (const name of ['one', 'two', 'three'])
     attachments.push((await attach(owner, task, fileForm(name, name))).body)
 
-  t.test('200: the newest first, page by page', async (t) => {
+  t.test('200: pages, newest first', async (t) => {
     const all = await service.expect('listTaskAttachments', 200, {
       token,
       params,
@@ -147,7 +147,7 @@ t.test('listTaskAttachments', async (t) => {
     })
   })
 
-  t.test('200: none', async (t) => {
+  t.test('200: no attachments', async (t) => {
     const { owner, task } = await newOwner()
     const { body } = await service.expect('listTaskAttachments', 200, {
       token: owner.token,
@@ -170,12 +170,12 @@ t.test('listTaskAttachments', async (t) => {
     t.equal(foreign.body.errors?.[0]?.pointer, '/cursor')
   })
 
-  t.test('401', async (t) => {
+  t.test('401: no token', async (t) => {
     const { body } = await service.expect('listTaskAttachments', 401, { params })
     t.equal(body.code, 'unauthorized')
   })
 
-  t.test('404: a task that is not there is like one that is not seen', async (t) => {
+  t.test('404: unknown and invisible tasks are indistinguishable', async (t) => {
     const stranger = await register()
     const unseen = await service.expect('listTaskAttachments', 404, { token: stranger.token, params })
     const missing = await service.expect('listTaskAttachments', 404, { token, params: { task_id: newId() } })
@@ -184,7 +184,7 @@ t.test('listTaskAttachments', async (t) => {
 })
 
 t.test('addTaskAttachment', async (t) => {
-  t.test('201: says what was stored, and the task counts it', async (t) => {
+  t.test('201: describes the stored file, and increments the attachment count of the task', async (t) => {
     const { owner, task } = await newOwner()
     const content = 'First release.'
     const { body, headers } = await attach(owner, task, fileForm(content, 'notes.md', 'text/markdown'))
@@ -202,7 +202,7 @@ t.test('addTaskAttachment', async (t) => {
     t.equal(headers.get('etag'), `"${sha256}"`)
     const after = await service.expect('getTask', 200, { token: owner.token, params: { task_id: task.id } })
     t.equal(after.body.attachment_count, 1)
-    t.ok(after.body.version > task.version, 'the task has another version')
+    t.ok(after.body.version > task.version, 'the task has a new version')
     t.equal(headers.get('task-etag'), after.headers.get('etag'))
   })
 
@@ -216,7 +216,7 @@ t.test('addTaskAttachment', async (t) => {
     t.equal(got.headers.get('content-length'), '0')
   })
 
-  t.test('201: random bytes come back as they were', async (t) => {
+  t.test('201: a file of the maximum size is downloaded unchanged', async (t) => {
     const { owner, task } = await newOwner()
     const content = randomBytes(maxBytes)
     const { body } = await attach(owner, task, fileForm(content, 'random', 'application/x-random'))
@@ -227,7 +227,7 @@ t.test('addTaskAttachment', async (t) => {
     t.equal(got.headers.get('content-type'), 'application/x-random')
   })
 
-  t.test('201: an assignee and an administrator may attach', async (t) => {
+  t.test('201: an assignee and an administrator can attach', async (t) => {
     const { owner } = await newOwner()
     const assignee = await register()
     const task = await newTask(owner, { assignee_id: assignee.id })
@@ -235,7 +235,7 @@ t.test('addTaskAttachment', async (t) => {
     t.equal((await attach(admin, task)).body.uploaded_by, admin.id)
   })
 
-  t.test('201: a media type that is none is kept as bytes', async (t) => {
+  t.test('201: an invalid media type is replaced', async (t) => {
     const { owner, task } = await newOwner()
     for (const claimed of ['nonsense', 'text/html, text/plain', 'a/b/c', `a/${'b'.repeat(200)}`]) {
       const body = rawForm({ head: `${fileHead}\r\nContent-Type: ${claimed}`, content: 'x' })
@@ -250,69 +250,69 @@ t.test('addTaskAttachment', async (t) => {
     }
   })
 
-  t.test('400: what is not a form with one file named file', async (t) => {
+  t.test('400: anything but a form with one file named file', async (t) => {
     const { owner, task } = await newOwner()
     const whole = rawForm({ head: fileHead, content: 'x' }).toString()
     const file = { head: fileHead, content: 'x' }
     const field = { head: partHead('name="note"'), content: 'x' }
-    const forms: readonly { what: string; body: string | Uint8Array; pointer?: string; type?: string }[] = [
-      { what: 'two files', body: rawForm(file, file), pointer: '/file' },
-      { what: '20 files', body: rawForm(...Array.from({ length: 20 }, () => file)), pointer: '/file' },
+    const forms: readonly { name: string; body: string | Uint8Array; pointer?: string; type?: string }[] = [
+      { name: 'two files', body: rawForm(file, file), pointer: '/file' },
+      { name: '20 files', body: rawForm(...Array.from({ length: 20 }, () => file)), pointer: '/file' },
       {
-        what: '1,001 fields',
+        name: '1,001 fields',
         body: rawForm(...Array.from({ length: 1_001 }, () => field)),
         pointer: '/note',
       },
       {
-        what: '1,001 fields behind a file',
+        name: '1,001 fields after a file',
         body: rawForm(file, ...Array.from({ length: 1_001 }, () => field)),
       },
-      { what: 'a field before the file', body: rawForm(field, file), pointer: '/note' },
-      { what: 'a field behind the file', body: rawForm(file, field), pointer: '/note' },
-      { what: 'a huge field', body: rawForm({ ...field, content: 'x'.repeat(maxBytes) }) },
+      { name: 'a field before the file', body: rawForm(field, file), pointer: '/note' },
+      { name: 'a field after the file', body: rawForm(file, field), pointer: '/note' },
+      { name: 'a huge field', body: rawForm({ ...field, content: 'x'.repeat(maxBytes) }) },
       {
-        what: 'a huge field name',
+        name: 'a huge field name',
         body: rawForm({ ...field, head: partHead(`name="${'x'.repeat(10_000)}"`) }),
       },
-      { what: 'no part', body: '--limit--\r\n', pointer: '/file' },
-      { what: 'an empty form', body: '\r\n' },
+      { name: 'no part', body: '--limit--\r\n', pointer: '/file' },
+      { name: 'an empty form', body: '\r\n' },
       {
-        what: 'another name',
+        name: 'another name',
         body: rawForm({ ...file, head: partHead('name="upload"; filename="a"') }),
         pointer: '/upload',
       },
       {
-        what: 'a prototype for a name',
+        name: 'a prototype for a name',
         body: rawForm({ ...file, head: partHead('name="__proto__"; filename="a"') }),
       },
-      { what: 'no name', body: rawForm({ ...file, head: partHead('filename="a"') }) },
-      { what: 'a field instead of a file', body: rawForm({ ...file, head: partHead('name="file"') }) },
-      { what: 'a part without a head', body: '--limit\r\n\r\nx\r\n--limit--\r\n' },
-      { what: 'a form that ends in the file', body: whole.slice(0, -12) },
-      { what: 'a form that ends in a head', body: whole.slice(0, 30) },
-      { what: 'no boundary in the body', body: 'just text' },
-      { what: 'another boundary', body: whole, type: 'multipart/form-data; boundary=other' },
-      { what: 'no boundary in the type', body: whole, type: 'multipart/form-data' },
-      { what: 'an empty boundary', body: whole, type: 'multipart/form-data; boundary=' },
-      { what: 'a huge boundary', body: whole, type: `multipart/form-data; boundary=${'x'.repeat(5_000)}` },
+      { name: 'no name', body: rawForm({ ...file, head: partHead('filename="a"') }) },
+      { name: 'a field instead of a file', body: rawForm({ ...file, head: partHead('name="file"') }) },
+      { name: 'a part without headers', body: '--limit\r\n\r\nx\r\n--limit--\r\n' },
+      { name: 'a form that ends inside the file', body: whole.slice(0, -12) },
+      { name: 'a form that ends inside the headers of a part', body: whole.slice(0, 30) },
+      { name: 'no boundary in the body', body: 'just text' },
+      { name: 'another boundary', body: whole, type: 'multipart/form-data; boundary=other' },
+      { name: 'no boundary in the type', body: whole, type: 'multipart/form-data' },
+      { name: 'an empty boundary', body: whole, type: 'multipart/form-data; boundary=' },
+      { name: 'a huge boundary', body: whole, type: `multipart/form-data; boundary=${'x'.repeat(5_000)}` },
     ]
-    for (const { what, body, pointer, type } of forms) {
-      await leavesNothing(t, owner, task, async () => {
+    for (const { name, body, pointer, type } of forms) {
+      await expectNothingStored(t, owner, task, async () => {
         const { body: problem } = await service.expect('addTaskAttachment', 400, {
           token: owner.token,
           params: { task_id: task.id },
           headers: { 'content-type': type ?? formType['content-type'] },
           body,
         })
-        t.equal(problem.code, 'invalid_request', what)
-        if (pointer !== undefined) t.equal(problem.errors?.[0]?.pointer, pointer, what)
+        t.equal(problem.code, 'invalid_request', name)
+        if (pointer !== undefined) t.equal(problem.errors?.[0]?.pointer, pointer, name)
       })
     }
     t.equal(Object.getPrototypeOf({}), Object.prototype)
-    t.equal((await attach(owner, task)).body.size, 14, 'a good one is taken after all of them')
+    t.equal((await attach(owner, task)).body.size, 14, 'a valid form is accepted afterwards')
   })
 
-  t.test('400: no body at all', async (t) => {
+  t.test('400: no body', async (t) => {
     const { owner, task } = await newOwner()
     const lines = [
       `POST /tasks/${task.id}/attachments HTTP/1.1`,
@@ -327,19 +327,19 @@ t.test('addTaskAttachment', async (t) => {
     t.equal(answer.status, 400)
   })
 
-  t.test('401', async (t) => {
+  t.test('401: no token', async (t) => {
     const { owner, task } = await newOwner()
-    await leavesNothing(t, owner, task, async () => {
+    await expectNothingStored(t, owner, task, async () => {
       const params = { task_id: task.id }
       const { headers } = await service.expect('addTaskAttachment', 401, { params, body: fileForm('x') })
       t.match(headers.get('www-authenticate'), 'Bearer')
     })
   })
 
-  t.test('404: of a task that is not there or not seen', async (t) => {
+  t.test('404: unknown and invisible tasks are indistinguishable', async (t) => {
     const { owner, task } = await newOwner()
     const stranger = await register()
-    await leavesNothing(t, owner, task, async () => {
+    await expectNothingStored(t, owner, task, async () => {
       const foreign = { token: stranger.token, params: { task_id: task.id }, body: fileForm('x') }
       const unseen = await service.expect('addTaskAttachment', 404, foreign)
       const unknown = { token: owner.token, params: { task_id: newId() }, body: fileForm('x') }
@@ -348,10 +348,10 @@ t.test('addTaskAttachment', async (t) => {
     })
   })
 
-  t.test('413: one byte more than the limit', async (t) => {
+  t.test('413: one byte over the limit', async (t) => {
     const { owner, task } = await newOwner()
     const params = { task_id: task.id }
-    await leavesNothing(t, owner, task, async () => {
+    await expectNothingStored(t, owner, task, async () => {
       const body = fileForm(randomBytes(maxBytes + 1))
       const { body: problem } = await service.expect('addTaskAttachment', 413, {
         token: owner.token,
@@ -360,7 +360,7 @@ t.test('addTaskAttachment', async (t) => {
       })
       t.match(problem.detail, String(maxBytes))
     })
-    await leavesNothing(t, owner, task, async () => {
+    await expectNothingStored(t, owner, task, async () => {
       const body = rawForm({ head: fileHead, content: randomBytes(maxBytes + 1) })
       const chunks = ReadableStream.from([body.subarray(0, 70_000), body.subarray(70_000)])
       const response = await fetch(`${service.url}/tasks/${task.id}/attachments`, {
@@ -369,15 +369,15 @@ t.test('addTaskAttachment', async (t) => {
         body: chunks,
         duplex: 'half',
       })
-      t.equal(response.status, 413, 'without a Content-Length too')
+      t.equal(response.status, 413, 'without a Content-Length as well')
       t.match(await response.json(), { code: 'content_too_large' })
     })
     t.equal((await attach(owner, task, fileForm(randomBytes(maxBytes)))).body.size, maxBytes)
   })
 
-  t.test('413: a form that cannot fit is refused before it is sent', async (t) => {
+  t.test('413: a Content-Length over the limit is rejected before the body is sent', async (t) => {
     const { owner, task } = await newOwner()
-    await leavesNothing(t, owner, task, async () => {
+    await expectNothingStored(t, owner, task, async () => {
       const answer = await sendRaw(
         t,
         service.url,
@@ -397,7 +397,7 @@ t.test('addTaskAttachment', async (t) => {
   t.test('415: another media type, or none', async (t) => {
     const { owner, task } = await newOwner()
     for (const type of ['application/json', 'application/x-www-form-urlencoded', 'multipart/mixed', '']) {
-      await leavesNothing(t, owner, task, async () => {
+      await expectNothingStored(t, owner, task, async () => {
         const { body } = await service.expect('addTaskAttachment', 415, {
           token: owner.token,
           params: { task_id: task.id },
@@ -409,7 +409,7 @@ t.test('addTaskAttachment', async (t) => {
     }
   })
 
-  t.test('503 and 507: a storage that fails leaves nothing behind, and a retry works', async (t) => {
+  t.test('503, 507: nothing remains after a storage failure, and a retry succeeds', async (t) => {
     t.teardown(() => (fault = null))
     const { owner, task } = await newOwner()
     const upload = () => ({
@@ -421,7 +421,7 @@ t.test('addTaskAttachment', async (t) => {
       [507, new StorageFull({ cause: new Error('/secret/path') }), 'insufficient_storage'],
       [503, new StorageUnavailable({ cause: new Error('/secret/path') }), 'service_unavailable'],
     ] as const) {
-      await leavesNothing(t, owner, task, async () => {
+      await expectNothingStored(t, owner, task, async () => {
         fault = error
         const { body } = await service.expect('addTaskAttachment', status, upload())
         fault = null
@@ -441,7 +441,7 @@ const digestField = (value: string) => ({ head: partHead('name="sha256"'), conte
 const digestHeader = (content: Uint8Array, algorithm: 'sha256' | 'sha512' = 'sha256') =>
   `${algorithm.replace('sha', 'sha-')}=:${createHash(algorithm).update(content).digest('base64')}:`
 
-/** An upload of a form as it is on the wire. */
+/** A request that uploads the bytes of a form. */
 const formUpload = ({ token }: Account, { id }: Schemas['Task'], body: Uint8Array, headers = {}): Call => ({
   token,
   params: { task_id: id },
@@ -449,13 +449,13 @@ const formUpload = ({ token }: Account, { id }: Schemas['Task'], body: Uint8Arra
   body,
 })
 
-t.test('a digest that is sent along is checked', async (t) => {
+t.test('addTaskAttachment: digests', async (t) => {
   const { owner, task } = await newOwner()
   const content = randomBytes(maxBytes)
   const sha256 = sha256Of(content)
   const file = { head: fileHead, content }
 
-  t.test('201: the field sha256 before or behind the file, Content-Digest, or both', async (t) => {
+  t.test('201: a sha256 field before or after the file, with Content-Digest', async (t) => {
     const uploader = await newOwner()
     const small = { head: fileHead, content: 'small' }
     const forms = [
@@ -479,7 +479,7 @@ t.test('a digest that is sent along is checked', async (t) => {
     }
   })
 
-  t.test('201: Content-Digest is of all content, whenever the last of it comes', async (t) => {
+  t.test('201: Content-Digest covers the whole body, including a late epilogue', async (t) => {
     const { owner, task } = await newOwner()
     const form = rawForm({ head: fileHead, content: 'small' })
     const epilogue = Buffer.from('an epilogue')
@@ -500,44 +500,50 @@ t.test('a digest that is sent along is checked', async (t) => {
     await eventually('the file is stored', async () => (await stored()) > before)
     const params = { task_id: task.id }
     const { body } = await service.expect('listTaskAttachments', 200, { token: owner.token, params })
-    t.same(body.items, [], 'nothing is kept before all of it has come')
+    t.same(body.items, [], 'no attachment exists before the end of the body')
     socket.write(epilogue)
     t.equal((await answer()).status, 201)
   })
 
-  t.test('422: another one, and nothing is stored', async (t) => {
+  t.test('422: a wrong digest, and nothing is stored', async (t) => {
     const other = randomBytes(maxBytes)
     const form = rawForm(file)
-    const cases: readonly (readonly [what: string, pointer: string, body: Uint8Array, digest?: string])[] = [
-      ['before the file', '/sha256', rawForm(digestField(sha256Of(other)), file)],
-      ['behind the file', '/sha256', rawForm(file, digestField(sha256Of(other)))],
-      ['of the content', '/Content-Digest', form, digestHeader(other)],
-      ['of the file instead of the content', '/Content-Digest', form, digestHeader(content)],
+    const cases: readonly (readonly [name: string, pointer: string, body: Uint8Array, digest?: string])[] = [
+      ['field before the file', '/sha256', rawForm(digestField(sha256Of(other)), file)],
+      ['field after the file', '/sha256', rawForm(file, digestField(sha256Of(other)))],
+      ['header', '/Content-Digest', form, digestHeader(other)],
       [
-        'one right, one wrong',
+        'header with the digest of the file instead of the body',
+        '/Content-Digest',
+        form,
+        digestHeader(content),
+      ],
+      [
+        'header with one right and one wrong digest',
         '/Content-Digest',
         form,
         `${digestHeader(form)}, ${digestHeader(other, 'sha512')}`,
       ],
+      ['wrong field, right header', '/sha256', ...withDigest(rawForm(file, digestField(sha256Of(other))))],
       [
-        'the field wrong, the header right',
-        '/sha256',
-        ...signed(rawForm(file, digestField(sha256Of(other)))),
+        'an epilogue that the header does not cover',
+        '/Content-Digest',
+        Buffer.concat([form, Buffer.from('more')]),
+        digestHeader(form),
       ],
-      ['an epilogue more', '/Content-Digest', Buffer.concat([form, Buffer.from('more')]), digestHeader(form)],
     ]
-    for (const [what, pointer, body, digest] of cases) {
-      await leavesNothing(t, owner, task, async () => {
+    for (const [name, pointer, body, digest] of cases) {
+      await expectNothingStored(t, owner, task, async () => {
         const headers = digest === undefined ? {} : { 'content-digest': digest }
         const upload = formUpload(owner, task, body, headers)
         const { body: problem } = await service.expect('addTaskAttachment', 422, upload)
-        t.equal(problem.code, 'digest_mismatch', what)
-        t.equal(problem.errors?.[0]?.pointer, pointer, what)
+        t.equal(problem.code, 'digest_mismatch', name)
+        t.equal(problem.errors?.[0]?.pointer, pointer, name)
       })
     }
   })
 
-  t.test('400: one that is none', async (t) => {
+  t.test('400: a malformed digest', async (t) => {
     const fields = [
       [digestField(sha256.slice(1))],
       [digestField(`${sha256.slice(1)}g`)],
@@ -547,7 +553,7 @@ t.test('a digest that is sent along is checked', async (t) => {
     ]
     for (const parts of fields) {
       for (const body of [rawForm(...parts, file), rawForm(file, ...parts)]) {
-        await leavesNothing(t, owner, task, async () => {
+        await expectNothingStored(t, owner, task, async () => {
           const { body: problem } = await service.expect(
             'addTaskAttachment',
             400,
@@ -574,7 +580,7 @@ t.test('a digest that is sent along is checked', async (t) => {
       '__proto__=:AAAA:',
       `sha-256=:${base64}:, sha-512=:AAAA:`,
     ]) {
-      await leavesNothing(t, owner, task, async () => {
+      await expectNothingStored(t, owner, task, async () => {
         const upload = formUpload(owner, task, form, { 'content-digest': digest })
         const { body: problem } = await service.expect('addTaskAttachment', 400, upload)
         t.equal(problem.errors?.[0]?.pointer, '/Content-Digest', digest)
@@ -583,15 +589,15 @@ t.test('a digest that is sent along is checked', async (t) => {
   })
 })
 
-/** A form, and the digest that it has. */
-const signed = (form: Uint8Array) => [form, digestHeader(form)] as const
+/** A form and its digest. */
+const withDigest = (form: Uint8Array) => [form, digestHeader(form)] as const
 
 const png = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
   'base64',
 )
 
-t.test('a type is detected by the first bytes, beside the one that is claimed', async (t) => {
+t.test('201: the detected type comes from the first bytes, not from the claimed type', async (t) => {
   const { owner, task } = await newOwner()
   const files = [
     [png, 'text/html', 'image/png'],
@@ -600,7 +606,7 @@ t.test('a type is detected by the first bytes, beside the one that is claimed', 
     [Buffer.from('<!doctype html><p>Hello'), 'image/png', null],
     [Buffer.from('Just text.'), 'text/plain', null],
     [Buffer.from('GIF89a'), 'image/gif', 'image/gif'],
-    // An Ogg page that begins an Opus stream, whose type the detector gives with a parameter.
+    // The first Ogg page of an Opus stream. The detector adds a parameter to its type.
     [
       Buffer.concat([Buffer.from('OggS'), Buffer.alloc(24), Buffer.from('OpusHead')]),
       'audio/ogg',
@@ -624,7 +630,7 @@ t.test('a type is detected by the first bytes, beside the one that is claimed', 
   )
 })
 
-t.test('the files that a user attached take no more than the quota together', async (t) => {
+t.test('addTaskAttachment: the quota for the attachments of a user', async (t) => {
   const upload = ({ token }: Account, { id }: Schemas['Task'], size: number, headers = {}): Call => ({
     token,
     params: { task_id: id },
@@ -632,27 +638,27 @@ t.test('the files that a user attached take no more than the quota together', as
     headers,
   })
 
-  /** Fills the uploader's quota with two of the largest files, and a smaller one. */
+  /** Fills the quota of the uploader with two files of the maximum size and a smaller one. */
   const fill = async (uploader: Account, task: Schemas['Task']) => {
     for (const size of [maxBytes, maxBytes, quota - 2 * maxBytes])
       await service.expect('addTaskAttachment', 201, upload(uploader, task, size))
   }
 
-  const isFull = async (t: Test, uploader: Account, task: Schemas['Task']) => {
+  const expectFull = async (t: Test, uploader: Account, task: Schemas['Task']) => {
     const { body } = await service.expect('addTaskAttachment', 413, upload(uploader, task, 1))
     t.match(body, { code: 'quota_exceeded', quota, used: quota, size: 1 })
   }
 
-  t.test('201 up to the last byte, 413 behind it', async (t) => {
+  t.test('201 up to the last byte, 413 after it', async (t) => {
     const { owner, task } = await newOwner()
     await fill(owner, task)
     const before = await keys()
-    await isFull(t, owner, task)
+    await expectFull(t, owner, task)
     t.same(await keys(), before, 'nothing is stored')
     await service.expect('addTaskAttachment', 201, upload(owner, task, 0))
   })
 
-  t.test('413 before a file is sent that cannot fit', async (t) => {
+  t.test('413: a file that does not fit is rejected before it is sent', async (t) => {
     const { owner, task } = await newOwner()
     await fill(owner, task)
     const answer = await sendRaw(
@@ -670,9 +676,9 @@ t.test('the files that a user attached take no more than the quota together', as
     t.match(answer.body, { code: 'quota_exceeded', quota, used: quota })
   })
 
-  t.test('uploads in parallel cannot pass it', async (t) => {
+  t.test('413: concurrent uploads cannot exceed the quota', async (t) => {
     const { owner, task } = await newOwner()
-    // Each to a task of its own, whose lock would make them wait for each other.
+    // Each has its own task, since the lock of a shared task would serialize them.
     const tasks = await Promise.all(Array.from({ length: 10 }, () => newTask(owner)))
     const before = (await keys()).length
     const uploads = tasks.map((one) => service.call('addTaskAttachment', upload(owner, one, maxBytes)))
@@ -682,20 +688,20 @@ t.test('the files that a user attached take no more than the quota together', as
       [201, 201],
     )
     await service.expect('addTaskAttachment', 201, upload(owner, task, quota - 2 * maxBytes))
-    await isFull(t, owner, task)
-    t.equal((await keys()).length, before + 3, 'no file is left of what was refused')
+    await expectFull(t, owner, task)
+    t.equal((await keys()).length, before + 3, 'rejected uploads leave no file')
   })
 
-  // The embedded database has one connection, on which nothing waits for a lock.
+  // The embedded database has one connection, so nothing ever waits for a lock.
   const skip = process.env.DATABASE_URL === undefined
-  t.test('one that waited for another sees what that one took', { skip }, async (t) => {
+  t.test('413: an upload that waited for another one counts its size', { skip }, async (t) => {
     const { db, options } = await openTestDatabase(t)
     const sql = createSqlClient(options, { max: 2 })
     const other = await startService(t, { db, config: { attachmentQuotaBytes: quota } })
     t.teardown(() => sql.end())
     const owner = await other.register('waits')
     const body = { title: 'With files' }
-    // As many as one member's share of the connections lets run at once.
+    // As many as a member can run at once: their share of the connections.
     const tasks = await Promise.all(
       Array.from({ length: 3 }, () => other.expect('createTask', 201, { token: owner.token, body })),
     )
@@ -707,7 +713,7 @@ t.test('the files that a user attached take no more than the quota together', as
     const { uploads } = await sql.begin(async (transaction) => {
       await transaction`select from users where id = ${owner.id} for update`
       const begun = tasks.map((task) => other.call('addTaskAttachment', upload(owner, task.body, maxBytes)))
-      await eventually('all wait for the uploader', allWait)
+      await eventually('all wait for the lock on the uploader', allWait)
       return { uploads: begun }
     })
     const statuses = (await Promise.all(uploads)).map(({ status }) => status)
@@ -717,18 +723,18 @@ t.test('the files that a user attached take no more than the quota together', as
     )
   })
 
-  t.test('it counts for the uploader, and not for the owner of the task', async (t) => {
+  t.test('files count towards the quota of the uploader, not of the owner of the task', async (t) => {
     const { owner } = await newOwner()
     const assignee = await register()
     const task = await newTask(owner, { assignee_id: assignee.id })
     await fill(assignee, task)
-    await isFull(t, assignee, task)
+    await expectFull(t, assignee, task)
     await fill(owner, task)
     await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: assignee.id } })
-    await isFull(t, owner, task)
+    await expectFull(t, owner, task)
   })
 
-  t.test('deleting an attachment, its task for good, or the owner of that makes room', async (t) => {
+  t.test('deleting an attachment, its task permanently, or the owner of its task frees space', async (t) => {
     const { owner, task } = await newOwner()
     const uploader = await register()
     const shared = await newTask(owner, { assignee_id: uploader.id })
@@ -736,7 +742,7 @@ t.test('the files that a user attached take no more than the quota together', as
     const { body: attachment } = await attach(uploader, own, fileForm(randomBytes(maxBytes)))
     await attach(uploader, own, fileForm(randomBytes(quota - 2 * maxBytes)))
     await attach(uploader, shared, fileForm(randomBytes(maxBytes)))
-    await isFull(t, uploader, shared)
+    await expectFull(t, uploader, shared)
     await attach(owner, task)
 
     await service.expect('deleteAttachment', 204, {
@@ -744,23 +750,23 @@ t.test('the files that a user attached take no more than the quota together', as
       params: { attach_id: attachment.id },
     })
     await attach(uploader, own, fileForm(randomBytes(maxBytes)))
-    await isFull(t, uploader, own)
+    await expectFull(t, uploader, own)
 
     await service.expect('deleteUser', 204, { token: owner.token, params: { user_id: owner.id } })
     await attach(uploader, own, fileForm(randomBytes(maxBytes)))
-    await isFull(t, uploader, own)
+    await expectFull(t, uploader, own)
 
     const removal = { token: uploader.token, params: { task_id: own.id } }
     await service.expect('deleteTask', 204, removal)
     const next = await newTask(uploader)
-    await isFull(t, uploader, next)
+    await expectFull(t, uploader, next)
     await service.expect('deleteTrashedTask', 204, removal)
     await fill(uploader, next)
-    await isFull(t, uploader, next)
+    await expectFull(t, uploader, next)
   })
 })
 
-t.test('Idempotency-Key makes one attachment of one upload', async (t) => {
+t.test('addTaskAttachment: Idempotency-Key', async (t) => {
   const content = randomBytes(maxBytes)
   const upload = (
     { token }: Account,
@@ -776,9 +782,9 @@ t.test('Idempotency-Key makes one attachment of one upload', async (t) => {
   const listOf = async ({ token }: Account, { id }: Schemas['Task']) =>
     (await service.expect('listTaskAttachments', 200, { token, params: { task_id: id } })).body.items
 
-  t.test('201: a repeat gets the first answer', async (t) => {
+  t.test('201: a repeat gets the first response', async (t) => {
     const { owner, task } = await newOwner()
-    const { result, key } = await fileMadeBy(() =>
+    const { result, key } = await fileStoredBy(() =>
       service.expect('addTaskAttachment', 201, upload(owner, task, 'a')),
     )
     t.equal(result.headers.get('idempotency-replayed'), null)
@@ -789,13 +795,13 @@ t.test('Idempotency-Key makes one attachment of one upload', async (t) => {
     for (const name of ['location', 'etag', 'task-etag'])
       t.equal(repeat.headers.get(name), result.headers.get(name))
     t.same(await listOf(owner, task), [result.body])
-    t.same(await keys(), before, 'the bytes are there once')
+    t.same(await keys(), before, 'the file is stored once')
     t.ok(before.includes(key))
     const other = await service.expect('addTaskAttachment', 201, upload(owner, task, 'b'))
-    t.not(other.body.id, result.body.id, 'another key makes another one')
+    t.not(other.body.id, result.body.id, 'another key creates another attachment')
   })
 
-  t.test('422: the key of another file, name, type or task', async (t) => {
+  t.test('422: the key was used for another file, name, type or task', async (t) => {
     const { owner, task } = await newOwner()
     const { body } = await service.expect('addTaskAttachment', 201, upload(owner, task, 'a'))
     const second = await newTask(owner)
@@ -811,7 +817,7 @@ t.test('Idempotency-Key makes one attachment of one upload', async (t) => {
     }
     t.same(await listOf(owner, task), [body])
     t.same(await listOf(owner, second), [])
-    t.same(await keys(), before, 'no file is left')
+    t.same(await keys(), before, 'no file remains')
   })
 
   t.test('400: a malformed key', async (t) => {
@@ -820,7 +826,7 @@ t.test('Idempotency-Key makes one attachment of one upload', async (t) => {
     t.equal(body.errors?.[0]?.pointer, '/Idempotency-Key')
   })
 
-  t.test('racing ones make one, and a quota that it fills refuses none of them', async (t) => {
+  t.test('201: concurrent repeats create one attachment, even if it fills the quota', async (t) => {
     const { owner, task } = await newOwner()
     await attach(owner, task, fileForm(randomBytes(quota - 2 * maxBytes)))
     await attach(owner, task, fileForm(randomBytes(maxBytes)))
@@ -831,15 +837,15 @@ t.test('Idempotency-Key makes one attachment of one upload', async (t) => {
     t.equal(new Set(answers.map(({ body }) => JSON.stringify(body))).size, 1)
     t.equal(answers.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
     t.equal((await listOf(owner, task)).length, 3)
-    t.equal((await keys()).length, before + 1, 'the superfluous bytes are gone')
+    t.equal((await keys()).length, before + 1, 'the files of the repeats are removed')
     const late = await service.expect('addTaskAttachment', 201, upload(owner, task, 'race'))
-    t.equal(late.body.id, answers[0]?.body.id, 'a repeat needs no room')
+    t.equal(late.body.id, answers[0]?.body.id, 'a repeat needs no space')
     const refused = await service.expect('addTaskAttachment', 413, upload(owner, task, 'more'))
     t.equal(refused.body.code, 'quota_exceeded')
     t.equal((await keys()).length, before + 1)
   })
 
-  t.test('what was refused is not remembered', async (t) => {
+  t.test('201: a rejected request does not use up its key', async (t) => {
     const { owner, task } = await newOwner()
     const form = fileForm(content)
     form.set('sha256', sha256Of('something else'))
@@ -849,7 +855,7 @@ t.test('Idempotency-Key makes one attachment of one upload', async (t) => {
   })
 })
 
-t.test('a file name is kept as data', async (t) => {
+t.test('addTaskAttachment: file names', async (t) => {
   const { owner, task } = await newOwner()
   const upload = (parameters: string): Call => ({
     token: owner.token,
@@ -858,7 +864,7 @@ t.test('a file name is kept as data', async (t) => {
     body: rawForm({ head: partHead(`name="file"; ${parameters}`), content: 'x' }),
   })
 
-  t.test('and comes back with the download', async (t) => {
+  t.test('201: the name without its path is stored, and returned with the download', async (t) => {
     const names: readonly (readonly [sent: string, kept: string])[] = [
       ['filename="plain.txt"', 'plain.txt'],
       ['filename="a \\"quoted\\" name.txt"', 'a "quoted" name.txt'],
@@ -876,7 +882,7 @@ t.test('a file name is kept as data', async (t) => {
       [`filename="${'🎉'.repeat(255)}"`, '🎉'.repeat(255)],
     ]
     for (const [sent, kept] of names) {
-      const { result, key } = await fileMadeBy(() => service.expect('addTaskAttachment', 201, upload(sent)))
+      const { result, key } = await fileStoredBy(() => service.expect('addTaskAttachment', 201, upload(sent)))
       t.equal(result.body.file_name, kept, sent)
       t.match(key, /^[0-9a-f-]{36}$/, 'the file has a generated name')
       const { headers } = await download(owner, result.body)
@@ -886,7 +892,7 @@ t.test('a file name is kept as data', async (t) => {
     }
   })
 
-  t.test('or refused with 400', async (t) => {
+  t.test('400: names that are too long or empty, or have control characters', async (t) => {
     for (const sent of [
       `filename="${'x'.repeat(256)}"`,
       `filename="${'🎉'.repeat(256)}"`,
@@ -905,7 +911,7 @@ t.test('a file name is kept as data', async (t) => {
     }
   })
 
-  t.test('and a line break in it makes no header', async (t) => {
+  t.test('201: a line break in a name does not inject a header', async (t) => {
     const { body } = await service.expect('addTaskAttachment', 201, upload('filename="a\r\nX-Evil: yes.txt"'))
     t.notMatch(body.file_name, /\p{Cc}/u)
     const { headers } = await download(owner, body)
@@ -917,14 +923,14 @@ t.test('a file name is kept as data', async (t) => {
 t.test('downloadAttachment', async (t) => {
   const { owner, task } = await newOwner()
   const content = '0123456789'
-  const stored = await fileMadeBy(() => attach(owner, task, fileForm(content, 'digits.txt')))
+  const stored = await fileStoredBy(() => attach(owner, task, fileForm(content, 'digits.txt')))
   const attachment = stored.result.body
   const etag = stored.result.headers.get('etag') ?? ''
   const digest = `sha-256=:${createHash('sha256').update(content).digest('base64')}:`
   const get = (headers: Readonly<Record<string, string>>, more: Call = {}) =>
     download(owner, attachment, { headers, ...more })
 
-  t.test('200: the whole file, and how it may be used', async (t) => {
+  t.test('200: the whole file, with its headers', async (t) => {
     const { status, headers, body } = await get({})
     t.equal(status, 200)
     t.equal(text(body), content)
@@ -939,7 +945,7 @@ t.test('downloadAttachment', async (t) => {
     )
   })
 
-  t.test('200: a file cannot do anything in a browser', async (t) => {
+  t.test('200: a browser does not execute a file', async (t) => {
     const script = '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
     for (const type of ['text/html', 'image/svg+xml', 'image/png', 'application/javascript']) {
       const { body } = await attach(owner, task, fileForm(script, 'picture.png', type))
@@ -951,18 +957,18 @@ t.test('downloadAttachment', async (t) => {
     }
   })
 
-  t.test('200: HEAD has the headers and no body', async (t) => {
+  t.test('200: HEAD has the headers of GET and no body', async (t) => {
     const { status, headers, body } = await get({}, { method: 'HEAD' })
     t.equal(status, 200)
     t.equal(body, null)
     t.equal(headers.get('content-length'), '10')
     t.equal(headers.get('repr-digest'), digest)
     const ranged = await get({ range: 'bytes=2-4' }, { method: 'HEAD' })
-    t.equal(ranged.status, 200, 'a range is for GET alone (RFC 9110 §14.2)')
+    t.equal(ranged.status, 200, 'Range applies to GET only (RFC 9110 §14.2)')
     t.equal(ranged.headers.get('content-length'), '10')
   })
 
-  t.test('200: a range that is malformed, or more than one, is ignored', async (t) => {
+  t.test('200: malformed and multiple ranges are ignored', async (t) => {
     for (const range of [
       'bytes=0-1,3-4',
       'bytes=5-2',
@@ -980,7 +986,7 @@ t.test('downloadAttachment', async (t) => {
     }
   })
 
-  t.test('206: one range', async (t) => {
+  t.test('206: a single range', async (t) => {
     for (const [range, part, first, last] of [
       ['bytes=0-3', '0123', 0, 3],
       ['bytes=4-4', '4', 4, 4],
@@ -999,7 +1005,7 @@ t.test('downloadAttachment', async (t) => {
     }
   })
 
-  t.test('206 or 200: If-Range', async (t) => {
+  t.test('200, 206: If-Range', async (t) => {
     const range = 'bytes=0-3'
     const modified = (await get({})).headers.get('last-modified') ?? ''
     for (const current of [etag, modified]) t.equal((await get({ range, 'if-range': current })).status, 206)
@@ -1022,8 +1028,12 @@ t.test('downloadAttachment', async (t) => {
       t.match(body, { code: 'precondition_failed' })
     }
     t.equal((await get({ 'if-match': '"other"' }, { method: 'HEAD' })).status, 412)
-    t.equal((await get({ 'if-match': '"other"', 'if-none-match': etag })).status, 412, 'is asked before 304')
-    t.equal((await get({ 'if-match': '"other"', range: 'bytes=99-' })).status, 412, 'and before Range')
+    t.equal(
+      (await get({ 'if-match': '"other"', 'if-none-match': etag })).status,
+      412,
+      'evaluated before If-None-Match',
+    )
+    t.equal((await get({ 'if-match': '"other"', range: 'bytes=99-' })).status, 412, 'evaluated before Range')
     t.equal((await get({ 'if-match': etag, 'if-none-match': etag })).status, 304)
   })
 
@@ -1036,7 +1046,7 @@ t.test('downloadAttachment', async (t) => {
     for (const since of [modified, 'not a date'])
       t.equal((await get({ 'if-unmodified-since': since })).status, 200, since)
     const both = { 'if-unmodified-since': earlier, 'if-match': etag }
-    t.equal((await get(both)).status, 200, 'If-Match is the one that counts')
+    t.equal((await get(both)).status, 200, 'If-Match takes precedence')
   })
 
   t.test('304: If-None-Match', async (t) => {
@@ -1051,7 +1061,7 @@ t.test('downloadAttachment', async (t) => {
     t.equal((await get({ 'if-none-match': etag }, { method: 'HEAD' })).status, 304)
     t.equal((await get({ 'if-none-match': etag, range: 'bytes=0-1' })).status, 304)
     const late = await get({ 'if-none-match': etag, range: 'bytes=99-' })
-    t.equal(late.status, 304, 'is asked before Range (RFC 9110 §13.2.2)')
+    t.equal(late.status, 304, 'evaluated before Range (RFC 9110 §13.2.2)')
   })
 
   t.test('304: If-Modified-Since', async (t) => {
@@ -1079,11 +1089,11 @@ t.test('downloadAttachment', async (t) => {
     t.equal(
       (await get({ 'if-modified-since': modified, 'if-none-match': '"other"' })).status,
       200,
-      'If-None-Match is the one that counts',
+      'If-None-Match takes precedence',
     )
   })
 
-  t.test('200: disposition', async (t) => {
+  t.test('200: inline only for safe types that match the content', async (t) => {
     const dispositionOf = async (content: Uint8Array, type: string, disposition?: string) => {
       const form = fileForm(content, 'naïve file.png', type)
       const { body: file } = await attach(owner, task, form)
@@ -1127,8 +1137,8 @@ t.test('downloadAttachment', async (t) => {
       t.equal(await dispositionOf(content, type, 'inline'), 'attachment', type)
   })
 
-  t.test('206: a player that seeks in a video', async (t) => {
-    // The first box of an MP4 file, and something to play.
+  t.test('206: a player seeks in a video', async (t) => {
+    // The first box of an MP4 file, followed by random data.
     const video = Buffer.concat([Buffer.from('\0\0\0\u0018ftypisom\0\0\0\0isommp42'), randomBytes(50_000)])
     const { body: file } = await attach(owner, task, fileForm(video, 'film.mp4', 'video/mp4'))
     t.equal(file.detected_content_type, 'video/mp4')
@@ -1154,48 +1164,52 @@ t.test('downloadAttachment', async (t) => {
     const { status, headers, body } = await get({ 'if-none-match': 'no quotes' })
     t.equal(status, 400)
     t.match(body, { errors: [{ pointer: '/If-None-Match' }] })
-    t.equal(headers.get('content-disposition'), null, 'a problem is not the file')
+    t.equal(headers.get('content-disposition'), null, 'a problem has no headers of the file')
     t.equal(headers.get('etag'), null)
   })
 
-  t.test('401', async (t) => {
+  t.test('401: an invalid token', async (t) => {
     const { status } = await download({ ...owner, token: 'x' }, attachment)
     t.equal(status, 401)
   })
 
-  t.test('404', async (t) => {
+  t.test('404: an unknown or invisible attachment', async (t) => {
     const unseen = await download(await register(), attachment)
     const missing = await download(owner, { ...attachment, id: newId() })
     t.strictSame([unseen.status, missing.status], [404, 404])
   })
 
-  t.test('404: of one that is deleted before its file is opened', async (t) => {
-    const { result, key } = await fileMadeBy(() => attach(owner, task))
-    t.teardown(() => (meanwhile = async () => {}))
-    meanwhile = async () => {
+  t.test('404: deleted before its file is opened', async (t) => {
+    const { result, key } = await fileStoredBy(() => attach(owner, task))
+    t.teardown(() => (beforeOpen = async () => {}))
+    beforeOpen = async () => {
       const deletion = { token: owner.token, params: { attach_id: result.body.id } }
       await service.expect('deleteAttachment', 204, deletion)
-      await eventually('its file is gone', async () => !(await keys()).includes(key))
+      await eventually('the file is removed', async () => !(await keys()).includes(key))
     }
     t.match(await download(owner, result.body), { status: 404, body: { code: 'not_found' } })
   })
 
-  t.test('410: the file is not in the storage any more', async (t) => {
-    const { result, key } = await fileMadeBy(() => attach(owner, task))
+  t.test('410: the file is missing from the storage', async (t) => {
+    const { result, key } = await fileStoredBy(() => attach(owner, task))
     await files.remove(key)
     const { status, headers, body } = await download(owner, result.body)
     t.equal(status, 410)
     t.match(body, { code: 'file_lost' })
     t.notMatch(JSON.stringify(body), key)
     for (const name of ['etag', 'repr-digest', 'content-disposition', 'last-modified'])
-      t.equal(headers.get(name), null, `a problem has no ${name} of the file`)
+      t.equal(headers.get(name), null, `a problem has no ${name}`)
     const ranged = await download(owner, result.body, { headers: { range: 'bytes=0-1' } })
     t.equal(ranged.status, 410)
     t.equal(ranged.headers.get('content-range'), null)
-    t.equal((await download(owner, result.body, { method: 'HEAD' })).status, 410, 'HEAD says the same')
+    t.equal(
+      (await download(owner, result.body, { method: 'HEAD' })).status,
+      410,
+      'HEAD returns the same status',
+    )
   })
 
-  t.test('416: a range behind the end', async (t) => {
+  t.test('416: a range after the end', async (t) => {
     for (const range of ['bytes=10-', 'bytes=99-100', 'bytes=-0']) {
       const { status, headers, body } = await get({ range })
       t.equal(status, 416, range)
@@ -1205,7 +1219,7 @@ t.test('downloadAttachment', async (t) => {
     }
   })
 
-  t.test('503: the storage cannot be read', async (t) => {
+  t.test('503: the storage is unavailable', async (t) => {
     t.teardown(() => (fault = null))
     fault = new StorageUnavailable({ cause: new Error('/secret/path') })
     const { status, headers, body } = await get({})
@@ -1219,9 +1233,9 @@ t.test('deleteAttachment', async (t) => {
   const remove = ({ token }: Account, attachment: Schemas['Attachment'], headers = {}) =>
     service.call('deleteAttachment', { token, params: { attach_id: attachment.id }, headers })
 
-  t.test('204: its bytes go with it, and the task counts one less', async (t) => {
+  t.test('204: removes the file, and decrements the attachment count of the task', async (t) => {
     const { owner, task } = await newOwner()
-    const { result, key } = await fileMadeBy(() => attach(owner, task))
+    const { result, key } = await fileStoredBy(() => attach(owner, task))
     const read = { token: owner.token, params: { task_id: task.id } }
     const before = await service.expect('getTask', 200, read)
     const { status, headers } = await remove(owner, result.body)
@@ -1231,10 +1245,10 @@ t.test('deleteAttachment', async (t) => {
     t.equal(headers.get('task-etag'), after.headers.get('etag'))
     t.equal(after.body.attachment_count, 0)
     t.ok(after.body.version > before.body.version)
-    await eventually('the file is gone', isGone(key))
+    await eventually('the file is removed', isRemoved(key))
   })
 
-  t.test('204: for its uploader, the owner of its task, and an administrator', async (t) => {
+  t.test('204: the uploader, the owner of the task, and an administrator', async (t) => {
     const owner = await register()
     const assignee = await register()
     const task = await newTask(owner, { assignee_id: assignee.id })
@@ -1244,7 +1258,7 @@ t.test('deleteAttachment', async (t) => {
     }
   })
 
-  t.test('204: If-Match with the current ETag, or any', async (t) => {
+  t.test('204: If-Match with the current ETag, a list, or *', async (t) => {
     const { owner, task } = await newOwner()
     for (const list of ['*', null, '"other", ']) {
       const { body, headers } = await attach(owner, task)
@@ -1254,7 +1268,7 @@ t.test('deleteAttachment', async (t) => {
     }
   })
 
-  t.test('400: a malformed id, a malformed If-Match', async (t) => {
+  t.test('400: a malformed id or If-Match', async (t) => {
     const { owner, task } = await newOwner()
     const { body } = await attach(owner, task)
     t.equal((await remove(owner, { ...body, id: '../tasks' })).status, 400)
@@ -1262,7 +1276,7 @@ t.test('deleteAttachment', async (t) => {
     t.equal((await download(owner, body)).status, 200)
   })
 
-  t.test('401, 403 and 404: nobody else may, and the file is intact', async (t) => {
+  t.test('401, 403, 404: nobody else, and the file remains', async (t) => {
     const owner = await register()
     const assignee = await register()
     const stranger = await register()
@@ -1276,7 +1290,7 @@ t.test('deleteAttachment', async (t) => {
     t.equal(text((await download(owner, body)).body), 'First release.')
   })
 
-  t.test('404: of an uploader who does not see the task any more', async (t) => {
+  t.test('404: an uploader who lost access to the task', async (t) => {
     const owner = await register()
     const former = await register()
     const task = await newTask(owner, { assignee_id: former.id })
@@ -1291,7 +1305,7 @@ t.test('deleteAttachment', async (t) => {
     t.equal((await download(owner, body)).status, 200)
   })
 
-  t.test('412: another ETag, or a weak one', async (t) => {
+  t.test('412: another or a weak ETag', async (t) => {
     const { owner, task } = await newOwner()
     const { body, headers } = await attach(owner, task)
     for (const match of ['"other"', `W/${headers.get('etag')}`])
@@ -1300,27 +1314,27 @@ t.test('deleteAttachment', async (t) => {
   })
 })
 
-t.test('the bytes go with what they belong to', async (t) => {
-  t.test('deleteTask', async (t) => {
+t.test('files are removed with their task and user', async (t) => {
+  t.test('deleting a task keeps its files until the task is deleted from the trash', async (t) => {
     const { owner, task } = await newOwner()
-    const { result, key } = await fileMadeBy(() => attach(owner, task))
+    const { result, key } = await fileStoredBy(() => attach(owner, task))
     const request = { token: owner.token, params: { task_id: task.id } }
     await service.expect('deleteTask', 204, request)
     t.equal((await download(owner, result.body)).status, 404)
-    t.notOk(await isGone(key)(), 'the bytes are kept as long as the task can be brought back')
+    t.notOk(await isRemoved(key)(), 'the file remains while the task can be restored')
     await service.expect('deleteTrashedTask', 204, request)
-    await eventually('the file is gone', isGone(key))
+    await eventually('the file is removed', isRemoved(key))
   })
 
-  t.test('deleteUser', async (t) => {
+  t.test('deleting a user removes the files of their tasks', async (t) => {
     const { owner, task } = await newOwner()
-    const { result, key } = await fileMadeBy(() => attach(owner, task))
+    const { result, key } = await fileStoredBy(() => attach(owner, task))
     await service.expect('deleteUser', 204, { token: owner.token, params: { user_id: owner.id } })
     t.equal((await download(admin, result.body)).status, 404)
-    await eventually('the file is gone', isGone(key))
+    await eventually('the file is removed', isRemoved(key))
   })
 
-  t.test('an uploader who is deleted leaves the file of another one’s task', async (t) => {
+  t.test('deleting an uploader keeps files in tasks of others', async (t) => {
     const owner = await register()
     const uploader = await register()
     const task = await newTask(owner, { assignee_id: uploader.id })
@@ -1335,7 +1349,7 @@ t.test('the bytes go with what they belong to', async (t) => {
 
 const isBeingRead = async (): Promise<boolean> => incoming instanceof Readable && incoming.readableDidRead
 
-/** An upload whose head has been read, and of which the storage has begun to read the bytes if any were sent. */
+/** Starts an upload. Waits until the service has read the headers and, if bytes were sent, until the storage reads them. */
 const beginUpload = async (t: Test, account: Account, task: Schemas['Task'], size: number, sent: number) => {
   const form = rawForm({ head: fileHead, content: randomBytes(size) })
   const start = form.indexOf('\r\n\r\n') + 4
@@ -1353,11 +1367,11 @@ const beginUpload = async (t: Test, account: Account, task: Schemas['Task'], siz
   await connection.answer()
   incoming = null
   connection.socket.write(form.subarray(0, start + sent))
-  if (sent > 0) await eventually('it is being stored', isBeingRead)
+  if (sent > 0) await eventually('the storage reads the upload', isBeingRead)
   return { ...connection, finish: () => connection.socket.write(form.subarray(start + sent)) }
 }
 
-t.test('a client that goes away leaves nothing behind', async (t) => {
+t.test('nothing is stored when a client disconnects', async (t) => {
   const { owner, task } = await newOwner()
   for (const percent of [0, 50, 99]) {
     for (const [how, leave] of [
@@ -1366,19 +1380,19 @@ t.test('a client that goes away leaves nothing behind', async (t) => {
       ['half closed', 'end'],
     ] as const) {
       await t.test(`${how} at ${percent} %`, async (t) => {
-        await leavesNothing(t, owner, task, async () => {
+        await expectNothingStored(t, owner, task, async () => {
           const { socket } = await beginUpload(t, owner, task, maxBytes, (maxBytes * percent) / 100)
           socket[leave]()
         })
       })
     }
   }
-  t.equal((await attach(owner, task)).body.size, 14, 'the next one is served')
+  t.equal((await attach(owner, task)).body.size, 14, 'the next upload succeeds')
 })
 
-t.test('what is deleted during an upload stays deleted', async (t) => {
-  /** The task goes, by what `remove` does, while somebody uploads to it: its owner unless another one is named. */
-  const losesTask = async (
+t.test('401, 404: deletions and lost access during an upload', async (t) => {
+  /** Removes a task with `remove` while the uploader, by default its owner, uploads to it. */
+  const removeDuringUpload = async (
     t: Test,
     remove: (of: Awaited<ReturnType<typeof newOwner>>) => Promise<unknown>,
     uploader?: Account,
@@ -1389,22 +1403,22 @@ t.test('what is deleted during an upload stays deleted', async (t) => {
     await remove({ owner, task })
     finish()
     t.equal((await answer()).status, 404)
-    await eventually('no file is left', async () => String(await keys()) === String(before))
+    await eventually('no file remains', async () => String(await keys()) === String(before))
     const left = await service.deps.db.run('select from attachments where task_id = $1', [task.id])
-    t.same(left, [], 'no row is left')
+    t.same(left, [], 'no row remains')
   }
 
-  t.test('the task', (t) =>
-    losesTask(t, ({ owner: { token }, task }) =>
+  t.test('404: the task is deleted', (t) =>
+    removeDuringUpload(t, ({ owner: { token }, task }) =>
       service.expect('deleteTask', 204, { token, params: { task_id: task.id } }),
     ),
   )
 
-  t.test('the uploader', async (t) => {
+  t.test('401: the uploader is deleted', async (t) => {
     const { owner, task } = await newOwner()
     const leaving = await register()
     await setRole(leaving, 'admin')
-    await leavesNothing(t, owner, task, async () => {
+    await expectNothingStored(t, owner, task, async () => {
       const { answer, finish } = await beginUpload(t, leaving, task, 1_000, 500)
       await service.expect('deleteUser', 204, { token: leaving.token, params: { user_id: leaving.id } })
       finish()
@@ -1412,19 +1426,19 @@ t.test('what is deleted during an upload stays deleted', async (t) => {
     })
   })
 
-  t.test('the owner of the task', (t) =>
-    losesTask(
+  t.test('404: the owner of the task is deleted', (t) =>
+    removeDuringUpload(
       t,
       ({ owner: { token, id } }) => service.expect('deleteUser', 204, { token, params: { user_id: id } }),
       admin,
     ),
   )
 
-  t.test('the uploader’s right to it', async (t) => {
+  t.test('404: the uploader loses access to the task', async (t) => {
     const owner = await register()
     const assignee = await register()
     const task = await newTask(owner, { assignee_id: assignee.id })
-    await leavesNothing(t, owner, task, async () => {
+    await expectNothingStored(t, owner, task, async () => {
       const { answer, finish } = await beginUpload(t, assignee, task, 1_000, 500)
       await service.expect('updateTask', 200, {
         token: owner.token,
@@ -1437,12 +1451,12 @@ t.test('what is deleted during an upload stays deleted', async (t) => {
   })
 })
 
-t.test('a download that has begun is finished when what it is of is deleted', async (t) => {
-  for (const what of ['the attachment', 'the owner of its task']) {
-    await t.test(what, async (t) => {
+t.test('a download finishes after its attachment or the owner of the task is deleted', async (t) => {
+  for (const deleted of ['the attachment', 'the owner of its task']) {
+    await t.test(deleted, async (t) => {
       const { owner, task } = await newOwner()
       const content = randomBytes(maxBytes)
-      const { result, key } = await fileMadeBy(() => attach(owner, task, fileForm(content)))
+      const { result, key } = await fileStoredBy(() => attach(owner, task, fileForm(content)))
       const { id } = result.body
       const { token } = owner
       const received = await new Promise<Buffer>((resolve, reject) => {
@@ -1450,10 +1464,10 @@ t.test('a download that has begun is finished when what it is of is deleted', as
           `${service.url}/attachments/${id}`,
           { headers: { authorization: `Bearer ${token}` } },
           async (response) => {
-            if (what === 'the attachment')
+            if (deleted === 'the attachment')
               await service.expect('deleteAttachment', 204, { token, params: { attach_id: id } })
             else await service.expect('deleteUser', 204, { token, params: { user_id: owner.id } })
-            await eventually('the file is gone', isGone(key))
+            await eventually('the file is removed', isRemoved(key))
             resolve(Buffer.concat(await response.toArray()))
           },
         )
