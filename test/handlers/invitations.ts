@@ -53,7 +53,7 @@ interface Invited {
   readonly token: string
 }
 
-/** Invites somebody, and opens the mail. */
+/** Creates an invitation. Returns it with the token from its mail. */
 const invite = async (
   project_id: string,
   fields: { readonly email?: string; readonly role?: ProjectRole } = {},
@@ -63,7 +63,7 @@ const invite = async (
   const body = { email: newAddress(), role: 'editor', ...fields }
   const created = await service.expect('createInvitation', 201, { token, params: { project_id }, body })
   const mail = service.invitations[before]
-  if (mail === undefined) throw new Error('There was no mail')
+  if (mail === undefined) throw new Error('No mail was sent')
   return { invitation: created.body, token: mail.token }
 }
 
@@ -84,11 +84,11 @@ const newcomer = (name: string) => ({
   password: 'a good password',
 })
 
-const isRefused = { status: 422, body: { code: 'invitation_invalid', errors: [{ pointer: '/token' }] } }
+const isInvalidToken = { status: 422, body: { code: 'invitation_invalid', errors: [{ pointer: '/token' }] } }
 const isOff = { status: 403, body: { code: 'invitations_disabled' } }
 
 t.test('createInvitation', async (t) => {
-  t.test('201: a mail with a token, of which only the hash is stored', async (t) => {
+  t.test('201: sends a token by mail, and stores only its hash', async (t) => {
     const project = await newProject()
     const { invitation, token } = await invite(project.id, { email: 'Grace@Example.com', role: 'commenter' })
     t.match(token, /^twi_[\w-]{43}$/)
@@ -121,7 +121,7 @@ t.test('createInvitation', async (t) => {
     t.equal(headers.get('location'), `/projects/${project.id}/invitations/${id}`)
   })
 
-  t.test('201: the same whether or not the address has an account, or is a member', async (t) => {
+  t.test('201: indistinguishable for addresses with an account, of a member, or unknown', async (t) => {
     const project = await newProject()
     await setMember(manager, project, guest, 'viewer')
     const hidden = new Set(['location', 'content-length', 'date', 'x-request-id'])
@@ -135,18 +135,18 @@ t.test('createInvitation', async (t) => {
       t.strictSame(contentOf(await create(project.id, { email })), stranger)
   })
 
-  t.test('201: replaces an earlier invitation of the address', async (t) => {
+  t.test('201: replaces an earlier invitation of the same address', async (t) => {
     const project = await newProject()
     const email = newAddress()
     const first = await invite(project.id, { email, role: 'manager' })
     const second = await invite(project.id, { email: email.toUpperCase(), role: 'viewer' })
-    t.match(await accept(first.token), isRefused)
+    t.match(await accept(first.token), isInvalidToken)
     t.match(await revoke(first.invitation), { status: 404 })
     t.strictSame(await list(project.id), [second.invitation])
     t.match(await accept(second.token), { status: 200, body: { role: 'viewer' } })
   })
 
-  t.test('201: one mail for a repeat with the same key', async (t) => {
+  t.test('201: a repeat with its Idempotency-Key sends no mail; 422 for another body', async (t) => {
     const project = await newProject()
     const before = service.invitations.length
     const request = {
@@ -166,14 +166,14 @@ t.test('createInvitation', async (t) => {
     })
   })
 
-  t.test('201: to an archived project', async (t) => {
+  t.test('201: in an archived project', async (t) => {
     const project = await newProject()
     await db.run('update projects set archived_at = now() where id = $1', [project.id])
     const { token } = await invite(project.id)
     t.match(await accept(token), { status: 200, body: { role: 'editor' } })
   })
 
-  t.test('201: by an API token with the scope', async (t) => {
+  t.test('201: an API token with projects:write; 403 with projects:read', async (t) => {
     const project = await newProject()
     const writer = await createApiToken(manager, { scopes: ['projects:write'] })
     t.match(await create(project.id, {}, writer), { status: 201 })
@@ -181,7 +181,7 @@ t.test('createInvitation', async (t) => {
     t.match(await create(project.id, {}, reader), { status: 403, body: { code: 'insufficient_scope' } })
   })
 
-  t.test('400, and no mail', async (t) => {
+  t.test('400: invalid fields send no mail', async (t) => {
     const project = await newProject()
     const before = service.invitations.length
     for (const email of [
@@ -201,7 +201,7 @@ t.test('createInvitation', async (t) => {
 
   refusesBodies(t, service, 'createInvitation', { token: manager.token, params: { project_id: unknownId } })
 
-  t.test('403: a member who is no manager', async (t) => {
+  t.test('403: members who are not managers', async (t) => {
     const project = await newProject()
     for (const role of ['viewer', 'commenter', 'editor'] as const) {
       await setMember(manager, project, guest, role)
@@ -210,15 +210,15 @@ t.test('createInvitation', async (t) => {
     t.strictSame(await list(project.id), [])
   })
 
-  t.test('403 where invitations are off, or no mail is sent', async (t) => {
+  t.test('403: invitations are disabled, or no mailer is configured', async (t) => {
     const project = await newProject()
     t.match(await create(project.id, {}, manager, off), isOff)
-    const mute = await startService(t, { ...shared, openMailer: noMailer })
-    t.match(await create(project.id, {}, manager, mute), { ...isOff, body: { detail: /mail/ } })
+    const withoutMail = await startService(t, { ...shared, openMailer: noMailer })
+    t.match(await create(project.id, {}, manager, withoutMail), { ...isOff, body: { detail: /mail/ } })
     t.strictSame(await list(project.id), [])
   })
 
-  t.test('404: not a member, no such project, or one in the trash', async (t) => {
+  t.test('404: not a member, an unknown project, or a project in the trash', async (t) => {
     const project = await newProject()
     t.match(await create(project.id, {}, guest), { status: 404 })
     t.match(await create(unknownId), { status: 404 })
@@ -227,7 +227,7 @@ t.test('createInvitation', async (t) => {
     t.match(await create(project.id, {}, admin), { status: 404 })
   })
 
-  t.test('429: as many as a user may send in a day, however they end', async (t) => {
+  t.test('429: the daily limit of a user counts revoked and replaced invitations', async (t) => {
     const limited = await startService(t, { ...shared, config: { invitationsPerDay: 3 } })
     const sender = await service.register('sender')
     const send = async (fields: object = {}) => create((await newProject(sender)).id, fields, sender, limited)
@@ -248,7 +248,7 @@ t.test('createInvitation', async (t) => {
     t.equal((await send()).status, 201)
   })
 
-  t.test('429: five to one address in a day, whoever invites it', async (t) => {
+  t.test('429: five invitations per address and day, from all users', async (t) => {
     const email = newAddress()
     for (const account of [manager, admin, guest, manager, admin])
       await invite((await newProject(account)).id, { email }, account)
@@ -264,7 +264,7 @@ t.test('createInvitation', async (t) => {
 })
 
 t.test('listInvitations', async (t) => {
-  t.test('200: newest first, of this project, for its managers', async (t) => {
+  t.test('200: invitations of this project, newest first, for managers and administrators', async (t) => {
     const project = await newProject()
     await invite((await newProject()).id)
     const first = await invite(project.id)
@@ -281,7 +281,7 @@ t.test('listInvitations', async (t) => {
     t.match(next.body, { items: [first.invitation], next_cursor: null })
   })
 
-  t.test('200: only what can be accepted', async (t) => {
+  t.test('200: only invitations that can be accepted', async (t) => {
     const project = await newProject()
     await setMember(manager, project, guest, 'manager')
     await invite(project.id, {}, guest)
@@ -296,14 +296,14 @@ t.test('listInvitations', async (t) => {
     t.strictSame(await list(project.id), [invitation])
   })
 
-  t.test('403: a member who is no manager', async (t) => {
+  t.test('403: a member who is not a manager', async (t) => {
     const project = await newProject()
     await setMember(manager, project, guest, 'editor')
     const request = { token: guest.token, params: { project_id: project.id } }
     t.match(await service.call('listInvitations', request), { status: 403, body: { code: 'forbidden' } })
   })
 
-  t.test('404', async (t) => {
+  t.test('404: not a member, or an unknown project', async (t) => {
     const project = await newProject()
     for (const project_id of [project.id, unknownId])
       t.match(await service.call('listInvitations', { token: guest.token, params: { project_id } }), {
@@ -313,17 +313,17 @@ t.test('listInvitations', async (t) => {
 })
 
 t.test('revokeInvitation', async (t) => {
-  t.test('204: by another manager, and the token is void', async (t) => {
+  t.test('204: by another manager, which invalidates the token', async (t) => {
     const project = await newProject()
     await setMember(manager, project, guest, 'manager')
     const { invitation, token } = await invite(project.id)
     t.match(await revoke(invitation, guest), { status: 204, body: null })
-    t.match(await accept(token), isRefused)
+    t.match(await accept(token), isInvalidToken)
     t.strictSame(await list(project.id), [])
     t.match(await revoke(invitation), { status: 404 })
   })
 
-  t.test('403: a member who is no manager, whether it exists or not', async (t) => {
+  t.test('403: a member who is not a manager, for existing and unknown invitations', async (t) => {
     const project = await newProject()
     await setMember(manager, project, guest, 'editor')
     const { invitation, token } = await invite(project.id)
@@ -332,7 +332,7 @@ t.test('revokeInvitation', async (t) => {
     t.equal((await lookUp(token)).status, 200)
   })
 
-  t.test('404: unknown, of another project, or of a project that is not seen', async (t) => {
+  t.test('404: an unknown invitation, one of another project, or an invisible project', async (t) => {
     const [project, other] = [await newProject(), await newProject()]
     const { invitation, token } = await invite(project.id)
     t.match(await revoke({ ...invitation, id: unknownId }), { status: 404 })
@@ -343,7 +343,7 @@ t.test('revokeInvitation', async (t) => {
 })
 
 t.test('lookUpInvitation', async (t) => {
-  t.test('200: what it is about, however often', async (t) => {
+  t.test('200: a preview, any number of times', async (t) => {
     const project = await newProject()
     const { invitation, token } = await invite(project.id, { role: 'viewer' })
     const expected = {
@@ -359,19 +359,19 @@ t.test('lookUpInvitation', async (t) => {
     t.match((await lookUp(token, closedRegistered)).body, { can_register: false })
   })
 
-  t.test('400', async (t) => {
+  t.test('400: invalid tokens', async (t) => {
     for (const token of ['', null, 7, 'x'.repeat(513), 'a\u0000', undefined])
       t.match(await service.call('lookUpInvitation', { body: { token } }), isInvalid('/token'))
   })
 
   refusesBodies(t, service, 'lookUpInvitation')
 
-  t.test('403 where invitations are off', async (t) => {
+  t.test('403: invitations are disabled', async (t) => {
     const { token } = await invite((await newProject()).id)
     t.match(await lookUp(token, off), isOff)
   })
 
-  t.test('422: one and the same for everything that is no valid invitation', async (t) => {
+  t.test('422: expired, revoked, used and unknown tokens are indistinguishable', async (t) => {
     const project = await newProject()
     const [expired, revoked, used, other] = [
       await invite(project.id),
@@ -385,7 +385,7 @@ t.test('lookUpInvitation', async (t) => {
     await revoke(revoked.invitation)
     await accept(used.token)
     const unknown = await lookUp(`twi_${'A'.repeat(43)}`)
-    t.match(unknown, isRefused)
+    t.match(unknown, isInvalidToken)
     const tokens = [
       expired.token,
       revoked.token,
@@ -404,7 +404,7 @@ t.test('lookUpInvitation', async (t) => {
 })
 
 t.test('acceptInvitation', async (t) => {
-  t.test('200: the project, with nothing but the role of the invitation', async (t) => {
+  t.test('200: returns the project, and grants exactly the role of the invitation', async (t) => {
     for (const role of ['viewer', 'commenter', 'editor', 'manager'] as const) {
       const project = await newProject()
       const { token } = await invite(project.id, { role })
@@ -425,7 +425,7 @@ t.test('acceptInvitation', async (t) => {
     t.equal(body.role, 'member')
   })
 
-  t.test('200: a member keeps the higher role', async (t) => {
+  t.test('200: a member keeps the higher role, and the token is used up', async (t) => {
     const project = await newProject()
     const steps = [
       ['editor', 'editor'],
@@ -436,13 +436,13 @@ t.test('acceptInvitation', async (t) => {
     for (const [role, expected] of steps) {
       const { token } = await invite(project.id, { role })
       t.match(await accept(token), { status: 200, body: { role: expected } })
-      t.match(await accept(token), isRefused, 'and the token is used up')
+      t.match(await accept(token), isInvalidToken, 'the token is used up')
     }
     const { token } = await invite(project.id, { role: 'viewer' }, guest)
     t.match(await accept(token, manager), { status: 200, body: { role: 'manager' } })
   })
 
-  t.test('200: with a team, the higher role counts', async (t) => {
+  t.test('200: the higher role of team and invitation applies', async (t) => {
     const project = await newProject()
     const team = '0199c0de-0000-7000-8000-000000000001'
     await db.run(`insert into teams (id, name) values ($1, 'Team')`, [team])
@@ -460,7 +460,7 @@ t.test('acceptInvitation', async (t) => {
     t.equal(await roleOf(project.id, guest), 'viewer')
   })
 
-  t.test('200: once, of several at once', async (t) => {
+  t.test('200 for one of several concurrent acceptances, 422 for the others', async (t) => {
     const project = await newProject()
     const people = [guest, admin, await service.register('racer'), await service.register('rival')]
     const { token } = await invite(project.id)
@@ -473,7 +473,7 @@ t.test('acceptInvitation', async (t) => {
     t.equal(body.member_count, 2)
   })
 
-  t.test('one of acceptance and revocation wins', async (t) => {
+  t.test('either a concurrent acceptance or revocation succeeds, not both', async (t) => {
     const project = await newProject()
     for (let index = 0; index < 5; index += 1) {
       const { invitation, token } = await invite(project.id, { role: 'viewer' })
@@ -486,11 +486,11 @@ t.test('acceptInvitation', async (t) => {
     }
   })
 
-  t.test('401', async () => {
+  t.test('401: no token', async () => {
     await service.expect('acceptInvitation', 401, { body: { token: 'x' } })
   })
 
-  t.test('400', async (t) => {
+  t.test('400: invalid tokens', async (t) => {
     for (const token of ['', null, 7, undefined])
       t.match(
         await service.call('acceptInvitation', { token: guest.token, body: { token } }),
@@ -500,7 +500,7 @@ t.test('acceptInvitation', async (t) => {
 
   refusesBodies(t, service, 'acceptInvitation', { token: guest.token })
 
-  t.test('403: an API token, and where invitations are off', async (t) => {
+  t.test('403: an API token, and if invitations are disabled', async (t) => {
     const { token } = await invite((await newProject()).id)
     const program = await createApiToken(guest, { scopes: ['projects:write'] })
     t.match(await accept(token, program), { status: 403, body: { code: 'insufficient_scope' } })
@@ -508,7 +508,7 @@ t.test('acceptInvitation', async (t) => {
     t.equal((await accept(token)).status, 200)
   })
 
-  t.test('422 once its sender may not manage the project', async (t) => {
+  t.test('422: the sender can no longer manage the project', async (t) => {
     const newSender = async (name: string): Promise<Invited & { sender: Account; project: Project }> => {
       const project = await newProject()
       const sender = await service.register(name)
@@ -517,23 +517,23 @@ t.test('acceptInvitation', async (t) => {
     }
     const demoted = await newSender('demoted')
     await setMember(manager, demoted.project, demoted.sender, 'editor')
-    t.match(await accept(demoted.token), isRefused)
+    t.match(await accept(demoted.token), isInvalidToken)
     await setMember(manager, demoted.project, demoted.sender, 'manager')
-    t.equal((await lookUp(demoted.token)).status, 200, 'again while the sender is')
+    t.equal((await lookUp(demoted.token)).status, 200, 'valid again while the sender is a manager')
 
     const removed = await newSender('removed')
     await service.expect('removeProjectMember', 204, {
       token: manager.token,
       params: { project_id: removed.project.id, user_id: removed.sender.id },
     })
-    t.match(await accept(removed.token), isRefused)
+    t.match(await accept(removed.token), isInvalidToken)
 
     const deleted = await newSender('deleted')
     await service.expect('deleteUser', 204, {
       token: deleted.sender.token,
       params: { user_id: deleted.sender.id },
     })
-    t.match(await accept(deleted.token), isRefused)
+    t.match(await accept(deleted.token), isInvalidToken)
 
     const project = await newProject()
     const deputy = await service.register('deputy')
@@ -541,21 +541,21 @@ t.test('acceptInvitation', async (t) => {
     const { token } = await invite(project.id, {}, deputy)
     t.equal((await lookUp(token)).status, 200)
     await setRole(deputy, 'member')
-    t.match(await accept(token), isRefused)
+    t.match(await accept(token), isInvalidToken)
     t.equal(await roleOf(project.id, guest), null)
   })
 
-  t.test('422 while the project is in the trash', async (t) => {
+  t.test('422: the project is in the trash', async (t) => {
     const project = await newProject()
     const { token } = await invite(project.id)
     await db.run('update projects set deleted_at = now() where id = $1', [project.id])
-    t.match(await accept(token), isRefused)
-    t.match(await lookUp(token), isRefused)
+    t.match(await accept(token), isInvalidToken)
+    t.match(await lookUp(token), isInvalidToken)
     await db.run('update projects set deleted_at = null where id = $1', [project.id])
     t.match(await accept(token), { status: 200, body: { role: 'editor' } })
   })
 
-  t.test('422 after 7 days', async (t) => {
+  t.test('422: the invitation is older than 7 days', async (t) => {
     const project = await newProject()
     const { invitation, token } = await invite(project.id)
     const age = (time: string) =>
@@ -564,7 +564,7 @@ t.test('acceptInvitation', async (t) => {
         time,
       ])
     await age('7 days 1 minute')
-    t.match(await accept(token), isRefused)
+    t.match(await accept(token), isInvalidToken)
     await age('-2 minutes')
     t.equal((await accept(token)).status, 200)
   })
@@ -578,7 +578,7 @@ t.test('register with an invitation', async (t) => {
     body: { code: 'invitation_invalid', errors: [{ pointer: '/invitation_token' }] },
   }
 
-  t.test('201: joins, with registration open or closed, as a member', async (t) => {
+  t.test('201: joins the project, with registration open or closed, and is no administrator', async (t) => {
     for (const [index, at] of [service, closed].entries()) {
       const project = await newProject()
       const { token } = await invite(project.id, { role: 'commenter' })
@@ -590,7 +590,7 @@ t.test('register with an invitation', async (t) => {
     }
   })
 
-  t.test('201: once, of several at once', async (t) => {
+  t.test('201 for one of several concurrent registrations, 422 for the others', async (t) => {
     const project = await newProject()
     const { token } = await invite(project.id)
     const names = ['one', 'two', 'three']
@@ -600,7 +600,7 @@ t.test('register with an invitation', async (t) => {
     t.equal(row?.count, 1)
   })
 
-  t.test('403 where an invitation is not enough, and for nobody without one', async (t) => {
+  t.test('403: registration closed, even with an invitation; invitations disabled', async (t) => {
     const { token } = await invite((await newProject()).id)
     const isClosed = { status: 403, body: { code: 'registration_closed' } }
     t.match(await registerAt(closedRegistered, 'uninvited', token), isClosed)
@@ -609,7 +609,7 @@ t.test('register with an invitation', async (t) => {
     t.equal((await lookUp(token)).status, 200)
   })
 
-  t.test('409 does not use the invitation up', async (t) => {
+  t.test('409 does not use up the invitation', async (t) => {
     const project = await newProject()
     const { token } = await invite(project.id)
     const taken = { ...newcomer('unlike'), email: guest.email, invitation_token: token }
@@ -617,7 +617,7 @@ t.test('register with an invitation', async (t) => {
     t.equal((await accept(token)).status, 200)
   })
 
-  t.test('422 registers nobody', async (t) => {
+  t.test('400, 422: an invalid token creates no account', async (t) => {
     for (const at of [service, closed])
       for (const token of [`twi_${'A'.repeat(43)}`, 'x', manager.refreshToken])
         t.match(await registerAt(at, 'never', token), isInvalidInvitation)
@@ -632,7 +632,7 @@ t.test('register with an invitation', async (t) => {
   })
 })
 
-t.test('a job removes expired invitations, and mails of which the day is over', async (t) => {
+t.test('a job deletes expired invitations, and mails older than a day', async (t) => {
   const project = await newProject()
   const [expired, valid] = [await invite(project.id), await invite(project.id)]
   await db.run(`update invitations set expires_at = now() - interval '1 ms' where id = $1`, [

@@ -47,7 +47,7 @@ const leave = ({ id, token }: Account, project: Project) =>
 const isLastManager = { status: 409, body: { code: 'last_manager' } }
 
 t.test('setProjectMember', async (t) => {
-  t.test('201: adds a member, who then sees the project', async (t) => {
+  t.test('201: adds a member, who can then see the project', async (t) => {
     const project = await createProject(ada)
     const params = paramsOf(project, grace)
     const request = { token: ada.token, params, body: { role: 'viewer' } }
@@ -71,7 +71,7 @@ t.test('setProjectMember', async (t) => {
     t.strictSame(await rolesIn(grace, project), { [ada.id]: 'manager', [grace.id]: 'editor' })
   })
 
-  t.test('200: a lower role holds at once', async () => {
+  t.test('200: a lower role applies at once', async () => {
     const project = await createProject(ada)
     const task = await createTask(ada, { project_id: project.id })
     const change = { token: grace.token, params: { task_id: task.id }, body: { title: 'Changed' } }
@@ -81,14 +81,14 @@ t.test('setProjectMember', async (t) => {
     await service.expect('updateTask', 403, change)
   })
 
-  t.test('200 and 204 in an archived project', async (t) => {
+  t.test('201, 204: in an archived project', async (t) => {
     const project = await createProject(ada)
     await service.expect('archiveProject', 200, { token: ada.token, params: { project_id: project.id } })
     t.match(await setMember(ada, project, grace, 'viewer'), { role: 'viewer' })
     t.equal((await leave(grace, project)).status, 204)
   })
 
-  t.test('404 in a project in the trash', async () => {
+  t.test('404: a project in the trash', async () => {
     const project = await createProject(ada)
     const params = { project_id: project.id }
     await service.expect('deleteProject', 204, { token: ada.token, params })
@@ -98,14 +98,14 @@ t.test('setProjectMember', async (t) => {
     await service.expect('listProjectMembers', 404, { token: admin.token, params })
   })
 
-  t.test('me is the caller', async (t) => {
+  t.test('200: me is the caller', async (t) => {
     const project = await createProject(ada)
     await setMember(ada, project, grace, 'manager')
     const change = { token: ada.token, params: paramsOf(project, { id: 'me' }), body: { role: 'viewer' } }
     t.match((await service.expect('setProjectMember', 200, change)).body, { user_id: ada.id, role: 'viewer' })
   })
 
-  t.test('400', async (t) => {
+  t.test('400: invalid fields', async (t) => {
     const project = await createProject(ada)
     const params = paramsOf(project, grace)
     for (const [body, pointer] of [
@@ -120,7 +120,7 @@ t.test('setProjectMember', async (t) => {
     }
   })
 
-  t.test('403 for members who are no managers', async () => {
+  t.test('403: members who are not managers', async () => {
     const project = await createProject(ada)
     for (const role of ['viewer', 'commenter', 'editor'] as const) {
       await setMember(ada, project, grace, role)
@@ -131,7 +131,7 @@ t.test('setProjectMember', async (t) => {
     }
   })
 
-  t.test('404: strangers, unknown projects and unknown users', async () => {
+  t.test('404: a stranger, an unknown project, an unknown user', async () => {
     const project = await createProject(ada)
     const body = { role: 'viewer' }
     for (const [account, params] of [
@@ -142,7 +142,7 @@ t.test('setProjectMember', async (t) => {
       await service.expect('setProjectMember', 404, { token: account.token, params, body })
   })
 
-  t.test('409: the last manager keeps the role', async (t) => {
+  t.test('409: the last manager cannot be demoted', async (t) => {
     const project = await createProject(ada)
     await setMember(ada, project, grace, 'editor')
     const params = paramsOf(project, ada)
@@ -153,7 +153,7 @@ t.test('setProjectMember', async (t) => {
     t.match((await readMember(ada, project, ada)).member, { role: 'manager', version: 1 })
   })
 
-  t.test('409: of two managers who demote each other, one succeeds', async (t) => {
+  t.test('403, 409: of two managers who demote each other concurrently, one succeeds', async (t) => {
     for (let round = 0; round < 5; round += 1) {
       const project = await createProject(ada)
       await setMember(ada, project, grace, 'manager')
@@ -166,13 +166,13 @@ t.test('setProjectMember', async (t) => {
       const replies = await Promise.all([demote(ada, grace), demote(grace, ada)])
       const counts = countStatuses(replies)
       t.equal(counts[200], 1)
-      t.equal((counts[409] ?? 0) + (counts[403] ?? 0), 1, 'refused as the last manager, or as a viewer')
+      t.equal((counts[409] ?? 0) + (counts[403] ?? 0), 1, 'rejected as the last manager, or as a viewer')
       const roles = Object.values(await rolesIn(ada, project))
       t.strictSame(roles.toSorted(), ['manager', 'viewer'])
     }
   })
 
-  t.test('412: conditions', async (t) => {
+  t.test('412: If-Match and version', async (t) => {
     const project = await createProject(ada)
     const put = (list: string, role: ProjectRole, body: object = {}) =>
       service.call('setProjectMember', {
@@ -194,7 +194,7 @@ t.test('setProjectMember', async (t) => {
 })
 
 t.test('removeProjectMember', async (t) => {
-  t.test('204: access ends', async (t) => {
+  t.test('204: ends the access of the member', async (t) => {
     const project = await createProject(ada)
     await setMember(ada, project, grace, 'manager')
     await service.expect('removeProjectMember', 204, { token: ada.token, params: paramsOf(project, grace) })
@@ -206,7 +206,7 @@ t.test('removeProjectMember', async (t) => {
     await service.expect('removeProjectMember', 404, { ...request, token: ada.token })
   })
 
-  t.test('204: cursors, the change feed and API tokens show nothing more', async (t) => {
+  t.test('204: cursors, the change feed and API tokens lose access', async (t) => {
     const project = await createProject(ada)
     const member = await service.register('removed')
     await setMember(ada, project, member, 'editor')
@@ -239,7 +239,7 @@ t.test('removeProjectMember', async (t) => {
     t.strictSame(after.deleted.toSorted(), tasks.map(({ id }) => id).toSorted())
   })
 
-  t.test('204: an assignee still sees the task', async (t) => {
+  t.test('204: an assignee can still see the task', async (t) => {
     const project = await createProject(ada)
     await setMember(ada, project, grace, 'editor')
     const task = await createTask(ada, { project_id: project.id, assignee_id: grace.id })
@@ -259,13 +259,13 @@ t.test('removeProjectMember', async (t) => {
     }
   })
 
-  t.test('403: others only by managers', async () => {
+  t.test('403: a member who is not a manager cannot remove others', async () => {
     const project = await createProject(ada)
     await setMember(ada, project, grace, 'editor')
     await service.expect('removeProjectMember', 403, { token: grace.token, params: paramsOf(project, ada) })
   })
 
-  t.test('404', async () => {
+  t.test('404: a stranger, an unknown project or user, not a member', async () => {
     const project = await createProject(ada)
     for (const [{ token }, params] of [
       [stranger, paramsOf(project, ada)],
@@ -287,7 +287,7 @@ t.test('removeProjectMember', async (t) => {
     t.match(await leave(grace, project), isLastManager)
   })
 
-  t.test('409: of two managers who leave at once, one succeeds', async (t) => {
+  t.test('409: of two managers who leave concurrently, one succeeds', async (t) => {
     for (let round = 0; round < 5; round += 1) {
       const project = await createProject(ada)
       await setMember(ada, project, grace, 'manager')
@@ -296,7 +296,7 @@ t.test('removeProjectMember', async (t) => {
     }
   })
 
-  t.test('412', async () => {
+  t.test('412: If-Match with another ETag', async () => {
     const project = await createProject(ada)
     await setMember(ada, project, grace, 'viewer')
     const request = { token: ada.token, params: paramsOf(project, grace) }
@@ -306,7 +306,7 @@ t.test('removeProjectMember', async (t) => {
 })
 
 t.test('getProjectMember', async (t) => {
-  t.test('304, and 404 for strangers', async () => {
+  t.test('304: If-None-Match; 404: a stranger, not a member', async () => {
     const project = await createProject(ada)
     const { etag } = await readMember(ada, project, ada)
     const request = { token: ada.token, params: paramsOf(project, ada) }
@@ -326,7 +326,7 @@ t.test('listProjectMembers', async (t) => {
   const idsOf = async (query: Parameters<typeof list>[0]) =>
     (await list(query)).items.map((one) => one.user_id)
 
-  t.test('200: newest first, on pages', async (t) => {
+  t.test('200: pages, newest first, in both directions', async (t) => {
     const first = await list({ limit: 2, include_total: true })
     t.strictSame(
       first.items.map(({ user_id }) => user_id),
@@ -342,7 +342,7 @@ t.test('listProjectMembers', async (t) => {
     t.strictSame((await list({ limit: 2, cursor: rest.prev_cursor ?? '' })).items, first.items)
   })
 
-  t.test('200: filters', async (t) => {
+  t.test('200: filters by role and name', async (t) => {
     t.strictSame(await idsOf({ role: ['viewer', 'manager'] }), [grace.id, ada.id])
     t.strictSame(await idsOf({ role: ['commenter'] }), [])
     t.strictSame(await idsOf({ q: 'DSG' }), [edsger.id])
@@ -350,7 +350,7 @@ t.test('listProjectMembers', async (t) => {
     t.strictSame(await idsOf({ q: 'stranger' }), [])
   })
 
-  t.test('200: expand', async (t) => {
+  t.test('200: expanded users; 403 without users:read', async (t) => {
     const { items } = await list({ expand: 'user' })
     t.strictSame(
       items.map(({ user }) => [user?.username, user?.email]),
@@ -367,14 +367,14 @@ t.test('listProjectMembers', async (t) => {
     await service.expect('listProjectMembers', 400, { token, params, query: { expand: 'team' } })
   })
 
-  t.test('404: strangers, also with filters that nobody passes', async () => {
+  t.test('404: strangers, even with a filter that matches nobody, and an unknown project', async () => {
     const request = { token: stranger.token, params }
     await service.expect('listProjectMembers', 404, request)
     await service.expect('listProjectMembers', 404, { ...request, query: { role: 'commenter' } })
     await service.expect('listProjectMembers', 404, { token: ada.token, params: { project_id: unknownId } })
   })
 
-  t.test('a member who leaves between two pages gets no other', async () => {
+  t.test('404: the next page for a member who has left', async () => {
     await setMember(ada, project, stranger, 'viewer')
     const { body } = await service.expect('listProjectMembers', 200, {
       token: stranger.token,
@@ -386,7 +386,7 @@ t.test('listProjectMembers', async (t) => {
     await service.expect('listProjectMembers', 404, { token: stranger.token, params, query })
   })
 
-  t.test('administrators see the members of every project', async (t) => {
+  t.test('200: an administrator who is not a member', async (t) => {
     t.equal(
       (await service.expect('listProjectMembers', 200, { token: admin.token, params })).body.items.length,
       3,

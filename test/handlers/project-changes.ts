@@ -19,7 +19,7 @@ const ann = await service.register('ann')
 const bob = await service.register('bob')
 const people = [ann, bob]
 
-/** New tasks of a new project of boss. */
+/** New tasks in a new project of boss. */
 const newProjectTasks = async (count: number, fields: object = {}) => {
   const projectId = await rows.newProject(boss)
   const ids: string[] = []
@@ -37,43 +37,43 @@ const assign = (id: string, to: Account | null) =>
 
 type Assertions = Pick<typeof t, 'strictSame' | 'equal'>
 
-interface Told {
+interface Changes {
   readonly changed?: readonly string[]
   readonly deleted?: readonly string[]
 }
 
-/** Expects a copy to be told this, and to be right then. */
-const expectTold = async (
+/** Expects the next update of a copy to have these changes, and to make it current. */
+const expectChanges = async (
   t: Assertions,
-  what: string,
+  step: string,
   copy: TaskCopy,
-  { changed = [], deleted = [] }: Told = {},
+  { changed = [], deleted = [] }: Changes = {},
 ): Promise<void> => {
-  t.strictSame(await copy.update(), { changed, deleted }, what)
-  t.strictSame(copy.tasks(), await truthOf(copy), what)
+  t.strictSame(await copy.update(), { changed, deleted }, step)
+  t.strictSame(copy.tasks(), await truthOf(copy), step)
 }
 
-t.test('a member gets the tasks of a project when they join, and loses them when they leave', async (t) => {
+t.test('members get the tasks of a project when they join, and lose them when they leave', async (t) => {
   const { projectId, ids } = await newProjectTasks(5)
   const [first = '', second = '', third = '', ...others] = ids
   const copy = await copyOf(ann, { limit: 2 })
   await rows.setMember(projectId, ann, 'viewer')
-  await expectTold(t, 'joined', copy, { changed: ids })
+  await expectChanges(t, 'joined', copy, { changed: ids })
   await rows.setMember(projectId, ann, 'editor')
-  await expectTold(t, 'another role', copy)
+  await expectChanges(t, 'another role', copy)
   await rename(first)
-  await expectTold(t, 'changed', copy, { changed: [first] })
+  await expectChanges(t, 'changed', copy, { changed: [first] })
   await rows.moveTask(second, null)
-  await expectTold(t, 'moved out of the project', copy, { deleted: [second] })
+  await expectChanges(t, 'moved out of the project', copy, { deleted: [second] })
   await rows.removeMember(projectId, ann)
   const { id: created } = await createTask(boss)
   await rows.moveTask(created, projectId)
   await rows.moveTask(second, projectId)
   await rename(third)
-  await expectTold(t, 'left', copy, { deleted: [...others, first, third] })
+  await expectChanges(t, 'left', copy, { deleted: [...others, first, third] })
 })
 
-t.test('what changes after somebody has left is not missed between two pages', async (t) => {
+t.test('a change between two pages is not missed by a former member', async (t) => {
   const { projectId, ids } = await newProjectTasks(3)
   await rows.setMember(projectId, ann)
   const copy = await copyOf(ann, { limit: 1 })
@@ -88,7 +88,7 @@ t.test('what changes after somebody has left is not missed between two pages', a
   t.strictSame(copy.tasks(), await truthOf(copy))
 })
 
-t.test('whoever leaves and joins again has everything', async (t) => {
+t.test('a member who leaves and joins again gets all tasks', async (t) => {
   const { projectId, ids } = await newProjectTasks(3)
   const [first = '', second = '', third = ''] = ids
   await rows.setMember(projectId, ann)
@@ -96,16 +96,16 @@ t.test('whoever leaves and joins again has everything', async (t) => {
   await rows.removeMember(projectId, ann)
   await rows.moveTask(second, null)
   await rows.setMember(projectId, ann)
-  await expectTold(t, 'back', copy, { changed: [first, third], deleted: [second] })
+  await expectChanges(t, 'back', copy, { changed: [first, third], deleted: [second] })
 })
 
-t.test('teams join and leave as their members do', async (t) => {
+t.test('joining and leaving by teams', async (t) => {
   const { projectId, ids } = await newProjectTasks(2)
   const team = await rows.newTeam(ann)
   const copies = [await copyOf(ann), await copyOf(bob)] as const
-  const expectEach = async (what: string, ofAnn: Told, ofBob: Told): Promise<void> => {
-    await expectTold(t, `${what}: ann`, copies[0], ofAnn)
-    await expectTold(t, `${what}: bob`, copies[1], ofBob)
+  const expectEach = async (step: string, forAnn: Changes, forBob: Changes): Promise<void> => {
+    await expectChanges(t, `${step}: ann`, copies[0], forAnn)
+    await expectChanges(t, `${step}: bob`, copies[1], forBob)
   }
   await rows.setTeam(projectId, team, 'viewer')
   await expectEach('the team joins', { changed: ids }, {})
@@ -118,13 +118,13 @@ t.test('teams join and leave as their members do', async (t) => {
   await expectEach('the team is deleted', { deleted: ids }, {})
 })
 
-t.test('a project that moves to the trash takes its tasks along, and brings them back', async (t) => {
+t.test('deleting a project deletes its tasks, and restoring it returns them', async (t) => {
   const { projectId, ids } = await newProjectTasks(3)
   const [first = '', second = '', third = ''] = ids
   await rows.setMember(projectId, ann)
   await assign(second, ann)
   await assign(third, bob)
-  // Of ann it is the last reason to see the second one.
+  // In the end, the assignment is the only reason why ann can see the second task.
   const copies = {
     ann: await copyOf(ann, { limit: 1 }),
     bob: await copyOf(bob),
@@ -132,15 +132,15 @@ t.test('a project that moves to the trash takes its tasks along, and brings them
     all: await copyOf(admin, { query: { all: true } }),
   }
   const expectEach = async (
-    what: string,
-    told: Readonly<Record<keyof typeof copies, Told>>,
+    step: string,
+    expected: Readonly<Record<keyof typeof copies, Changes>>,
   ): Promise<void> => {
     for (const name of ['ann', 'bob', 'boss', 'all'] as const)
-      await expectTold(t, `${what}: ${name}`, copies[name], told[name])
+      await expectChanges(t, `${step}: ${name}`, copies[name], expected[name])
   }
   await rows.trashProject(projectId)
-  const gone = { deleted: [first, second, third] }
-  await expectEach('trashed', { ann: gone, bob: { deleted: [third] }, boss: gone, all: gone })
+  const removed = { deleted: [first, second, third] }
+  await expectEach('trashed', { ann: removed, bob: { deleted: [third] }, boss: removed, all: removed })
   await rows.restoreProject(projectId)
   const back = { changed: [first, second, third] }
   await expectEach('restored', { ann: back, bob: { changed: [third] }, boss: back, all: back })
@@ -149,10 +149,10 @@ t.test('a project that moves to the trash takes its tasks along, and brings them
   await rows.restoreProject(projectId)
   await rows.removeMember(projectId, ann)
   await copies.ann.update()
-  t.strictSame(copies.ann.tasks(), await truthOf(copies.ann), 'an assignee is left with what is assigned')
+  t.strictSame(copies.ann.tasks(), await truthOf(copies.ann), 'an assignee keeps the assigned tasks')
 })
 
-t.test('a former member is not told of tasks that they have not seen', async (t) => {
+t.test('a former member learns nothing about tasks that they never saw', async (t) => {
   const { projectId, ids } = await newProjectTasks(1)
   await rows.setMember(projectId, ann)
   const copy = await copyOf(ann)
@@ -161,13 +161,13 @@ t.test('a former member is not told of tasks that they have not seen', async (t)
   const { id: newer } = await createTask(boss)
   for (const id of [older, newer]) await rows.moveTask(id, projectId)
   await rows.moveTask(older, null)
-  await expectTold(t, 'left', copy, { deleted: ids })
+  await expectChanges(t, 'left', copy, { deleted: ids })
 })
 
 const serverOptions = options.kind === 'server' ? options : null
 const unlessServer = { skip: serverOptions === null && 'the embedded database has one session' }
 
-t.test('who is assigned a task while its project moves to the trash loses it', unlessServer, async (t) => {
+t.test('a task assigned while its project is deleted is removed', unlessServer, async (t) => {
   if (serverOptions === null) return
   const { projectId, ids } = await newProjectTasks(1)
   const other = createSqlClient(serverOptions)
@@ -182,17 +182,17 @@ t.test('who is assigned a task while its project moves to the trash loses it', u
   t.strictSame(copy.tasks(), await truthOf(copy))
 })
 
-t.test('filters: a task that stops to match is reported as deleted', async (t) => {
+t.test('filters: a task that no longer matches is reported as deleted', async (t) => {
   const { projectId, ids } = await newProjectTasks(2)
   const [first = '', second = ''] = ids
   await rows.setMember(projectId, ann)
   const { id: own } = await createTask(ann, { assignee_id: ann.id })
-  const of = (query: TaskCopy['query']) => copyOf(ann, { limit: 1, query })
+  const filteredCopy = (query: TaskCopy['query']) => copyOf(ann, { limit: 1, query })
   const copies = {
-    project: await of({ project_id: [projectId] }),
-    personal: await of({ project_id: ['none'] }),
-    both: await of({ project_id: ['none', projectId] }),
-    assigned: await of({ assignee_id: ['me'], project_id: [projectId] }),
+    project: await filteredCopy({ project_id: [projectId] }),
+    personal: await filteredCopy({ project_id: ['none'] }),
+    both: await filteredCopy({ project_id: ['none', projectId] }),
+    assigned: await filteredCopy({ assignee_id: ['me'], project_id: [projectId] }),
   }
   t.strictSame(
     copies.project
@@ -203,10 +203,10 @@ t.test('filters: a task that stops to match is reported as deleted', async (t) =
   )
   t.ok(copies.personal.tasks().some(({ id }) => id === own))
   t.strictSame(copies.assigned.tasks(), [])
-  const expectEach = async (what: string): Promise<void> => {
+  const expectEach = async (step: string): Promise<void> => {
     for (const [name, copy] of Object.entries(copies)) {
       await copy.update()
-      t.strictSame(copy.tasks(), await truthOf(copy), `${what}: ${name}`)
+      t.strictSame(copy.tasks(), await truthOf(copy), `${step}: ${name}`)
     }
   }
   await expectEach('first')
@@ -228,69 +228,66 @@ t.test('filters: a task that stops to match is reported as deleted', async (t) =
   })
 })
 
-const namesOf = (tasks: readonly Task[]): Record<string, number> => {
+const tagCountsOf = (tasks: readonly Task[]): Record<string, number> => {
   const counts: Record<string, number> = {}
   for (const { tags } of tasks) for (const { name } of tags) counts[name] = (counts[name] ?? 0) + 1
   return counts
 }
 
-/** Expects a copy to be what the list has, and the tags to be counted as they are on the tasks. */
-const expectRight = async (t: Assertions, copy: TaskCopy, what: string): Promise<readonly Task[]> => {
+/** Expects a copy to equal the list of tasks, and the tag counts to match those tasks. */
+const expectCurrent = async (t: Assertions, copy: TaskCopy, step: string): Promise<readonly Task[]> => {
   const truth = await truthOf(copy)
-  t.strictSame(copy.tasks(), truth, `${what}: the copy`)
+  t.strictSame(copy.tasks(), truth, `${step}: the copy`)
   const { token } = copy.account
   const { body } = await service.expect('listTags', 200, { token, query: { ...copy.query, limit: 200 } })
   const counted = body.items.filter(({ task_count }) => task_count > 0)
   t.strictSame(
     Object.fromEntries(counted.map(({ name, task_count }) => [name, task_count])),
-    namesOf(truth),
-    `${what}: the tags`,
+    tagCountsOf(truth),
+    `${step}: the tags`,
   )
-  t.equal(new Set(body.items.map(({ id }) => id)).size, body.items.length, `${what}: each tag once`)
+  t.equal(new Set(body.items.map(({ id }) => id)).size, body.items.length, `${step}: each tag once`)
   return truth
 }
 
-t.test(
-  'whatever happens, copies and counts are right, and nobody is told of what they have not seen',
-  async (t) => {
-    const { next } = await projectLife(db, { seed: 1, manager: boss, people })
-    const { below, one } = randomFrom(2)
-    const copies = [boss, ...people].map((account, index) => newCopy(account, { limit: 1 + 2 * index }))
-    copies.push(newCopy(admin, { limit: 3, query: { all: true } }))
-    const everSeen = new Set<string>()
-    const see = async (): Promise<ReadonlyMap<string, ReadonlySet<string>>> => {
-      const seen = await sightings(db)
-      for (const [user, tasks] of seen) for (const id of tasks) everSeen.add(`${user} ${id}`)
-      return seen
+t.test('copies and counts are right after random changes, and deletions reveal nothing', async (t) => {
+  const { next } = await projectLife(db, { seed: 1, manager: boss, people })
+  const { below, one } = randomFrom(2)
+  const copies = [boss, ...people].map((account, index) => newCopy(account, { limit: 1 + 2 * index }))
+  copies.push(newCopy(admin, { limit: 3, query: { all: true } }))
+  const everSeen = new Set<string>()
+  const see = async (): Promise<ReadonlyMap<string, ReadonlySet<string>>> => {
+    const seen = await sightings(db)
+    for (const [user, tasks] of seen) for (const id of tasks) everSeen.add(`${user} ${id}`)
+    return seen
+  }
+  const expectSeen = ({ account }: TaskCopy, deleted: readonly string[]): void => {
+    const unseen = deleted.filter((id) => account !== admin && !everSeen.has(`${account.id} ${id}`))
+    t.strictSame(unseen, [], account.user.username)
+  }
+  for (const copy of copies) await copy.update()
+  for (let n = 1; n <= 75; n += 1) {
+    await next()
+    const seen = await see()
+    if (below(3) === 0) {
+      const copy = one(copies)
+      expectSeen(copy, (await copy.step()).deleted)
     }
-    const expectSeen = ({ account }: TaskCopy, deleted: readonly string[]): void => {
-      const unseen = deleted.filter((id) => account !== admin && !everSeen.has(`${account.id} ${id}`))
-      t.strictSame(unseen, [], account.user.username)
+    for (const copy of n % 15 === 0 ? copies : []) {
+      const { id, user } = copy.account
+      expectSeen(copy, (await copy.update()).deleted)
+      const truth = await expectCurrent(t, copy, `${user.username} after ${n}`)
+      if (copy.account === admin) continue
+      t.strictSame(
+        truth.map((task) => task.id),
+        [...(seen.get(id) ?? [])].toSorted(),
+        `${user.username} sees`,
+      )
     }
-    for (const copy of copies) await copy.update()
-    for (let n = 1; n <= 75; n += 1) {
-      await next()
-      const seen = await see()
-      if (below(3) === 0) {
-        const copy = one(copies)
-        expectSeen(copy, (await copy.step()).deleted)
-      }
-      for (const copy of n % 15 === 0 ? copies : []) {
-        const { id, user } = copy.account
-        expectSeen(copy, (await copy.update()).deleted)
-        const truth = await expectRight(t, copy, `${user.username} after ${n}`)
-        if (copy.account === admin) continue
-        t.strictSame(
-          truth.map((task) => task.id),
-          [...(seen.get(id) ?? [])].toSorted(),
-          `${user.username} sees`,
-        )
-      }
-    }
-  },
-)
+  }
+})
 
-t.test('copies that are kept while people come and go and others write are right in the end', async (t) => {
+t.test('copies updated during concurrent changes of tasks and members are right in the end', async (t) => {
   const { next } = await projectLife(db, { seed: 7, manager: boss, people })
   const copies = [boss, ...people, ...people].map((account, index) =>
     newCopy(account, { limit: 1 + 3 * index }),
@@ -308,6 +305,6 @@ t.test('copies that are kept while people come and go and others write are right
   await Promise.all(readers)
   for (const copy of copies) {
     await copy.update()
-    await expectRight(t, copy, copy.account.user.username)
+    await expectCurrent(t, copy, copy.account.user.username)
   }
 })

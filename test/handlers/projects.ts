@@ -25,7 +25,7 @@ const stranger = await service.register('stranger')
 const create = async ({ token }: Account, fields: object = {}): Promise<Project> =>
   (await service.expect('createProject', 201, { token, body: { name: 'A project', ...fields } })).body
 
-/** A project with a member in each role that the tests use. */
+/** A project with a manager, an editor and a viewer. */
 const createShared = async (): Promise<Project> => {
   const project = await create(manager)
   await setMember(manager, project, viewer, 'viewer')
@@ -33,24 +33,24 @@ const createShared = async (): Promise<Project> => {
   return (await read(manager, project)).body
 }
 
-const of = ({ token }: Account, { id }: Pick<Project, 'id'>, more: Call = {}): Call => ({
+const requestOf = ({ token }: Account, { id }: Pick<Project, 'id'>, more: Call = {}): Call => ({
   token,
   params: { project_id: id },
   ...more,
 })
 
 const read = (account: Account, project: Pick<Project, 'id'>) =>
-  service.expect('getProject', 200, of(account, project))
+  service.expect('getProject', 200, requestOf(account, project))
 
 const trash = (account: Account, project: Project) =>
-  service.expect('deleteProject', 204, of(account, project))
+  service.expect('deleteProject', 204, requestOf(account, project))
 
 const ifMatch = (etag: string | null): Call => ({ headers: { 'if-match': etag ?? '' } })
 
-/** Whoever sees the project but does not manage it is refused, and to others it does not exist. */
-const onlyForManagers = async (id: OperationId, project: Project, more: Call = {}) => {
+/** The statuses for a viewer, an editor and a stranger. */
+const statusesForOthers = async (id: OperationId, project: Project, more: Call = {}) => {
   const replies = await Promise.all(
-    [viewer, editor, stranger].map((account) => service.call(id, of(account, project, more))),
+    [viewer, editor, stranger].map((account) => service.call(id, requestOf(account, project, more))),
   )
   return replies.map(({ status }) => status)
 }
@@ -58,7 +58,7 @@ const onlyForManagers = async (id: OperationId, project: Project, more: Call = {
 t.test('createProject', async (t) => {
   const { token } = manager
 
-  t.test('201: a name is enough, and the creator manages it', async (t) => {
+  t.test('201: requires only a name, and makes the creator a manager', async (t) => {
     const { body, headers } = await service.expect('createProject', 201, {
       token,
       body: { name: ' Website ' },
@@ -81,12 +81,12 @@ t.test('createProject', async (t) => {
     t.equal(later.get('etag'), headers.get('etag'))
   })
 
-  t.test('201: all fields; several projects may have the same name', async (t) => {
+  t.test('201: all fields; names need not be unique', async (t) => {
     const fields = { name: 'Website', description: 'Of two\nlines', color: '#FFAA00' }
     t.match(await create(manager, fields), { ...fields, color: '#ffaa00' })
   })
 
-  t.test('201: once per Idempotency-Key', async (t) => {
+  t.test('201: a repeat with its Idempotency-Key creates nothing; 422 for another body', async (t) => {
     const call = { token, body: { name: 'Once' }, headers: { 'idempotency-key': 'project' } }
     const first = await service.expect('createProject', 201, call)
     const second = await service.expect('createProject', 201, call)
@@ -96,7 +96,7 @@ t.test('createProject', async (t) => {
     t.equal(other.body.code, 'idempotency_key_reused')
   })
 
-  t.test('400: fields', async (t) => {
+  t.test('400: invalid fields', async (t) => {
     const cases = [
       [{}, '/name'],
       [{ name: ' ' }, '/name'],
@@ -111,24 +111,24 @@ t.test('createProject', async (t) => {
     }
   })
 
-  t.test('401: without a token', () => service.expect('createProject', 401, { body: { name: 'x' } }))
+  t.test('401: no token', () => service.expect('createProject', 401, { body: { name: 'x' } }))
 })
 
 t.test('getProject', async (t) => {
   const project = await createShared()
 
-  t.test('200: as the caller sees it', async (t) => {
+  t.test('200: with the role of the caller', async (t) => {
     t.equal(project.member_count, 3)
     t.strictSame((await read(viewer, project)).body, { ...project, role: 'viewer' })
     t.strictSame((await read(editor, project)).body, { ...project, role: 'editor' })
     t.strictSame(
       (await read(admin, project)).body,
       { ...project, role: null },
-      'who is no member has no role',
+      'null for a caller who is not a member',
     )
   })
 
-  t.test('200: the role is the highest of those that teams have too', async (t) => {
+  t.test('200: the highest role, including those of teams', async (t) => {
     await db.run(`insert into teams (id, name) values ($1, 'A team')`, [unknownId])
     await db.run(`insert into team_members (team_id, user_id, role) values ($1, $2, 'member')`, [
       unknownId,
@@ -147,7 +147,7 @@ t.test('getProject', async (t) => {
     t.equal((await read(viewer, project)).body.role, 'viewer')
   })
 
-  t.test('200: the entity tag changes with the role and the counts, the version does not', async (t) => {
+  t.test('200: the ETag depends on role and counts, the version does not', async (t) => {
     const seen = new Set<string | null>()
     const note = async (account: Account) => seen.add((await read(account, project)).headers.get('etag'))
     await note(manager)
@@ -163,21 +163,29 @@ t.test('getProject', async (t) => {
       body: { status: 'done' },
     })
     await note(manager)
-    t.equal(seen.size, 3, 'it is as before')
+    t.equal(seen.size, 3, 'the earlier ETag again')
     t.equal((await read(manager, project)).body.version, project.version)
   })
 
-  t.test('304, 412: by the entity tag', async () => {
+  t.test('304, 412: conditional requests', async () => {
     const etag = (await read(viewer, project)).headers.get('etag') ?? ''
-    await service.expect('getProject', 304, of(viewer, project, { headers: { 'if-none-match': etag } }))
-    await service.expect('getProject', 200, of(editor, project, { headers: { 'if-none-match': etag } }))
-    await service.expect('getProject', 200, of(viewer, project, ifMatch(`"${project.version}"`)))
-    await service.expect('getProject', 412, of(viewer, project, ifMatch('"99"')))
+    await service.expect(
+      'getProject',
+      304,
+      requestOf(viewer, project, { headers: { 'if-none-match': etag } }),
+    )
+    await service.expect(
+      'getProject',
+      200,
+      requestOf(editor, project, { headers: { 'if-none-match': etag } }),
+    )
+    await service.expect('getProject', 200, requestOf(viewer, project, ifMatch(`"${project.version}"`)))
+    await service.expect('getProject', 412, requestOf(viewer, project, ifMatch('"99"')))
   })
 
-  t.test('404: for others, as if it did not exist', async () => {
-    await service.expect('getProject', 404, of(stranger, project))
-    await service.expect('getProject', 404, of(manager, { id: unknownId }))
+  t.test('404: a stranger, an unknown project', async () => {
+    await service.expect('getProject', 404, requestOf(stranger, project))
+    await service.expect('getProject', 404, requestOf(manager, { id: unknownId }))
   })
 })
 
@@ -194,7 +202,7 @@ t.test('listProjects', async (t) => {
   const names = async (query: Call['query'] = {}, as = lister) =>
     (await service.expect('listProjects', 200, { token: as.token, query })).body.items.map(({ name }) => name)
 
-  t.test('200: those of the caller, newest first', async (t) => {
+  t.test('200: the projects of the caller, newest first', async (t) => {
     const { body } = await service.expect('listProjects', 200, { token, query: { include_total: true } })
     const { body: shared } = await read(lister, foreign)
     t.strictSame(body.items, [shared, ...created.toReversed()])
@@ -207,7 +215,7 @@ t.test('listProjects', async (t) => {
     t.strictSame(await names({ sort: '-name', limit: 2 }), ['gamma', 'Foreign'])
     t.strictSame(await names({ sort: 'created_at', limit: 1 }), ['Beta'])
     await service.expect('updateProject', 200, {
-      ...of(lister, created[0] ?? foreign),
+      ...requestOf(lister, created[0] ?? foreign),
       body: { description: 'Changed' },
     })
     t.strictSame(await names({ sort: '-updated_at', limit: 1 }), ['Beta'])
@@ -220,7 +228,7 @@ t.test('listProjects', async (t) => {
     t.strictSame(await names({ q: 'none of them' }), [])
   })
 
-  t.test('200: page by page, in any order, there and back', async (t) => {
+  t.test('200: pages in any sort order, in both directions', async (t) => {
     for (const query of [{}, { sort: 'name' }, { sort: '-updated_at' }, { q: 'a' }]) {
       const all = await names(query)
       const seen: string[] = []
@@ -240,17 +248,17 @@ t.test('listProjects', async (t) => {
     }
   })
 
-  t.test('200: archived ones only on request', async (t) => {
+  t.test('200: archived projects only on request', async (t) => {
     const [archived = foreign] = created
-    await service.expect('archiveProject', 200, of(lister, archived))
+    await service.expect('archiveProject', 200, requestOf(lister, archived))
     t.notOk((await names()).includes(archived.name))
     t.ok((await names({ include_archived: true })).includes(archived.name))
     t.notOk((await names({ include_archived: false, q: 'beta' })).includes(archived.name))
-    await service.expect('unarchiveProject', 200, of(lister, archived))
+    await service.expect('unarchiveProject', 200, requestOf(lister, archived))
     t.ok((await names()).includes(archived.name))
   })
 
-  t.test('200: all of the installation, for an administrator', async (t) => {
+  t.test('200: all=true lists every project, for an administrator', async (t) => {
     t.strictSame(await names({}, admin), [])
     const { body } = await service.expect('listProjects', 200, {
       token: admin.token,
@@ -259,7 +267,7 @@ t.test('listProjects', async (t) => {
     t.match(body.items, [{ id: foreign.id, role: null, member_count: 2 }])
   })
 
-  t.test('400: parameters', async (t) => {
+  t.test('400: invalid parameters, a cursor with other parameters or of another user', async (t) => {
     for (const query of [{ sort: 'color' }, { sort: 'name,created_at' }, { q: '' }, { archived: true }])
       await service.expect('listProjects', 400, { token, query })
     const { body } = await service.expect('listProjects', 200, { token, query: { limit: 1 } })
@@ -273,18 +281,19 @@ t.test('listProjects', async (t) => {
     await service.expect('listProjects', 400, { token: manager.token, query: { cursor } })
   })
 
-  t.test('403: all, for anybody else', () =>
+  t.test('403: all=true by a member', () =>
     service.expect('listProjects', 403, { token, query: { all: true } }),
   )
 })
 
 t.test('replaceProject and updateProject', async (t) => {
   const project = await createShared()
-  const replace = (more: Call, as = manager) => service.expect('replaceProject', 200, of(as, project, more))
+  const replace = (more: Call, as = manager) =>
+    service.expect('replaceProject', 200, requestOf(as, project, more))
   const patch = (body: object, as = manager) =>
-    service.expect('updateProject', 200, of(as, project, { body }))
+    service.expect('updateProject', 200, requestOf(as, project, { body }))
 
-  t.test('200: PUT resets what it leaves out', async (t) => {
+  t.test('200: PUT resets omitted fields', async (t) => {
     const { body } = await replace({ body: { name: 'Replaced', description: 'Text', color: '#AABBCC' } })
     t.match(body, { name: 'Replaced', description: 'Text', color: '#aabbcc', version: 2, role: 'manager' })
     const { body: reset, headers } = await replace({ body: { name: 'Replaced' } })
@@ -294,22 +303,22 @@ t.test('replaceProject and updateProject', async (t) => {
     t.equal(later.get('etag'), headers.get('etag'))
   })
 
-  t.test('200: PUT takes what GET returned, and ignores what cannot be written', async (t) => {
+  t.test('200: PUT accepts what GET returns, and ignores read-only fields', async (t) => {
     const { body } = await read(manager, project)
     t.strictSame((await replace({ body })).body, body, 'nothing changes')
     const invented = { id: unknownId, role: null, member_count: 9, archived_at: body.created_at }
     t.strictSame((await replace({ body: { ...body, ...invented } })).body, body)
   })
 
-  t.test('200: PATCH keeps what it leaves out', async (t) => {
+  t.test('200: PATCH keeps omitted fields', async (t) => {
     const { body } = await patch({ color: '#AABBCC' })
     t.match(body, { name: 'Replaced', color: '#aabbcc' })
     t.match((await patch({ description: 'New' })).body, { description: 'New', color: '#aabbcc' })
     t.match((await patch({ color: null })).body, { description: 'New', color: null })
-    t.equal((await patch({})).body.version, body.version + 2, 'nothing to change, no new version')
+    t.equal((await patch({})).body.version, body.version + 2, 'no change, no new version')
   })
 
-  t.test('200: an administrator may, without a role', async (t) => {
+  t.test('200: an administrator without a role', async (t) => {
     t.equal((await patch({ name: 'By an administrator' }, admin)).body.role, null)
   })
 
@@ -318,37 +327,49 @@ t.test('replaceProject and updateProject', async (t) => {
     const other = (await read(viewer, project)).headers.get('etag')
     for (const etag of [headers.get('etag'), `"${body.version}"`, other]) {
       const call = { body: {}, ...ifMatch(etag) }
-      await service.expect('updateProject', 200, of(manager, project, call))
+      await service.expect('updateProject', 200, requestOf(manager, project, call))
     }
     const outdated = ifMatch(`"${body.version - 1}"`)
-    await service.expect('updateProject', 412, of(manager, project, { body: { name: 'x' }, ...outdated }))
-    await service.expect('replaceProject', 412, of(manager, project, { body: { name: 'x' }, ...outdated }))
+    await service.expect(
+      'updateProject',
+      412,
+      requestOf(manager, project, { body: { name: 'x' }, ...outdated }),
+    )
+    await service.expect(
+      'replaceProject',
+      412,
+      requestOf(manager, project, { body: { name: 'x' }, ...outdated }),
+    )
     const { version } = body
     await service.expect(
       'replaceProject',
       412,
-      of(manager, project, { body: { ...body, version: version - 1 } }),
+      requestOf(manager, project, { body: { ...body, version: version - 1 } }),
     )
     t.equal((await read(manager, project)).body.version, version)
   })
 
-  t.test('403, 404: for others', async (t) => {
+  t.test('403, 404: viewers and editors, strangers, an unknown project', async (t) => {
     for (const id of ['replaceProject', 'updateProject'] as const)
-      t.strictSame(await onlyForManagers(id, project, { body: { name: 'x' } }), [403, 403, 404])
-    await service.expect('replaceProject', 404, of(manager, { id: unknownId }, { body: { name: 'x' } }))
-    await service.expect('updateProject', 404, of(manager, { id: unknownId }, { body: {} }))
+      t.strictSame(await statusesForOthers(id, project, { body: { name: 'x' } }), [403, 403, 404])
+    await service.expect(
+      'replaceProject',
+      404,
+      requestOf(manager, { id: unknownId }, { body: { name: 'x' } }),
+    )
+    await service.expect('updateProject', 404, requestOf(manager, { id: unknownId }, { body: {} }))
   })
 
-  t.test('409: archived', async (t) => {
-    await service.expect('archiveProject', 200, of(manager, project))
+  t.test('409: an archived project; 412 and 403 take precedence', async (t) => {
+    await service.expect('archiveProject', 200, requestOf(manager, project))
     for (const id of ['replaceProject', 'updateProject'] as const) {
-      const { body } = await service.expect(id, 409, of(manager, project, { body: { name: 'x' } }))
+      const { body } = await service.expect(id, 409, requestOf(manager, project, { body: { name: 'x' } }))
       t.equal(body.code, 'project_archived')
     }
     const outdated = { body: { name: 'x' }, ...ifMatch('"1"') }
-    await service.expect('updateProject', 412, of(manager, project, outdated))
-    t.strictSame(await onlyForManagers('updateProject', project, { body: {} }), [403, 403, 404])
-    await service.expect('unarchiveProject', 200, of(manager, project))
+    await service.expect('updateProject', 412, requestOf(manager, project, outdated))
+    t.strictSame(await statusesForOthers('updateProject', project, { body: {} }), [403, 403, 404])
+    await service.expect('unarchiveProject', 200, requestOf(manager, project))
     await patch({ name: 'Again' })
   })
 })
@@ -356,29 +377,29 @@ t.test('replaceProject and updateProject', async (t) => {
 t.test('archiveProject and unarchiveProject', async (t) => {
   const project = await createShared()
 
-  t.test('200: a second time changes nothing', async (t) => {
-    const { body: first } = await service.expect('archiveProject', 200, of(manager, project))
+  t.test('200: a repeat changes nothing', async (t) => {
+    const { body: first } = await service.expect('archiveProject', 200, requestOf(manager, project))
     t.match(first, { version: project.version + 1, role: 'manager' })
     t.ok(first.archived_at !== null && first.archived_at <= first.updated_at)
-    t.strictSame((await service.expect('archiveProject', 200, of(manager, project))).body, first)
+    t.strictSame((await service.expect('archiveProject', 200, requestOf(manager, project))).body, first)
     t.strictSame((await read(manager, project)).body, first)
-    const { body: open } = await service.expect('unarchiveProject', 200, of(manager, project))
+    const { body: open } = await service.expect('unarchiveProject', 200, requestOf(manager, project))
     t.match(open, { archived_at: null, version: project.version + 2 })
-    t.strictSame((await service.expect('unarchiveProject', 200, of(manager, project))).body, open)
+    t.strictSame((await service.expect('unarchiveProject', 200, requestOf(manager, project))).body, open)
   })
 
-  t.test('403, 404, 412', async (t) => {
+  t.test('403, 404, 412: viewers and editors, strangers, another ETag', async (t) => {
     for (const id of ['archiveProject', 'unarchiveProject'] as const) {
-      t.strictSame(await onlyForManagers(id, project), [403, 403, 404])
-      await service.expect(id, 404, of(manager, { id: unknownId }))
-      await service.expect(id, 412, of(manager, project, ifMatch('"1"')))
+      t.strictSame(await statusesForOthers(id, project), [403, 403, 404])
+      await service.expect(id, 404, requestOf(manager, { id: unknownId }))
+      await service.expect(id, 412, requestOf(manager, project, ifMatch('"1"')))
     }
   })
 
-  t.test('an archived project can be deleted, and is restored as it was', async (t) => {
-    const { body: archived } = await service.expect('archiveProject', 200, of(manager, project))
+  t.test('204, 200: an archived project is still archived after deletion and restoration', async (t) => {
+    const { body: archived } = await service.expect('archiveProject', 200, requestOf(manager, project))
     await trash(manager, project)
-    const { body } = await service.expect('restoreProject', 200, of(manager, project))
+    const { body } = await service.expect('restoreProject', 200, requestOf(manager, project))
     t.equal(body.archived_at, archived.archived_at)
   })
 })
@@ -387,7 +408,7 @@ t.test('malformed requests', async (t) => {
   const { token } = manager
   const params = { project_id: 'none' }
 
-  t.test('400: an id that is none', async (t) => {
+  t.test('400: a malformed id', async (t) => {
     for (const id of [
       'getProject',
       'deleteProject',
@@ -400,25 +421,28 @@ t.test('malformed requests', async (t) => {
       t.strictSame(pointersOf((await service.expect(id, 400, { token, params })).body), ['/project_id'], id)
   })
 
-  t.test('400: fields and parameters', async (t) => {
+  t.test('400: invalid fields and parameters', async (t) => {
     const project = await create(manager)
     for (const id of ['replaceProject', 'updateProject'] as const) {
       const body = { name: '', archived: true }
-      const { body: problem } = await service.expect(id, 400, of(manager, project, { body }))
+      const { body: problem } = await service.expect(id, 400, requestOf(manager, project, { body }))
       t.strictSame(pointersOf(problem).toSorted(), ['/archived', '/name'], id)
     }
-    await service.expect('updateProject', 400, of(manager, project, { body: { role: 'viewer' } }))
+    await service.expect('updateProject', 400, requestOf(manager, project, { body: { role: 'viewer' } }))
     await service.expect('listTrashedProjects', 400, { token, query: { q: 'x' } })
   })
 
-  t.test('415: another type than JSON', async () => {
-    const call = of(manager, await create(manager), { body: 'x', headers: { 'content-type': 'text/plain' } })
+  t.test('415: not JSON', async () => {
+    const call = requestOf(manager, await create(manager), {
+      body: 'x',
+      headers: { 'content-type': 'text/plain' },
+    })
     for (const id of ['replaceProject', 'updateProject'] as const) await service.expect(id, 415, call)
     await service.expect('createProject', 415, { ...call, params: {} })
   })
 })
 
-/** A project with a task in each state that a restoration is to bring back. */
+/** A project with tasks in every state that deletion and restoration must keep. */
 const createFull = async () => {
   const project = await createShared()
   const ofProject = { project_id: project.id }
@@ -445,22 +469,22 @@ t.test('deleteProject and restoreProject', async (t) => {
     (await service.expect('listTags', 200, { token: account.token, query })).body.items[0]?.task_count
   const everything = { all: true, q: tag.name }
 
-  t.test('403, 404, 412', async (t) => {
-    t.strictSame(await onlyForManagers('deleteProject', project), [403, 403, 404])
-    await service.expect('deleteProject', 404, of(manager, { id: unknownId }))
-    await service.expect('deleteProject', 412, of(manager, project, ifMatch('"99"')))
+  t.test('403, 404, 412: viewers and editors, strangers, another ETag', async (t) => {
+    t.strictSame(await statusesForOthers('deleteProject', project), [403, 403, 404])
+    await service.expect('deleteProject', 404, requestOf(manager, { id: unknownId }))
+    await service.expect('deleteProject', 412, requestOf(manager, project, ifMatch('"99"')))
   })
 
-  t.test('204: nothing in it appears anywhere', async (t) => {
-    t.strictSame(await statusesOf(stranger), [404, 404, 200, 404], 'the assignee sees their task')
-    await service.expect('deleteProject', 204, of(manager, project, ifMatch(`"${project.version}"`)))
+  t.test('204: nothing in the project is visible anywhere', async (t) => {
+    t.strictSame(await statusesOf(stranger), [404, 404, 200, 404], 'the assignee can see their task')
+    await service.expect('deleteProject', 204, requestOf(manager, project, ifMatch(`"${project.version}"`)))
     for (const account of [manager, editor, viewer, stranger, admin]) {
-      await service.expect('getProject', 404, of(account, project))
+      await service.expect('getProject', 404, requestOf(account, project))
       t.strictSame(await statusesOf(account), [404, 404, 404, 404])
     }
-    await service.expect('deleteProject', 404, of(manager, project))
-    await service.expect('updateProject', 404, of(manager, project, { body: {} }))
-    await service.expect('archiveProject', 404, of(manager, project))
+    await service.expect('deleteProject', 404, requestOf(manager, project))
+    await service.expect('updateProject', 404, requestOf(manager, project, { body: {} }))
+    await service.expect('archiveProject', 404, requestOf(manager, project))
     await service.expect('createTask', 422, {
       token: manager.token,
       body: { title: 'x', project_id: project.id },
@@ -472,9 +496,9 @@ t.test('deleteProject and restoreProject', async (t) => {
     t.equal(await tagCount(admin, everything), 0)
   })
 
-  t.test('200: restored with every task, its tags and its files', async (t) => {
-    const { body: trashed } = await service.expect('getTrashedProject', 200, of(manager, project))
-    const { body } = await service.expect('restoreProject', 200, of(manager, project))
+  t.test('200: restores every task with its tags and files', async (t) => {
+    const { body: trashed } = await service.expect('getTrashedProject', 200, requestOf(manager, project))
+    const { body } = await service.expect('restoreProject', 200, requestOf(manager, project))
     t.strictSame(body, {
       ...project,
       open_task_count: 2,
@@ -495,24 +519,24 @@ t.test('deleteProject and restoreProject', async (t) => {
     t.equal(await tagCount(admin, everything), 1)
   })
 
-  t.test('200: what was in the trash before stays there', async (t) => {
+  t.test('200: tasks that were already in the trash stay there', async (t) => {
     t.equal(await statusOfTask(manager, deleted.id), 404)
     await service.expect('getTrashedTask', 200, { token: manager.token, params: { task_id: deleted.id } })
   })
 
-  t.test('404, 412', async () => {
-    await service.expect('restoreProject', 404, of(manager, project))
+  t.test('404, 412: not in the trash, not a manager, another ETag', async () => {
+    await service.expect('restoreProject', 404, requestOf(manager, project))
     await trash(manager, project)
     for (const account of [viewer, editor, stranger])
-      await service.expect('restoreProject', 404, of(account, project))
-    await service.expect('restoreProject', 412, of(manager, project, ifMatch(`"${project.version}"`)))
-    await service.expect('restoreProject', 200, of(admin, project))
+      await service.expect('restoreProject', 404, requestOf(account, project))
+    await service.expect('restoreProject', 412, requestOf(manager, project, ifMatch(`"${project.version}"`)))
+    await service.expect('restoreProject', 200, requestOf(admin, project))
   })
 
-  t.test('at the same time, it is deleted and restored once', async (t) => {
+  t.test('200, 204 for one of five concurrent deletions or restorations, 404 for the others', async (t) => {
     const five = async (id: 'deleteProject' | 'restoreProject') =>
       countStatuses(
-        await Promise.all(Array.from({ length: 5 }, () => service.call(id, of(manager, project)))),
+        await Promise.all(Array.from({ length: 5 }, () => service.call(id, requestOf(manager, project)))),
       )
     t.strictSame(await five('deleteProject'), { 204: 1, 404: 4 })
     t.strictSame(await five('restoreProject'), { 200: 1, 404: 4 })
@@ -529,7 +553,7 @@ t.test('listTrashedProjects and getTrashedProject', async (t) => {
   const ids = async ({ token }: Account, query: Call['query'] = {}) =>
     (await service.expect('listTrashedProjects', 200, { token, query })).body.items.map(({ id }) => id)
 
-  t.test('200: for those who managed them, the last deleted first', async (t) => {
+  t.test('200: pages for former managers, last deleted first', async (t) => {
     t.strictSame((await ids(manager)).slice(0, 2), [second.id, first.id])
     for (const account of [viewer, editor, stranger, admin]) t.strictSame(await ids(account), [])
     t.ok((await ids(admin, { all: true })).includes(first.id))
@@ -540,8 +564,8 @@ t.test('listTrashedProjects and getTrashedProject', async (t) => {
     t.strictSame(await ids(manager, { limit: 1, cursor: body.next_cursor ?? '' }), [first.id])
   })
 
-  t.test('200: as it will be restored', async (t) => {
-    const { body, headers } = await service.expect('getTrashedProject', 200, of(manager, first))
+  t.test('200: the project in the state in which it will be restored', async (t) => {
+    const { body, headers } = await service.expect('getTrashedProject', 200, requestOf(manager, first))
     t.strictSame(body, {
       ...first,
       version: first.version + 1,
@@ -553,37 +577,41 @@ t.test('listTrashedProjects and getTrashedProject', async (t) => {
       page.items.find(({ id }) => id === first.id),
       body,
     )
-    t.equal((await service.expect('getTrashedProject', 200, of(admin, first))).body.role, null)
+    t.equal((await service.expect('getTrashedProject', 200, requestOf(admin, first))).body.role, null)
     const condition = { 'if-none-match': headers.get('etag') ?? '' }
-    await service.expect('getTrashedProject', 304, of(manager, first, { headers: condition }))
-    await service.expect('getTrashedProject', 412, of(manager, first, ifMatch('"1"')))
+    await service.expect('getTrashedProject', 304, requestOf(manager, first, { headers: condition }))
+    await service.expect('getTrashedProject', 412, requestOf(manager, first, ifMatch('"1"')))
   })
 
-  t.test('403, 404', async () => {
+  t.test('403, 404: all=true by a member, not a manager, not in the trash', async () => {
     await service.expect('listTrashedProjects', 403, { token: manager.token, query: { all: true } })
-    await service.expect('getTrashedProject', 404, of(editor, first))
-    await service.expect('getTrashedProject', 404, of(manager, { id: unknownId }))
-    await service.expect('getTrashedProject', 404, of(manager, await create(manager)))
+    await service.expect('getTrashedProject', 404, requestOf(editor, first))
+    await service.expect('getTrashedProject', 404, requestOf(manager, { id: unknownId }))
+    await service.expect('getTrashedProject', 404, requestOf(manager, await create(manager)))
   })
 })
 
 t.test('deleteTrashedProject', async (t) => {
   const files = await keys()
   const { project, tasks, deleted } = await createFull()
-  await service.expect('deleteTrashedProject', 404, of(manager, project))
+  await service.expect('deleteTrashedProject', 404, requestOf(manager, project))
   await trash(manager, project)
   for (const account of [viewer, editor, stranger])
-    await service.expect('deleteTrashedProject', 404, of(account, project))
-  await service.expect('deleteTrashedProject', 412, of(manager, project, ifMatch(`"${project.version}"`)))
-  await service.expect('deleteTrashedProject', 204, of(manager, project))
+    await service.expect('deleteTrashedProject', 404, requestOf(account, project))
+  await service.expect(
+    'deleteTrashedProject',
+    412,
+    requestOf(manager, project, ifMatch(`"${project.version}"`)),
+  )
+  await service.expect('deleteTrashedProject', 204, requestOf(manager, project))
 
   for (const account of [manager, admin]) {
-    await service.expect('getTrashedProject', 404, of(account, project))
-    await service.expect('restoreProject', 404, of(account, project))
-    await service.expect('deleteTrashedProject', 404, of(account, project))
+    await service.expect('getTrashedProject', 404, requestOf(account, project))
+    await service.expect('restoreProject', 404, requestOf(account, project))
+    await service.expect('deleteTrashedProject', 404, requestOf(account, project))
   }
-  await eventually('its files are gone', async () => String(await keys()) === String(files))
-  await eventually('its rows are gone', async () => {
+  await eventually('the files of the project are removed', async () => String(await keys()) === String(files))
+  await eventually('the rows of the project are deleted', async () => {
     const rows = await db.run('select from projects where id = $1', [project.id])
     return rows.length === 0
   })
@@ -593,7 +621,7 @@ t.test('deleteTrashedProject', async (t) => {
   }
 })
 
-t.test('the trash is emptied of projects that have been there for too long', async (t) => {
+t.test('a job deletes projects after 30 days in the trash', async (t) => {
   const { project: old, tasks } = await createFull()
   const young = await create(manager)
   for (const project of [old, young]) await trash(manager, project)
@@ -602,17 +630,17 @@ t.test('the trash is emptied of projects that have been there for too long', asy
   await age(old.id, '30 days 1 minute')
   await age(young.id, '29 days 23 hours')
   await runJobs(jobDepsOf(service))
-  await service.expect('getTrashedProject', 404, of(manager, old))
+  await service.expect('getTrashedProject', 404, requestOf(manager, old))
   const rows = await db.run('select from tasks where id = $1', [tasks[0]?.id])
-  t.equal(rows.length, 0, 'its tasks are gone')
-  await service.expect('restoreProject', 200, of(manager, young))
+  t.equal(rows.length, 0, 'the tasks of the project are deleted')
+  await service.expect('restoreProject', 200, requestOf(manager, young))
 })
 
 const deleteAccount = ({ id, token }: Account) =>
   service.call('deleteUser', { token, params: { user_id: id } })
 
-t.test('a user who is deleted', async (t) => {
-  t.test('hands what they own in projects to a manager', async (t) => {
+t.test('deleteUser and projects', async (t) => {
+  t.test('204: tasks and tags in projects pass to a manager', async (t) => {
     const leaver = await service.register('leaver')
     const project = await create(manager)
     await setMember(manager, project, leaver, 'editor')
@@ -624,8 +652,8 @@ t.test('a user who is deleted', async (t) => {
     await db.run('update tags set project_id = $2 where id = $1', [tag.id, project.id])
 
     t.equal((await deleteAccount(leaver)).status, 204)
-    t.equal((await read(manager, project)).body.member_count, 1, 'they are no member')
-    await eventually('their row is gone', async () => {
+    t.equal((await read(manager, project)).body.member_count, 1, 'not a member')
+    await eventually('the row of the user is deleted', async () => {
       const rows = await db.run('select from users where id = $1', [leaver.id])
       return rows.length === 0
     })
@@ -643,7 +671,7 @@ t.test('a user who is deleted', async (t) => {
     await service.expect('getTask', 404, { token: admin.token, params: { task_id: personal.id } })
   })
 
-  t.test('takes along the projects that nobody else has access to, the trash included', async (t) => {
+  t.test('204: deletes projects that nobody else can access, even in the trash', async (t) => {
     const loner = await service.register('loner')
     const own = await create(loner)
     const trashed = await create(loner)
@@ -652,18 +680,18 @@ t.test('a user who is deleted', async (t) => {
     await trash(loner, trashed)
     t.equal((await deleteAccount(loner)).status, 204)
     for (const project of [own, trashed]) {
-      await service.expect('getProject', 404, of(admin, project))
-      await service.expect('getTrashedProject', 404, of(admin, project))
+      await service.expect('getProject', 404, requestOf(admin, project))
+      await service.expect('getTrashedProject', 404, requestOf(admin, project))
     }
     await service.expect('getTask', 404, { token: admin.token, params: { task_id: task.id } })
-    await eventually('all rows are gone', async () => {
+    await eventually('all rows are deleted', async () => {
       const rows = await db.run('select from projects where id in ($1, $2)', [own.id, trashed.id])
       const people = await db.run('select from users where id = $1', [loner.id])
       return rows.length + people.length === 0
     })
   })
 
-  t.test('409: who alone manages a project that others have access to stays', async (t) => {
+  t.test('409: the last manager of a project with other members', async (t) => {
     const last = await service.register('last')
     const project = await create(last)
     const task = await createTask(last, { project_id: project.id })
@@ -673,17 +701,17 @@ t.test('a user who is deleted', async (t) => {
     t.equal(
       (await deleteAccount({ ...last, token: admin.token })).status,
       409,
-      'an administrator cannot either',
+      'an administrator cannot delete the user either',
     )
-    t.equal((await readTask(last, task.id)).task.owner_id, last.id, 'nothing has happened')
+    t.equal((await readTask(last, task.id)).task.owner_id, last.id, 'nothing has changed')
 
     await trash(last, project)
     t.equal((await deleteAccount(last)).status, 204)
-    const { body } = await service.expect('getTrashedProject', 200, of(admin, project))
+    const { body } = await service.expect('getTrashedProject', 200, requestOf(admin, project))
     t.match(body, { member_count: 1, role: null })
-    await service.expect('getTrashedProject', 404, of(viewer, project))
-    const { body: restored } = await service.expect('restoreProject', 200, of(admin, project))
-    t.match(restored, { member_count: 2, role: 'manager' }, 'who restores it manages it')
+    await service.expect('getTrashedProject', 404, requestOf(viewer, project))
+    const { body: restored } = await service.expect('restoreProject', 200, requestOf(admin, project))
+    t.match(restored, { member_count: 2, role: 'manager' }, 'restoring makes the administrator a manager')
     await eventually('the task has an owner', async () => {
       await runJobs(jobDepsOf(service))
       const { owner_id } = (await readTask(admin, task.id)).task
@@ -691,7 +719,7 @@ t.test('a user who is deleted', async (t) => {
     })
   })
 
-  t.test('409: of two managers who delete their accounts at the same time, one stays', async (t) => {
+  t.test('409: of two managers who delete their accounts concurrently, one stays', async (t) => {
     const [one, two] = [await service.register('one'), await service.register('two')]
     const project = await create(one)
     await setMember(one, project, two, 'manager')
@@ -703,7 +731,7 @@ t.test('a user who is deleted', async (t) => {
     t.equal((await read(viewer, project)).body.member_count, 2)
   })
 
-  t.test('409: of two managers of whom one leaves and one deletes their account, one stays', async (t) => {
+  t.test('409: if one of two managers leaves while the other deletes their account, one stays', async (t) => {
     const [one, two] = [await service.register('staying'), await service.register('leaving')]
     const project = await create(one)
     await setMember(one, project, two, 'manager')
@@ -714,28 +742,28 @@ t.test('a user who is deleted', async (t) => {
     t.equal((await read(viewer, project)).body.member_count, 2)
   })
 
-  t.test('a project is restored or loses its manager, never both', async (t) => {
+  t.test('200, 409: a project is never restored without its manager', async (t) => {
     for (let n = 0; n < 3; n += 1) {
       const restorer = await service.register(`restorer-${n}`)
       const project = await create(restorer)
       await setMember(restorer, project, viewer, 'viewer')
       await trash(restorer, project)
       const [restored, deleted] = await Promise.all([
-        service.call('restoreProject', of(restorer, project)),
+        service.call('restoreProject', requestOf(restorer, project)),
         deleteAccount(restorer),
       ])
-      const { status } = await service.call('getProject', of(viewer, project))
+      const { status } = await service.call('getProject', requestOf(viewer, project))
       if (status === 200) t.strictSame([restored.status, deleted.status], [200, 409])
       else t.strictSame([restored.status < 500, deleted.status], [true, 204])
     }
   })
 
-  t.test('with the last of its members, a project goes', async (t) => {
+  t.test('204: a project is deleted with its last member', async (t) => {
     const [one, two] = [await service.register('first-of-two'), await service.register('second-of-two')]
     const project = await create(one)
     await setMember(one, project, two, 'manager')
     t.strictSame(countStatuses(await Promise.all([deleteAccount(one), deleteAccount(two)])), { 204: 2 })
-    await service.expect('getProject', 404, of(admin, project))
-    await service.expect('getTrashedProject', 404, of(admin, project))
+    await service.expect('getProject', 404, requestOf(admin, project))
+    await service.expect('getTrashedProject', 404, requestOf(admin, project))
   })
 })
