@@ -15,7 +15,7 @@ import { operations } from '../fixture/operations.ts'
 import { type Call, type Service, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
-/** The Model Context Protocol, as the official client and as a client that makes mistakes see it. */
+/** The Model Context Protocol, with the official client and with malformed messages. */
 
 type Schemas = components['schemas']
 
@@ -46,7 +46,7 @@ const send = (body: unknown, more: Omit<Call, 'body'> = {}) =>
 const problemIn = (content: unknown) => content as Schemas['Problem']
 
 for (const mode of ['legacy', 'auto'] satisfies Negotiation[]) {
-  t.test(`sendMcpMessage, ${mode}: an assistant finds, creates, completes and deletes a task`, async (t) => {
+  t.test(`sendMcpMessage, ${mode}: an assistant handles a task from creation to restoration`, async (t) => {
     const token = await tokenWith('tasks:write', 'tags:write', 'users:read')
     const { client, call } = await connectAssistant(t, service, token, mode)
     t.match(client.getServerVersion(), { name: 'taskwright', title: 'Taskwright', version: /^\d/ })
@@ -66,7 +66,7 @@ for (const mode of ['legacy', 'auto'] satisfies Negotiation[]) {
     })
     const task = created.content as Schemas['Task']
     t.match(task, { title: 'Book the venue', owner_id: ada.id, assignee_id: ada.id, status: 'todo' })
-    t.strictSame(JSON.parse(created.text), task, 'the text repeats the content')
+    t.strictSame(JSON.parse(created.text), task, 'the text is the content as JSON')
 
     await call('create_task', { title: 'Something else' })
     const found = await call('list_tasks', {
@@ -84,7 +84,7 @@ for (const mode of ['legacy', 'auto'] satisfies Negotiation[]) {
       if_match: `"${task.version}"`,
     })
     t.match(done, { isError: false, content: { id: task.id, status: 'done', version: task.version + 1 } })
-    t.equal((await readTask(ada, task.id)).task.status, 'done', 'the task of the HTTP API is the same')
+    t.equal((await readTask(ada, task.id)).task.status, 'done', 'the HTTP API returns the same task')
 
     t.match(await call('remove_task_tag', { task_id: task.id, tag_id }), {
       isError: false,
@@ -100,7 +100,7 @@ for (const mode of ['legacy', 'auto'] satisfies Negotiation[]) {
   })
 }
 
-t.test('sendMcpMessage: the tools are the operations that the contract marks', async (t) => {
+t.test('sendMcpMessage: the tools are the operations marked in the contract', async (t) => {
   const { client } = await connectAssistant(t, service, ada.token)
   const { tools } = await client.listTools()
   t.same(tools.map(({ name }) => name).toSorted(), toolOperations.map(({ id }) => toolName(id)).toSorted())
@@ -122,7 +122,7 @@ t.test('sendMcpMessage: the tools are the operations that the contract marks', a
   }
 })
 
-/** The examples that the contract gives for the path and for the bodies of an operation. */
+/** The examples of an operation in the contract: its path parameters and its bodies. */
 const examplesOf = ({ path, method }: (typeof toolOperations)[number]) => {
   const item = asObject(asObject(contract.document.paths)[path])
   const { requestBody = {} } = asObject(item[method.toLowerCase()])
@@ -139,7 +139,7 @@ const examplesOf = ({ path, method }: (typeof toolOperations)[number]) => {
   return { ids: Object.fromEntries<unknown>(ids), bodies }
 }
 
-t.test('sendMcpMessage: schemas are JSON Schema, and accept the examples of the contract', async (t) => {
+t.test('sendMcpMessage: schemas are valid, and accept the examples of the contract', async (t) => {
   const { client } = await connectAssistant(t, service, ada.token)
   const { tools } = await client.listTools()
   const ajv = new Ajv2020({ strict: true, allowUnionTypes: true, strictRequired: false })
@@ -152,13 +152,13 @@ t.test('sendMcpMessage: schemas are JSON Schema, and accept the examples of the 
       t.ok(accepts({ ...ids, ...body }), `${operation.id} ${JSON.stringify(body)}`, {
         errors: accepts.errors,
       })
-    t.notOk(accepts({ ...ids, ...bodies[0], nonsense: 1 }), 'and nothing unknown')
+    t.notOk(accepts({ ...ids, ...bodies[0], nonsense: 1 }), 'unknown fields are rejected')
     if (tool?.outputSchema !== undefined) ajv.compile(asObject(tool.outputSchema))
     t.notMatch(JSON.stringify(tool), /\$ref|x-[a-z]+"|nullable/, operation.id)
   }
 })
 
-t.test('sendMcpMessage: a token sees and uses the tools of its scopes', async (t) => {
+t.test('sendMcpMessage: a token can list and call only the tools of its scopes', async (t) => {
   const { client, call } = await connectAssistant(t, service, await tokenWith('tags:read'))
   const { tools } = await client.listTools()
   t.same(tools.map(({ name }) => name).toSorted(), ['list_tags', 'list_task_tags'])
@@ -184,7 +184,7 @@ t.test('sendMcpMessage: a token sees and uses the tools of its scopes', async (t
   })
 })
 
-t.test('sendMcpMessage: a rejected call says what would be right', async (t) => {
+t.test('sendMcpMessage: problems of a call name the argument and what it expects', async (t) => {
   const { call } = await connectAssistant(t, service, ada.token)
   const { id: task_id } = await createTask(ada)
 
@@ -225,11 +225,11 @@ t.test('sendMcpMessage: a rejected call says what would be right', async (t) => 
   })
 
   const { isError } = await call('list_tasks', { q: null, cursor: null, limit: 1 })
-  t.equal(isError, false, 'null is an argument that was left out')
+  t.equal(isError, false, 'null is the same as no argument')
   t.match(
     (await call('update_task', { task_id, due_at: null })).content,
     { due_at: null },
-    'unless a field may be null',
+    'except for a nullable field',
   )
   t.match(
     (await call('list_tasks', { sort: '-due_at,title', expand: ['owner', 'assignee'], overdue: false }))
@@ -240,14 +240,14 @@ t.test('sendMcpMessage: a rejected call says what would be right', async (t) => 
   )
 })
 
-t.test('sendMcpMessage: a repeated creation with its key creates nothing', async (t) => {
+t.test('sendMcpMessage: repeating a creation with its idempotency key creates nothing', async (t) => {
   const { call } = await connectAssistant(t, service, ada.token)
   const args = { title: 'Only once', idempotency_key: 'once' }
   const [first, second] = [await call('create_task', args), await call('create_task', args)]
   t.strictSame(second.content, first.content)
 })
 
-t.test('sendMcpMessage, 401: a token that is missing, wrong or revoked', async (t) => {
+t.test('sendMcpMessage, 401: a missing, invalid or revoked token', async (t) => {
   for (const token of [undefined, 'twp_nonsense']) {
     const { headers } = await service.expect('sendMcpMessage', 401, { body: message('ping'), token })
     t.match(headers.get('www-authenticate'), /^Bearer realm="taskwright"/)
@@ -258,10 +258,10 @@ t.test('sendMcpMessage, 401: a token that is missing, wrong or revoked', async (
   const { call } = await connectAssistant(t, service, token)
   t.match(await call('list_tasks'), { isError: false })
   await service.expect('revokeApiToken', 204, { token: ada.token, params: { token_id } })
-  await t.rejects(call('list_tasks'), { message: /401|Unauthorized/i }, 'at once')
+  await t.rejects(call('list_tasks'), { message: /401|Unauthorized/i }, 'immediately')
 })
 
-t.test('sendMcpMessage: messages that do not match the protocol', async (t) => {
+t.test('sendMcpMessage: malformed messages, unknown tools, unsupported versions', async (t) => {
   t.match(await send('{"jsonrpc":', { headers: { 'content-type': 'application/json' } }), {
     status: 400,
     body: { code: 'invalid_request' },
@@ -270,7 +270,10 @@ t.test('sendMcpMessage: messages that do not match the protocol', async (t) => {
     status: 400,
     body: { detail: 'The body must be a JSON object.' },
   })
-  t.match(await send({ id: 1, method: 'ping' }), { status: 400, body: { errors: [{ pointer: '/jsonrpc' }] } })
+  t.match(await send({ id: 1, method: 'ping' }), {
+    status: 400,
+    body: { errors: [{ pointer: '/jsonrpc' }] },
+  })
   t.match(await send({ jsonrpc: '2.0', id: {}, method: 'ping' }), {
     status: 400,
     body: { error: { code: -32600 } },
@@ -312,7 +315,7 @@ t.test('sendMcpMessage: messages that do not match the protocol', async (t) => {
   })
 })
 
-t.test('sendMcpMessage: what HTTP refuses', async (t) => {
+t.test('sendMcpMessage, 405, 413, 415: other methods, a body that is too large or not JSON', async (t) => {
   const tooLarge = message('tools/call', { name: 'create_task', arguments: { title: 'x'.repeat(1_200_000) } })
   t.match(await send(tooLarge), { status: 413 })
   t.match(await send('{}', { headers: { 'content-type': 'text/plain' } }), { status: 415 })
@@ -326,7 +329,7 @@ t.test('sendMcpMessage: what HTTP refuses', async (t) => {
   }
 })
 
-t.test('sendMcpMessage, 403: a page of another origin', async (t) => {
+t.test('sendMcpMessage, 403: an origin that is not allowed', async (t) => {
   const { port } = new URL(service.url)
   const allowed = 'https://app.example.com'
   const open = await startService(t, {
@@ -339,7 +342,7 @@ t.test('sendMcpMessage, 403: a page of another origin', async (t) => {
     if (status !== 200) t.match(body, { code: 'origin_not_allowed' })
     return status
   }
-  t.equal(await statusFrom(`http://127.0.0.1:${port}`, service), 200, 'a page of the service itself')
+  t.equal(await statusFrom(`http://127.0.0.1:${port}`, service), 200, 'the origin of the service')
   for (const origin of [
     'https://evil.example',
     'null',
@@ -353,25 +356,25 @@ t.test('sendMcpMessage, 403: a page of another origin', async (t) => {
   t.equal(await statusFrom('https://tasks.example.com.evil.example', open), 403)
 })
 
-t.test('sendMcpMessage, 404: the operator has switched it off', async (t) => {
+t.test('sendMcpMessage, 404: MCP is disabled', async (t) => {
   const off = await startService(t, { db, config: { mcp: 'off' } })
   const { body } = await off.expect('sendMcpMessage', 404, { token: ada.token, body: message('ping') })
   t.match(body, { code: 'not_found' })
 })
 
-t.test('sendMcpMessage: a tool runs below the path of PUBLIC_URL', async (t) => {
+t.test('sendMcpMessage: tools work if PUBLIC_URL has a path', async (t) => {
   const below = await startService(t, { db, config: { publicUrl: 'https://example.com/tasks' } })
   const { call } = await connectAssistant(t, below, ada.token)
   t.match(await call('get_current_user'), { isError: false, content: { id: ada.id } })
   t.match(await call('list_tasks', { limit: 1 }), { isError: false })
 })
 
-t.test('sendMcpMessage: a call counts once', async (t) => {
+t.test('sendMcpMessage, 429: a call counts once towards rate and concurrency limits', async (t) => {
   const limit = 20
   const limited = await startService(t, {
     db,
     config: { rateLimit: 'on', rateLimitApi: limit },
-    // A call that took a second place would be refused by itself.
+    // A tool call that occupied a second slot would be rejected.
     requestLimit: 1,
   })
   const { id, token } = await service.register('counted')
@@ -388,7 +391,7 @@ t.test('sendMcpMessage: a call counts once', async (t) => {
   t.ok(Number(refused.headers.get('retry-after')) > 0)
 })
 
-t.test('sendMcpMessage: the log has a line for the message and one for the operation', async (t) => {
+t.test('sendMcpMessage: the message and its operation are logged with a line each', async (t) => {
   const lines: Json[] = []
   const logged = await startService(t, {
     db,
@@ -407,7 +410,7 @@ t.test('sendMcpMessage: the log has a line for the message and one for the opera
   })
   const requests = () =>
     lines.filter((line) => line.request_id === 'of-an-assistant' && line.msg === 'request')
-  await eventually('both are logged', async () => requests().length === 2)
+  await eventually('both lines are logged', async () => requests().length === 2)
   const common = { status: 200, remote_address: '192.0.2.7', principal_id: ada.id }
   t.match(requests(), [
     { ...common, operation_id: 'getTask', route: '/tasks/{task_id}', method: 'GET' },
@@ -415,7 +418,7 @@ t.test('sendMcpMessage: the log has a line for the message and one for the opera
   ])
 })
 
-/** A service on which the first statement that matches waits until `release`. */
+/** A service on which statements that match `pattern` wait until `release`. */
 const startHeld = async (t: Test, pattern: RegExp, overrides: Parameters<typeof startService>[1] = {}) => {
   const reached = Promise.withResolvers<void>()
   const held = Promise.withResolvers<void>()
@@ -436,7 +439,7 @@ const startHeld = async (t: Test, pattern: RegExp, overrides: Parameters<typeof 
   return { service, reached: reached.promise, release: () => held.resolve() }
 }
 
-t.test('sendMcpMessage: a write that takes too long is a result, which says what is known', async (t) => {
+t.test('sendMcpMessage: a write that times out results in outcome_unknown', async (t) => {
   const slow = await startService(t, {
     db: {
       ...db,
@@ -456,7 +459,7 @@ t.test('sendMcpMessage: a write that takes too long is a result, which says what
   })
 })
 
-t.test('sendMcpMessage: a call that has begun ends before the service stops', async (t) => {
+t.test('sendMcpMessage: a call in progress finishes before the service stops', async (t) => {
   const { token } = await createApiToken(ada, { scopes: ['tasks:write'] })
   const { service: stopping, reached, release } = await startHeld(t, /api_tokens/)
   const answer = stopping.expect('sendMcpMessage', 200, {
@@ -477,7 +480,7 @@ t.test('sendMcpMessage: a call that has begun ends before the service stops', as
   await closed
 })
 
-t.test('sendMcpMessage: a read is abandoned when the client disconnects', async (t) => {
+t.test('sendMcpMessage: a read is aborted when the client disconnects', async (t) => {
   const lines: Json[] = []
   const {
     service: watched,
@@ -499,9 +502,9 @@ t.test('sendMcpMessage: a read is abandoned when the client disconnects', async 
   aborting.abort()
   await t.rejects(lost)
   const countConnections = promisify(watched.app.server.getConnections.bind(watched.app.server))
-  await eventually('the service notices', async () => (await countConnections()) === 0)
+  await eventually('the service sees the disconnection', async () => (await countConnections()) === 0)
   release()
   const outcome = () => lines.find((line) => line.operation_id === 'getTask')
   await eventually('the operation ends', async () => outcome() !== undefined)
-  t.match(outcome(), { status: 503 }, 'its statement is not sent')
+  t.match(outcome(), { status: 503 }, 'the statement is not sent')
 })

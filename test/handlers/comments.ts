@@ -29,7 +29,7 @@ const commenter = await service.register('commenter')
 const editor = await service.register('editor')
 const stranger = await service.register('stranger')
 
-/** A task in a project that everybody is a member of but the stranger. */
+/** A task in a project. Everybody but the stranger is a member. */
 const newTask = async (): Promise<Task> => {
   const project = await createProject(ada)
   await setMember(ada, project, viewer, 'viewer')
@@ -91,7 +91,7 @@ t.test('listTaskComments', async (t) => {
   for (const body of ['a', 'b', 'c', 'd', 'e']) await add(task, body)
   const params = { task_id: task.id }
 
-  t.test('200: oldest first, or newest first, page by page in both directions', async (t) => {
+  t.test('200: pages, oldest or newest first, in both directions', async (t) => {
     for (const [sort, expected] of [
       [{}, 'a b c d e'],
       [{ sort: 'created_at' }, 'a b c d e'],
@@ -110,7 +110,7 @@ t.test('listTaskComments', async (t) => {
     }
   })
 
-  t.test('200: what is written meanwhile comes last', async (t) => {
+  t.test('200: a comment added while paging comes last', async (t) => {
     const other = await newTask()
     for (const body of ['a', 'b']) await add(other, body)
     const first = await list(other, { limit: 2 })
@@ -119,7 +119,7 @@ t.test('listTaskComments', async (t) => {
     t.equal(textsOf(await list(other, { limit: 2, offset: 1 })), 'b c')
   })
 
-  t.test('200: those with a text, ignoring case and accents', async (t) => {
+  t.test('200: searches text, ignoring case and accents', async (t) => {
     const other = await newTask()
     for (const body of [
       'Crème brûlée',
@@ -137,7 +137,7 @@ t.test('listTaskComments', async (t) => {
     t.equal(await found('nothing'), '')
   })
 
-  t.test('200: searches any amount of text page by page', async (t) => {
+  t.test('200: searches any amount of text, over several pages', async (t) => {
     const other = await newTask()
     for (let n = 1; n <= 12; n += 1)
       await add(other, 'hay '.repeat(15_000) + (n % 4 === 0 ? `Needle ${n}` : ''))
@@ -152,10 +152,10 @@ t.test('listTaskComments', async (t) => {
       cursor = page.next_cursor
     }
     t.strictSame(found, ['Needle 4', 'Needle 8', 'Needle 12'])
-    t.ok(requests > 1, 'a request examines a bounded number')
+    t.ok(requests > 1, 'a request searches a limited number of comments')
   })
 
-  t.test('200: with their authors', async (t) => {
+  t.test('200: expanded authors', async (t) => {
     const { items } = await list(task, { expand: 'author', limit: 1 })
     t.match(items, [
       { author_id: commenter.id, author: { id: commenter.id, username: 'commenter', email: null } },
@@ -164,7 +164,7 @@ t.test('listTaskComments', async (t) => {
     await service.expect('listTaskComments', 200, { token, params, query: { expand: 'author' } })
   })
 
-  t.test('200: of a task without comments', async (t) => {
+  t.test('200: no comments', async (t) => {
     t.strictSame(await list(await newTask()), {
       items: [],
       next_cursor: null,
@@ -173,14 +173,14 @@ t.test('listTaskComments', async (t) => {
     })
   })
 
-  t.test('403: the authors need the scope to read users', async (t) => {
+  t.test('403: expanding authors requires users:read', async (t) => {
     const { token } = await createApiToken(viewer, { scopes: ['tasks:read'] })
     const request = { token, params, query: { expand: 'author' } }
     const { body } = await service.expect('listTaskComments', 403, request)
     t.equal(body.code, 'insufficient_scope')
   })
 
-  t.test('400: an order that there is not', async (t) => {
+  t.test('400: an unknown or repeated sort field', async (t) => {
     const { token } = viewer
     for (const sort of ['edited_at', 'created_at,created_at', '']) {
       const { body } = await service.expect('listTaskComments', 400, { token, params, query: { sort } })
@@ -188,7 +188,7 @@ t.test('listTaskComments', async (t) => {
     }
   })
 
-  t.test('404: for strangers, as if the task did not exist', async (t) => {
+  t.test('404: unknown and invisible tasks are indistinguishable', async (t) => {
     const { token } = stranger
     const { body } = await service.expect('listTaskComments', 404, { token, params })
     const unknown = await service.expect('listTaskComments', 404, { token, params: { task_id: unknownId } })
@@ -200,7 +200,7 @@ t.test('createComment', async (t) => {
   const task = await newTask()
   const params = { task_id: task.id }
 
-  t.test('201: as it was written; the task has one more', async (t) => {
+  t.test('201: keeps the text unchanged, and increments the comment count of the task', async (t) => {
     const text = '  # Heading\r\n\n<b>not *sanitized*</b>\u0301 `code` \u{1f600}\t\n'
     const request = { token: commenter.token, params, body: { body: text } }
     const { body, headers } = await service.expect('createComment', 201, request)
@@ -224,7 +224,7 @@ t.test('createComment', async (t) => {
     t.strictSame(await eventsOf(task), [['comment.created', commenter.id, {}, { body: text }]])
   })
 
-  t.test('201: the change feed has the task', async (t) => {
+  t.test('201: the task appears in the change feed', async (t) => {
     const { token } = viewer
     const other = await newTask()
     await changesToBeKnown(db)
@@ -236,7 +236,7 @@ t.test('createComment', async (t) => {
     t.match(changed, [{ id: other.id, comment_count: 1, version: 2 }])
   })
 
-  t.test('201: 30 at the same time', async (t) => {
+  t.test('201: 30 concurrent comments are all counted', async (t) => {
     const other = await newTask()
     const request = { params: { task_id: other.id }, body: { body: 'One of many' } }
     const replies = await Promise.all(
@@ -248,12 +248,12 @@ t.test('createComment', async (t) => {
     const { task: changed, etag } = await readTask(viewer, other.id)
     t.match(changed, { comment_count: 30, version: 31 })
     const etags = replies.map(({ headers }) => headers.get('task-etag'))
-    t.equal(new Set(etags).size, 30, 'each has an ETag of its own')
+    t.equal(new Set(etags).size, 30, 'each response has a different Task-ETag')
     t.ok(etags.includes(etag))
     t.equal((await list(other, { limit: 200 })).items.length, 30)
   })
 
-  t.test('201: once, with an Idempotency-Key', async (t) => {
+  t.test('201: a repeat with its Idempotency-Key creates nothing; 422 for another body', async (t) => {
     const other = await newTask()
     const headers = { 'idempotency-key': 'comment-once' }
     const request = { token: commenter.token, params: { task_id: other.id }, body: { body: 'Once' }, headers }
@@ -267,11 +267,11 @@ t.test('createComment', async (t) => {
     t.equal(body.code, 'idempotency_key_reused')
   })
 
-  t.test('201: up to 65,536 characters', async () => {
+  t.test('201: 65,536 characters', async () => {
     await add(task, 'ä'.repeat(65_536))
   })
 
-  t.test('400: more, nothing to read, or no text', async (t) => {
+  t.test('400: text that is too long, blank or missing, or an unknown field', async (t) => {
     const { token } = commenter
     for (const body of ['x'.repeat(65_537), '', ' \n\t', '\0', null, 7]) {
       const reply = await service.expect('createComment', 400, { token, params, body: { body } })
@@ -281,12 +281,12 @@ t.test('createComment', async (t) => {
     await service.expect('createComment', 400, { token, params, body: { body: 'x', mentions: [] } })
   })
 
-  t.test('403, 404: for viewers and strangers', async (t) => {
+  t.test('403 for viewers, 404 for strangers', async (t) => {
     const request = { params, body: { body: 'No' } }
     t.strictSame(await statusesOf('createComment', request, [viewer, stranger]), [403, 404])
   })
 
-  t.test('409: in an archived project, whose comments can be read', async (t) => {
+  t.test('409 in an archived project: comments stay readable', async (t) => {
     const other = await newTask()
     const comment = await add(other)
     await setArchived(other, true)
@@ -313,7 +313,7 @@ t.test('createComment', async (t) => {
 t.test('mentions', async (t) => {
   const task = await newTask()
 
-  t.test('of members, assignees and administrators, not of strangers', async (t) => {
+  t.test('members, assignees and administrators, not strangers', async (t) => {
     const assignee = await service.register('assignee')
     await service.expect('updateTask', 200, {
       token: ada.token,
@@ -327,13 +327,13 @@ t.test('mentions', async (t) => {
     t.strictSame(mentions.toSorted(), [ada, viewer, editor, assignee, admin].map(({ id }) => id).toSorted())
   })
 
-  t.test('of the owner and the assignee of a personal task', async (t) => {
+  t.test('the owner and the assignee of a personal task', async (t) => {
     const personal = await createTask(ada, { assignee_id: editor.id })
     const { mentions } = await add(personal, '@ada @editor @viewer', editor)
     t.strictSame(mentions.toSorted(), [ada.id, editor.id].toSorted())
   })
 
-  t.test('are found anew when the text changes, and only then', async (t) => {
+  t.test('updated when the text changes, and only then', async (t) => {
     const joining = await service.register('joining')
     const comment = await add(task, '@ada and @joining')
     t.strictSame(comment.mentions, [ada.id])
@@ -347,7 +347,7 @@ t.test('mentions', async (t) => {
     t.strictSame((await edit({ body: 'nobody' })).mentions, [])
   })
 
-  t.test('do not include those whose account was deleted before', async (t) => {
+  t.test('no deleted users', async (t) => {
     const gone = await service.register('gone')
     await setMember(ada, { id: task.project_id ?? '' }, gone, 'viewer')
     await deleteUser(gone)
@@ -361,12 +361,12 @@ t.test('getComment', async (t) => {
   const { token } = viewer
   const params = pathOf(comment)
 
-  t.test('304 and 412: by its ETag', async () => {
+  t.test('304, 412: conditional requests', async () => {
     await service.expect('getComment', 304, { token, params, headers: { 'if-none-match': '"1"' } })
     await service.expect('getComment', 412, { token, params, headers: { 'if-match': '"2"' } })
   })
 
-  t.test('404: for strangers, and while the task is in the trash', async (t) => {
+  t.test('404: strangers, and while the task is in the trash', async (t) => {
     await service.expect('getComment', 404, { token: stranger.token, params })
     await service.expect('getComment', 404, { token, params: pathOf({ id: unknownId }) })
     const ofTask = { token: editor.token, params: { task_id: task.id } }
@@ -387,7 +387,7 @@ t.test('updateComment', async (t) => {
   const task = await newTask()
   const { token } = commenter
 
-  t.test('200: says when; the task stays as it is', async (t) => {
+  t.test('200: sets edited_at, and does not change the task; no event if the text stays', async (t) => {
     const comment = await add(task, 'First')
     const { task: before } = await readTask(viewer, task.id)
     const request = {
@@ -411,7 +411,7 @@ t.test('updateComment', async (t) => {
     t.strictSame(await eventsOf(task), events)
   })
 
-  t.test('200 and 412: of 10 edits of a version at the same time, one', async (t) => {
+  t.test('200 for one of 10 concurrent edits of a version, 412 for the others', async (t) => {
     const comment = await add(task)
     const replies = await Promise.all(
       Array.from({ length: 10 }, (_, n) =>
@@ -427,19 +427,19 @@ t.test('updateComment', async (t) => {
     t.equal((await read(comment)).version, 2)
   })
 
-  t.test('400: nothing to read', async (t) => {
+  t.test('400: blank text', async (t) => {
     const comment = await add(task)
     const request = { token, params: pathOf(comment), body: { body: ' ' } }
     t.strictSame(pointersOf((await service.expect('updateComment', 400, request)).body), ['/body'])
   })
 
-  t.test('403, 404: only for the author', async (t) => {
+  t.test('403, 404: anyone but the author', async (t) => {
     const request = { params: pathOf(await add(task)), body: { body: 'No' } }
     const others = [ada, admin, editor, viewer, stranger]
     t.strictSame(await statusesOf('updateComment', request, others), [403, 403, 403, 403, 404])
   })
 
-  t.test('200, 404: for an author who is a viewer now, but not for one who has left', async () => {
+  t.test('200 for an author who became a viewer, 404 for one who left', async () => {
     const project = { id: task.project_id ?? '' }
     const author = await service.register('author')
     await setMember(ada, project, author, 'commenter')
@@ -454,8 +454,8 @@ t.test('updateComment', async (t) => {
   })
 })
 
-/** A deletion by `account` of a comment by the commenter. */
-const deletes = async (t: Test, task: Task, { token }: Account): Promise<void> => {
+/** Checks that an account can delete a comment of the commenter. */
+const checkDeletion = async (t: Test, task: Task, { token }: Account): Promise<void> => {
   const comment = await add(task, 'A secret')
   const { task: before } = await readTask(viewer, task.id)
   const { headers } = await service.expect('deleteComment', 204, { token, params: pathOf(comment) })
@@ -471,11 +471,11 @@ t.test('deleteComment', async (t) => {
   const task = await newTask()
   const { token } = commenter
 
-  t.test('204: by the author, managers and administrators', async (t) => {
-    for (const account of [commenter, ada, admin]) await deletes(t, task, account)
+  t.test('204: the author, managers and administrators', async (t) => {
+    for (const account of [commenter, ada, admin]) await checkDeletion(t, task, account)
   })
 
-  t.test('204: by the owner of a personal task', async (t) => {
+  t.test('204: the owner of a personal task; 403 for its assignee', async (t) => {
     const personal = await createTask(ada, { assignee_id: editor.id })
     const comment = await add(personal, 'Of the assignee', editor)
     const own = await add(personal, 'Of the owner', ada)
@@ -484,7 +484,7 @@ t.test('deleteComment', async (t) => {
     t.strictSame((await list(personal, {}, editor)).items, [own])
   })
 
-  t.test('204: the history keeps that there was a comment, not its text', async (t) => {
+  t.test('204: the history keeps the events of the comment, without its text', async (t) => {
     const other = await newTask()
     const kept = await add(other, 'Kept')
     const comment = await add(other, 'A secret')
@@ -499,7 +499,7 @@ t.test('deleteComment', async (t) => {
     ])
   })
 
-  t.test('204 and 404: of 10 at the same time, one', async (t) => {
+  t.test('204 for one of 10 concurrent deletions, 404 for the others', async (t) => {
     const other = await newTask()
     const params = pathOf(await add(other))
     const replies = await Promise.all(
@@ -509,14 +509,14 @@ t.test('deleteComment', async (t) => {
     t.match((await readTask(viewer, other.id)).task, { comment_count: 0, version: 3 })
   })
 
-  t.test('403, 404, 412', async (t) => {
+  t.test('403, 404, 412: editors and viewers, strangers, another ETag', async (t) => {
     const params = pathOf(await add(task))
     t.strictSame(await statusesOf('deleteComment', { params }, [editor, viewer, stranger]), [403, 403, 404])
     await service.expect('deleteComment', 412, { token, params, headers: { 'if-match': '"2"' } })
   })
 })
 
-t.test('a task that is deleted for good takes its comments along', async (t) => {
+t.test('deleting a task permanently deletes its comments', async (t) => {
   const task = await newTask()
   const params = { task_id: task.id }
   const comment = await add(task)
@@ -527,7 +527,7 @@ t.test('a task that is deleted for good takes its comments along', async (t) => 
   t.strictSame(await eventsOf(task), [['comment.created', commenter.id, {}, {}]])
 })
 
-t.test('a deleted account leaves its comments without an author', async (t) => {
+t.test('deleting a user keeps their comments, without an author', async (t) => {
   const task = await newTask()
   const leaving = await service.register('leaving')
   await setMember(ada, { id: task.project_id ?? '' }, leaving, 'commenter')
@@ -541,5 +541,5 @@ t.test('a deleted account leaves its comments without an author', async (t) => {
   t.strictSame(await read(comment), { ...comment, author_id: null, version: 2 })
   const { items } = await list(task, { expand: 'author' })
   t.notOk('author' in (items[0] ?? {}))
-  t.strictSame((await read(reply)).mentions, [leaving.id], 'an id of nobody')
+  t.strictSame((await read(reply)).mentions, [leaving.id], 'the id remains')
 })

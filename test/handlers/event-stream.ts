@@ -14,7 +14,7 @@ import { type Account, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
 const statements: string[] = []
-/** Few requests at a time: a stream that waits is none of them. */
+/** A low limit on concurrent requests. Idle streams do not count towards it. */
 const requestLimit = 30
 const streamLimit = 60
 const heartbeat = 300
@@ -44,7 +44,7 @@ const open = async (
   { token }: Pick<Account, 'token'>,
   options: { after?: string; query?: string } = {},
 ): Promise<StreamClient> => {
-  // Otherwise it may begin with what is known later, while other databases on the server hold that back.
+  // Other databases on the server can delay earlier events. Without this, the stream would begin with them.
   await changesToBeKnown(service.deps.db)
   return openStream(t, service, { token, ...options })
 }
@@ -53,7 +53,7 @@ const rename = async ({ token }: Account, task_id: string, title: string): Promi
   await service.expect('updateTask', 200, { token, params: { task_id }, body: { title } })
 }
 
-/** The new titles of the next events. */
+/** The titles in the next events. */
 const nextTitles = async (stream: StreamClient, count: number): Promise<readonly unknown[]> => {
   const titles: unknown[] = []
   while (titles.length < count) titles.push((await stream.next()).data.after.title)
@@ -64,19 +64,19 @@ const numbered = (count: number, from = 0): readonly string[] =>
   Array.from({ length: count }, (_, index) => `Title ${from + index}`)
 
 t.test('streamEvents', async (t) => {
-  t.test('200: the events that the user sees at that time, as they happen', async (t) => {
+  t.test('200: live events, as long as the user can see the task', async (t) => {
     const owner = await service.register('owner')
     const member = await service.register('member')
     const project = await createProject(owner)
-    const ofOwner = await open(t, owner)
-    const ofMember = await open(t, member)
-    t.equal(ofOwner.headers.get('content-type'), 'text/event-stream')
-    t.equal(ofOwner.headers.get('cache-control'), 'no-store')
-    t.equal(ofOwner.headers.get('x-accel-buffering'), 'no')
+    const ownerStream = await open(t, owner)
+    const memberStream = await open(t, member)
+    t.equal(ownerStream.headers.get('content-type'), 'text/event-stream')
+    t.equal(ownerStream.headers.get('cache-control'), 'no-store')
+    t.equal(ownerStream.headers.get('x-accel-buffering'), 'no')
 
     await createTask(await service.register('stranger'))
     const task = await createTask(owner, { title: 'Shared', project_id: project.id })
-    const created = await ofOwner.next()
+    const created = await ownerStream.next()
     t.match(created, {
       type: 'task.created',
       data: {
@@ -90,10 +90,10 @@ t.test('streamEvents', async (t) => {
       },
     })
     await setMember(owner, project, member, 'editor')
-    t.match(await ofOwner.next(), { type: 'member.added', data: { resource_id: member.id } })
-    t.match(await ofMember.next(), { type: 'member.added' }, 'nothing from before')
+    t.match(await ownerStream.next(), { type: 'member.added', data: { resource_id: member.id } })
+    t.match(await memberStream.next(), { type: 'member.added' }, 'no earlier events')
     await rename(member, task.id, 'Renamed')
-    for (const stream of [ofOwner, ofMember])
+    for (const stream of [ownerStream, memberStream])
       t.match((await stream.next()).data, {
         type: 'task.updated',
         actor_id: member.id,
@@ -102,25 +102,25 @@ t.test('streamEvents', async (t) => {
       })
     const params = { project_id: project.id, user_id: member.id }
     await service.expect('removeProjectMember', 204, { token: owner.token, params })
-    t.match(await ofOwner.next(), { type: 'member.removed' })
+    t.match(await ownerStream.next(), { type: 'member.removed' })
     await rename(owner, task.id, 'Unseen')
-    t.strictSame(await nextTitles(ofOwner, 1), ['Unseen'])
+    t.strictSame(await nextTitles(ownerStream, 1), ['Unseen'])
     const own = await createTask(member, { title: 'Own' })
-    t.match((await ofMember.next()).data, { task_id: own.id }, 'nothing of a project that they have left')
+    t.match((await memberStream.next()).data, { task_id: own.id }, 'no events of a project that they left')
   })
 
-  t.test('200: an administrator sees what is theirs, and everything with all=true', async (t) => {
+  t.test('200: an administrator sees their own events, and all events with all=true', async (t) => {
     const owner = await service.register('watched')
     const own = await open(t, admin)
     const all = await open(t, admin, { query: '?all=true' })
     const task = await createTask(owner)
     t.match((await all.next()).data, { task_id: task.id })
-    const ofAdmin = await createTask(admin)
-    t.match((await all.next()).data, { task_id: ofAdmin.id })
-    t.match((await own.next()).data, { task_id: ofAdmin.id })
+    const adminTask = await createTask(admin)
+    t.match((await all.next()).data, { task_id: adminTask.id })
+    t.match((await own.next()).data, { task_id: adminTask.id })
   })
 
-  t.test('200: resumes after an id, without a gap or a repetition', async (t) => {
+  t.test('200: resumes after an id, without gaps or duplicates', async (t) => {
     const owner = await service.register('resumer')
     const other = await service.register('busy')
     const empty = await open(t, owner)
@@ -131,7 +131,7 @@ t.test('streamEvents', async (t) => {
     for (const title of numbered(4, 1)) await rename(owner, task.id, title)
 
     const first = await open(t, owner, { after: beginning })
-    t.strictSame(await nextTitles(first, 3), numbered(3), 'also after `ready`')
+    t.strictSame(await nextTitles(first, 3), numbered(3), 'from the id of `ready`')
     const { id } = await first.next()
     first.close()
     await rename(owner, task.id, 'Title 5')
@@ -146,10 +146,10 @@ t.test('streamEvents', async (t) => {
 
     const beside = await startBeside(t, service)
     const elsewhere = await openStream(t, beside, { token: owner.token, after: id })
-    t.strictSame(await nextTitles(elsewhere, 4), numbered(4, 4), 'at another instance')
+    t.strictSame(await nextTitles(elsewhere, 4), numbered(4, 4), 'on another instance')
   })
 
-  t.test('200: many long events are read in parts, while others happen', async (t) => {
+  t.test('200: a long backlog is read in batches, while new events arrive', async (t) => {
     const owner = await service.register('prolific')
     const stream = await open(t, owner)
     const beginning = stream.lastId()
@@ -165,7 +165,7 @@ t.test('streamEvents', async (t) => {
     t.strictSame(await reading, numbered(45))
   })
 
-  t.test('200: many long events at once do not make a client a slow one', async (t) => {
+  t.test('200: a burst of long events does not disconnect a client', async (t) => {
     const owner = await service.register('hasty')
     const stream = await open(t, owner)
     const description = '\u{1f600}'.repeat(10_000)
@@ -180,19 +180,19 @@ t.test('streamEvents', async (t) => {
     t.equal(headers.get('content-type'), 'text/event-stream')
   })
 
-  t.test('200: heartbeats move the id, past events that the user does not see', async (t) => {
+  t.test('200: heartbeats advance the id past events that the user cannot see', async (t) => {
     const owner = await service.register('idle')
     const stream = await open(t, owner)
     const before = stream.lastId()
     await createTask(await service.register('elsewhere'))
-    await eventually('a heartbeat has another id', async () => stream.lastId() !== before)
+    await eventually('a heartbeat advances the id', async () => stream.lastId() !== before)
     t.ok(stream.comments() > 0)
     const resumed = await open(t, owner, { after: stream.lastId() })
     const task = await createTask(owner)
     t.match((await resumed.next()).data, { task_id: task.id })
   })
 
-  t.test('200: streams that are up to date ask nothing', async (t) => {
+  t.test('200: up-to-date streams send no statements of their own', async (t) => {
     const owner = await service.register('calm')
     const streams = [await open(t, owner), await open(t, owner), await open(t, owner)]
     statements.length = 0
@@ -204,7 +204,7 @@ t.test('streamEvents', async (t) => {
     )
   })
 
-  t.test('200: a stream is no running request', async (t) => {
+  t.test('200: open streams do not count towards the limit on requests', async (t) => {
     const owners = [await service.register('many'), await service.register('more')]
     for (const owner of owners)
       await Promise.all(Array.from({ length: maxStreamsPerUser }, () => open(t, owner)))
@@ -214,7 +214,7 @@ t.test('streamEvents', async (t) => {
       )
   })
 
-  t.test('200: a client that does not read is cut off', async (t) => {
+  t.test('200: a client that does not read is disconnected', async (t) => {
     const owner = await service.register('deaf')
     const { hostname, port } = new URL(service.url)
     const socket = connect(Number(port), hostname)
@@ -225,58 +225,58 @@ t.test('streamEvents', async (t) => {
     socket.pause()
     const reader = await open(t, owner)
     const task = await createTask(owner)
-    let isCut = false
+    let isDisconnected = false
     const long = '\u{1f600}'.repeat(10_000)
-    for (let count = 0; count < 400 && !isCut; count += 1) {
+    for (let count = 0; count < 400 && !isDisconnected; count += 1) {
       const body = { description: `${count} ${long}` }
       await service.expect('updateTask', 200, { token: owner.token, params: { task_id: task.id }, body })
       await reader.next()
-      isCut = accepted.get(socket.localPort)?.destroyed === true
+      isDisconnected = accepted.get(socket.localPort)?.destroyed === true
     }
-    t.ok(isCut)
+    t.ok(isDisconnected)
     await createTask(owner)
-    t.ok(await reader.next(), 'others are not')
+    t.ok(await reader.next(), 'other clients stay connected')
   })
 
-  t.test('it ends when the credential does', async (t) => {
+  t.test('200: the stream ends with its credential', async (t) => {
     const owner = await service.register('revoked')
     const kept = await open(t, owner)
 
     const session = await signIn(owner)
-    const ofSession = await open(t, { token: session.access_token })
+    const sessionStream = await open(t, { token: session.access_token })
     await service.expect('logout', 204, { token: session.access_token })
-    t.ok(await ofSession.ended, 'signed out')
+    t.ok(await sessionStream.ended, 'signed out')
 
     const apiToken = await createApiToken(owner)
-    const ofToken = await open(t, { token: apiToken.token })
+    const tokenStream = await open(t, { token: apiToken.token })
     const params = { token_id: apiToken.id }
     await service.expect('revokeApiToken', 204, { token: owner.token, params })
-    t.ok(await ofToken.ended, 'revoked')
+    t.ok(await tokenStream.ended, 'revoked')
 
     const { db, secrets } = service.deps
     const other = await startService(t, { db, secrets })
-    const roaming = await signIn(owner)
-    const ofRoaming = await openStream(t, other, { token: roaming.access_token })
-    await service.expect('logout', 204, { token: roaming.access_token })
-    t.ok(await ofRoaming.ended, 'signed out at another instance')
+    const remote = await signIn(owner)
+    const remoteStream = await openStream(t, other, { token: remote.access_token })
+    await service.expect('logout', 204, { token: remote.access_token })
+    t.ok(await remoteStream.ended, 'signed out on another instance')
 
-    const unnoticed = await signIn(owner)
-    const ofUnnoticed = await open(t, { token: unnoticed.access_token })
+    const unnotified = await signIn(owner)
+    const unnotifiedStream = await open(t, { token: unnotified.access_token })
     await service.deps.db.run('delete from sessions where id = $1::uuid', [
-      sessionIdOf(unnoticed.access_token),
+      sessionIdOf(unnotified.access_token),
     ])
-    t.ok(await ofUnnoticed.ended, 'without a notification')
+    t.ok(await unnotifiedStream.ended, 'without a notification')
 
     const expiring = await open(t, { token: expiringSoon(owner.token) })
     t.ok(await expiring.ended, 'expired')
 
     const task = await createTask(owner)
-    t.match((await kept.next()).data, { task_id: task.id }, 'the others go on')
+    t.match((await kept.next()).data, { task_id: task.id }, 'other streams continue')
     await service.expect('deleteUser', 204, { token: admin.token, params: { user_id: owner.id } })
     t.ok(await kept.ended, 'account deleted')
   })
 
-  t.test('it ends when an administrator who follows everything is none any more', async (t) => {
+  t.test('200: a stream with all=true ends when its administrator is demoted', async (t) => {
     const second = await service.register('second')
     await setRole(second, 'admin')
     const all = await open(t, second, { query: '?all=true' })
@@ -287,22 +287,25 @@ t.test('streamEvents', async (t) => {
     t.match((await own.next()).data, { task_id: task.id })
   })
 
-  t.test('400: an id that is none', async (t) => {
+  t.test('400: a malformed id', async (t) => {
     const { token } = admin
     for (const id of ['x', 'MS43NDUuMTI=', 'MS43NDUuMTI.', Buffer.from('1.-1.0').toString('base64url')]) {
-      const ofHeader = await service.expect('streamEvents', 400, { token, headers: { 'last-event-id': id } })
-      t.match(ofHeader.body, { errors: [{ pointer: '/Last-Event-ID' }] })
-      const ofQuery = await service.expect('streamEvents', 400, { token, query: { after: id } })
-      t.match(ofQuery.body, { errors: [{ pointer: '/after' }] })
+      const fromHeader = await service.expect('streamEvents', 400, {
+        token,
+        headers: { 'last-event-id': id },
+      })
+      t.match(fromHeader.body, { errors: [{ pointer: '/Last-Event-ID' }] })
+      const fromQuery = await service.expect('streamEvents', 400, { token, query: { after: id } })
+      t.match(fromQuery.body, { errors: [{ pointer: '/after' }] })
     }
   })
 
-  t.test('403: all=true', async () => {
+  t.test('403: all=true by a member', async () => {
     const { token } = await service.register('curious')
     await service.expect('streamEvents', 403, { token, query: { all: true } })
   })
 
-  t.test('410: an event that was removed, or of another history', async (t) => {
+  t.test('410: a deleted event, or an event of a restored database', async (t) => {
     const owner = await service.register('late')
     const stream = await open(t, owner)
     await createTask(owner)
@@ -323,7 +326,7 @@ t.test('streamEvents', async (t) => {
     await resume(id, 410)
   })
 
-  t.test('200: when the service stops, a stream ends and can be resumed elsewhere', async (t) => {
+  t.test('200: streams end when the service stops, and resume on another instance', async (t) => {
     const owner = await service.register('steady')
     const { db, secrets } = service.deps
     const other = await startService(t, { db, secrets })
@@ -339,7 +342,7 @@ t.test('streamEvents', async (t) => {
     t.strictSame(await nextTitles(resumed, 1), ['Title 1'])
   })
 
-  t.test('200: each member gets what they see, and nothing else', async (t) => {
+  t.test('200: everyone gets exactly the events that they can see', async (t) => {
     const names = ['manager', 'editor', 'commenter', 'viewer', 'assigned', 'left', 'outside'] as const
     const accounts = Object.fromEntries(
       await Promise.all(names.map(async (name) => [name, await service.register(`${name}s`)] as const)),
@@ -372,7 +375,7 @@ t.test('streamEvents', async (t) => {
       }
       return seen
     }
-    // Nobody sees what was changed in a task before it was deleted, once it is. All streams have the same reader.
+    // Once a task is deleted, nobody sees its earlier changes. All streams share one reader, so it suffices to wait for one.
     const renamed = await seenUntil('Renamed', await streamOf('manager'))
     await service.expect('deleteTask', 204, { token: manager.token, params: { task_id: task.id } })
     for (const name of names) await createTask(accounts[name], { title: 'Last' })
@@ -389,15 +392,15 @@ t.test('streamEvents', async (t) => {
     }
   })
 
-  t.test('503: too many streams of all users', async (t) => {
+  t.test('503: too many streams in total', async (t) => {
     const owners = await Promise.all(['a', 'b', 'c', 'd'].map((name) => service.register(`crowd-${name}`)))
-    const most = owners.slice(0, streamLimit / maxStreamsPerUser)
-    for (const owner of most)
+    const saturating = owners.slice(0, streamLimit / maxStreamsPerUser)
+    for (const owner of saturating)
       await Promise.all(Array.from({ length: maxStreamsPerUser }, () => open(t, owner)))
     await service.expect('streamEvents', 503, { token: owners[3]?.token })
   })
 
-  t.test('429: too many streams of a user', async (t) => {
+  t.test('429: too many streams of one user', async (t) => {
     const owner = await service.register('greedy')
     const streams = await Promise.all(Array.from({ length: maxStreamsPerUser }, () => open(t, owner)))
     const { headers } = await service.expect('streamEvents', 429, { token: owner.token })
@@ -415,7 +418,7 @@ const payloadOf = (token: string): Readonly<Record<string, unknown>> => {
   return { ...(typeof payload === 'object' ? payload : null) }
 }
 
-/** The same access token, as if it had been issued 15 minutes and 28 of 30 tolerated seconds ago. */
+/** The same access token, expired 28 seconds ago. The service tolerates 30 seconds. */
 const expiringSoon = (token: string): string => {
   const [header = ''] = token.split('.')
   const payload = { ...payloadOf(token), exp: Math.floor(Date.now() / 1_000) - 28 }

@@ -11,7 +11,7 @@ const admin = await service.register('admin')
 const { attachFile, createTag, createTask, peopleOf } = taskActions(service)
 const { createProject, setMember } = projectActions(service)
 
-/** The history of a task as the account sees it, oldest first. */
+/** The history of a task that an account sees, oldest first. */
 const historyOf = async ({ token }: Account, task_id: string): Promise<readonly Event[]> => {
   const { body } = await service.expect('listTaskEvents', 200, {
     token,
@@ -21,8 +21,8 @@ const historyOf = async ({ token }: Account, task_id: string): Promise<readonly 
   return body.items.toReversed()
 }
 
-/** What an event tells, apart from its time. */
-const toldOf = ({ type, actor_id, resource_id, before, after }: Event) => ({
+/** The content of an event, without its id, time, task and project. */
+const contentOf = ({ type, actor_id, resource_id, before, after }: Event) => ({
   type,
   actor_id,
   resource_id,
@@ -31,7 +31,7 @@ const toldOf = ({ type, actor_id, resource_id, before, after }: Event) => ({
 })
 
 t.test('listTaskEvents', async (t) => {
-  t.test('200: every change of the task and of what belongs to it, newest first', async (t) => {
+  t.test('200: every change of the task, its tags and attachments, newest first', async (t) => {
     const { owner, assignee } = await peopleOf('history')
     const { id: task_id, position } = await createTask(owner, { title: 'Draft', due_on: '2027-03-01' })
     const params = { task_id }
@@ -62,7 +62,7 @@ t.test('listTaskEvents', async (t) => {
     })
     const events = await historyOf(owner, task_id)
     const carried = { tag: { id: tag.id, name: 'history' } }
-    t.strictSame(events.map(toldOf), [
+    t.strictSame(events.map(contentOf), [
       by(owner, 'task.created', {
         after: {
           title: 'Draft',
@@ -92,10 +92,10 @@ t.test('listTaskEvents', async (t) => {
       by(owner, 'task.restored'),
     ])
     t.ok(events.every((event) => event.task_id === task_id && event.project_id === null))
-    t.strictSame(await historyOf(assignee, task_id), events, 'alike for everybody who sees the task')
+    t.strictSame(await historyOf(assignee, task_id), events, 'the same for everybody who sees the task')
   })
 
-  t.test('200: the changes of the project and its members since the task is there', async (t) => {
+  t.test('200: changes of the project and its members since the task joined it', async (t) => {
     const { owner, assignee, stranger: member } = await peopleOf('project-history')
     const { token } = owner
     const project = await createProject(owner)
@@ -121,10 +121,10 @@ t.test('listTaskEvents', async (t) => {
     ]
     t.equal(moved.body.project_id, project_id)
     t.strictSame(await typesFor(member), [...ofTask, ...ofProject])
-    t.strictSame(await typesFor(assignee), ofTask, 'only for who sees the project')
+    t.strictSame(await typesFor(assignee), ofTask, 'only for users who can see the project')
   })
 
-  t.test('200: pages, in the order of the changes', async (t) => {
+  t.test('200: pages, in the order of changes', async (t) => {
     const { owner } = await peopleOf('pages')
     const { token } = owner
     const { id: task_id } = await createTask(owner, { title: '0' })
@@ -146,7 +146,7 @@ t.test('listTaskEvents', async (t) => {
     t.equal(total.body.total, 7)
   })
 
-  t.test('200: an administrator who reads the history of a personal task is recorded', async (t) => {
+  t.test('200: reading the history of a personal task as an administrator is audited', async (t) => {
     const { owner } = await peopleOf('audited-history')
     const { id: task_id } = await createTask(owner)
     await historyOf(admin, task_id)
@@ -157,7 +157,7 @@ t.test('listTaskEvents', async (t) => {
     t.equal(body.items.length, 1)
   })
 
-  t.test('404: for who does not see the task, also because it is in the trash', async () => {
+  t.test('404: an invisible or unknown task, or a task in the trash', async () => {
     const { owner, stranger } = await peopleOf('unseen-history')
     const { id: task_id } = await createTask(owner)
     const params = { task_id }
@@ -184,7 +184,7 @@ t.test('listEvents', async (t) => {
   const created = { personal: ['task.created', personal.id], inProject: ['task.created', inProject.id] }
   const memberAdded = ['member.added', member.id]
 
-  t.test('200: what happened in what the caller sees, newest first', async (t) => {
+  t.test('200: events that the caller can see, newest first', async (t) => {
     t.strictSame(await seenBy(owner), [
       created.inProject,
       created.personal,
@@ -199,7 +199,7 @@ t.test('listEvents', async (t) => {
       ['project.created', null],
     ])
     t.strictSame(await seenBy(assignee), [created.personal])
-    t.strictSame(await seenBy(admin), [], 'administrators, too, see their own')
+    t.strictSame(await seenBy(admin), [], 'administrators see only their own events')
     t.strictSame((await seenBy(admin, { all: true })).slice(0, 2), [created.inProject, created.personal])
   })
 
@@ -223,7 +223,7 @@ t.test('listEvents', async (t) => {
     t.strictSame(
       await seenBy(assignee, { project_id: [project_id] }),
       [],
-      'not of a project that they do not see',
+      'not events of a project that they cannot see',
     )
     const [newest] = (await list(owner)).items
     const at = newest?.created_at ?? ''
@@ -237,11 +237,11 @@ t.test('listEvents', async (t) => {
     await service.expect('listEvents', 400, { token: owner.token, query: { type: ['task.done'] } })
   })
 
-  t.test('403: all, for anybody but administrators', async () => {
+  t.test('403: all=true by a member', async () => {
     await service.expect('listEvents', 403, { token: owner.token, query: { all: true } })
   })
 
-  t.test('200: of a deleted task the deletion, until it is restored', async (t) => {
+  t.test('200: only the deletion of a deleted task, and its history once it is restored', async (t) => {
     const tasks = await Promise.all([
       createTask(owner, { project_id, assignee_id: assignee.id }),
       createTask(owner, { assignee_id: assignee.id }),
@@ -262,7 +262,7 @@ t.test('listEvents', async (t) => {
     ])
   })
 
-  t.test('200: of a deleted project the deletion, and nothing to who has left', async (t) => {
+  t.test('200: the deletion of a project, except for former members', async (t) => {
     const ended = await createProject(owner, 'Ended')
     const params = { project_id: ended.id }
     await setMember(owner, ended, member, 'editor')
@@ -281,7 +281,7 @@ t.test('listEvents', async (t) => {
     t.strictSame(await seenBy(assignee, { type: ['project.deleted'] }), [])
   })
 
-  t.test('200: a task that was moved out of sight takes its events along', async (t) => {
+  t.test('200: no events of a task moved to a project that the caller cannot see', async (t) => {
     const elsewhere = await createProject(owner, 'Elsewhere')
     const { id: task_id } = await createTask(owner, { project_id, title: 'Moved' })
     t.strictSame((await seenBy(member, { type: ['task.created'] }))[0], ['task.created', task_id])
@@ -293,7 +293,7 @@ t.test('listEvents', async (t) => {
     t.notOk((await seenBy(member, { type: ['task.*'] })).some(([, id]) => id === task_id))
   })
 
-  t.test('200: pages, past any number of events that the caller does not see', async (t) => {
+  t.test('200: pages, past any number of events that the caller cannot see', async (t) => {
     const { owner: busy } = await peopleOf('busy')
     const { token } = busy
     const first = await createTask(busy, { title: 'First' })
@@ -311,6 +311,6 @@ t.test('listEvents', async (t) => {
       cursor = page.next_cursor
     }
     t.strictSame(seen, [first.id])
-    t.ok(pages > 1, 'a request examines so many and no more')
+    t.ok(pages > 1, 'a request reads a limited number of events')
   })
 })

@@ -17,7 +17,7 @@ const { createApiToken } = accountActions(service, admin)
 
 const nameOf = new Map<string, string>()
 
-/** Registers people, whose names tests show instead of ids. */
+/** Registers a user. Failed assertions show the name instead of the id. */
 const register = async (name: string): Promise<Account> => {
   const account = await service.register(name)
   nameOf.set(account.id, name)
@@ -28,11 +28,12 @@ const ada = await register('ada')
 const bob = await register('bob')
 const eve = await register('eve')
 
-const inOrder = (names: readonly string[]): string => names.toSorted((a, b) => a.localeCompare(b)).join(' ')
+const sortedNames = (names: readonly string[]): string =>
+  names.toSorted((a, b) => a.localeCompare(b)).join(' ')
 
 const followersOf = async (task_id: string, { token }: Account = ada): Promise<string> => {
   const { body } = await service.expect('listTaskFollowers', 200, { token, params: { task_id } })
-  return inOrder(body.items.map(({ user_id }) => nameOf.get(user_id) ?? user_id))
+  return sortedNames(body.items.map(({ user_id }) => nameOf.get(user_id) ?? user_id))
 }
 
 const change = (task_id: string, body: object, { token }: Account = ada) =>
@@ -45,7 +46,7 @@ const unfollow = ({ token }: Account, task_id: string) =>
   service.expect('unfollowTask', 204, { token, params: { task_id } })
 
 t.test('listTaskFollowers', async (t) => {
-  t.test('200: the author and the assignee, newest first', async (t) => {
+  t.test('200: the creator and the assignee, in pages, newest first', async (t) => {
     const { id: task_id } = await createTask(ada)
     const { body: alone } = await service.expect('listTaskFollowers', 200, {
       token: ada.token,
@@ -64,7 +65,7 @@ t.test('listTaskFollowers', async (t) => {
     t.match(second.items, [{ user_id: ada.id, user: { email: null } }])
   })
 
-  t.test('200: assignees of new tasks, of replaced tasks and of batches', async (t) => {
+  t.test('200: assignees of new tasks and of batches', async (t) => {
     const { id } = await createTask(ada, { assignee_id: bob.id })
     t.equal(await followersOf(id), 'ada bob')
     const { body } = await service.expect('batchTasks', 200, {
@@ -75,13 +76,13 @@ t.test('listTaskFollowers', async (t) => {
         update: [{ task_id: id, patch: { assignee_id: eve.id } }],
       },
     })
-    t.equal(await followersOf(id), 'ada eve', 'who was assigned before cannot see it any more')
+    t.equal(await followersOf(id), 'ada eve', 'the former assignee cannot see the task')
     const [one = '', two = ''] = body.create.map(({ task_id }) => task_id ?? '')
     t.equal(await followersOf(one), 'ada bob')
     t.equal(await followersOf(two), 'ada')
   })
 
-  t.test('200: whoever gets a task, and whoever creates it for somebody else', async (t) => {
+  t.test('200: the new owner of a task, and the creator of a task for somebody else', async (t) => {
     const body = { title: 'For Ada', owner_id: ada.id }
     const { body: task } = await service.expect('createTask', 201, { token: admin.token, body })
     nameOf.set(admin.id, 'admin')
@@ -90,7 +91,7 @@ t.test('listTaskFollowers', async (t) => {
     t.equal(await followersOf(task.id), 'ada admin bob')
   })
 
-  t.test('200: without those who cannot see the task any more', async (t) => {
+  t.test('200: without users who can no longer see the task', async (t) => {
     const project = await createProject(ada)
     await setMember(ada, project, bob, 'viewer')
     const { id } = await createTask(ada, { project_id: project.id })
@@ -100,10 +101,10 @@ t.test('listTaskFollowers', async (t) => {
     await service.expect('removeProjectMember', 204, { token: ada.token, params: membership })
     t.equal(await followersOf(id), 'ada')
     await setMember(ada, project, bob, 'viewer')
-    t.equal(await followersOf(id), 'ada bob', 'who joins again still follows it')
+    t.equal(await followersOf(id), 'ada bob', 'a member who joins again still follows the task')
   })
 
-  t.test('200: without accounts that were deleted', async (t) => {
+  t.test('200: without deleted users', async (t) => {
     const { owner, assignee } = await peopleOf('gone')
     const { id } = await createTask(owner, { assignee_id: assignee.id })
     await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: 'me' } })
@@ -115,14 +116,14 @@ t.test('listTaskFollowers', async (t) => {
     t.equal(body.items.length, 1)
   })
 
-  t.test('403: with expand=user, API tokens need the scope', async () => {
+  t.test('403: an API token without users:read cannot expand users', async () => {
     const { id: task_id } = await createTask(ada)
     const { token } = await createApiToken(ada, { scopes: ['tasks:read'] })
     await service.expect('listTaskFollowers', 200, { token, params: { task_id } })
     await service.expect('listTaskFollowers', 403, { token, params: { task_id }, query: { expand: 'user' } })
   })
 
-  t.test('404: the task is in the trash, does not exist or cannot be seen', async () => {
+  t.test('404: a task in the trash, an invisible task, an unknown task', async () => {
     const { id } = await createTask(ada)
     await service.expect('deleteTask', 204, { token: ada.token, params: { task_id: id } })
     const { id: others } = await createTask(bob)
@@ -132,7 +133,7 @@ t.test('listTaskFollowers', async (t) => {
 })
 
 t.test('followTask', async (t) => {
-  t.test('204: once, without a change of the task', async (t) => {
+  t.test('204: repeatable, and does not change the task', async (t) => {
     const project = await createProject(ada)
     await setMember(ada, project, bob, 'viewer')
     const task = await createTask(ada, { project_id: project.id })
@@ -143,7 +144,7 @@ t.test('followTask', async (t) => {
     t.equal((await service.expect('getTask', 200, read)).body.version, task.version)
   })
 
-  t.test('204: again after stopping', async (t) => {
+  t.test('204: after unfollowing', async (t) => {
     const { id } = await createTask(ada, { assignee_id: bob.id })
     await unfollow(bob, id)
     await follow(bob, id)
@@ -160,14 +161,14 @@ t.test('followTask', async (t) => {
     t.equal(await followersOf(id), 'ada')
   })
 
-  t.test('404: the task cannot be seen', async () => {
+  t.test('404: an invisible task', async () => {
     const { id: task_id } = await createTask(bob)
     await service.expect('followTask', 404, { token: ada.token, params: { task_id } })
   })
 })
 
 t.test('unfollowTask', async (t) => {
-  t.test('204: also twice, and for who does not follow it', async (t) => {
+  t.test('204: repeatable, and for users who do not follow the task', async (t) => {
     const project = await createProject(ada)
     await setMember(ada, project, bob, 'viewer')
     const { id } = await createTask(ada, { project_id: project.id })
@@ -177,7 +178,7 @@ t.test('unfollowTask', async (t) => {
     t.equal(await followersOf(id), '')
   })
 
-  t.test('204: an assignment does not undo it', async (t) => {
+  t.test('204: a later assignment does not follow the task again', async (t) => {
     const { id } = await createTask(ada, { assignee_id: bob.id })
     await unfollow(bob, id)
     await change(id, { assignee_id: null })
@@ -185,7 +186,7 @@ t.test('unfollowTask', async (t) => {
     t.equal(await followersOf(id), 'ada')
   })
 
-  t.test('404: the task cannot be seen', async () => {
+  t.test('404: an invisible task', async () => {
     const { id: task_id } = await createTask(bob)
     await service.expect('unfollowTask', 404, { token: ada.token, params: { task_id } })
   })
@@ -196,17 +197,20 @@ type Notification = components['schemas']['Notification']
 const inboxOf = async ({ token }: Account, query: object = {}): Promise<readonly Notification[]> =>
   (await service.expect('listNotifications', 200, { token, query: { limit: 200, ...query } })).body.items
 
-/** What an account is told of a task, newest first, once it is told of everything until now: a task is assigned to it last. */
-const toldOf = async (account: Account, taskId: string): Promise<readonly Notification[]> => {
+/**
+ * The notifications of an account about a task, newest first. First assigns another task to the account and waits for that
+ * notification, so that all earlier ones have arrived.
+ */
+const notificationsFor = async (account: Account, taskId: string): Promise<readonly Notification[]> => {
   const { id } = await createTask(admin, { assignee_id: account.id })
   await notificationOf(service, account, id)
   return (await inboxOf(account)).filter(({ task_id }) => task_id === taskId)
 }
 
 const reasonsOf = async (account: Account, taskId: string): Promise<readonly string[]> =>
-  (await toldOf(account, taskId)).map(({ reason }) => reason)
+  (await notificationsFor(account, taskId)).map(({ reason }) => reason)
 
-/** A task in a project of Ada, which Bob edits and Eve sees. */
+/** A task in a project of Ada. Bob is an editor, Eve a viewer. */
 const newSharedTask = async (fields: object = {}) => {
   const project = await createProject(ada)
   await setMember(ada, project, bob, 'editor')
@@ -217,7 +221,7 @@ const newSharedTask = async (fields: object = {}) => {
 const comment = async (task_id: string, body: string, { token }: Account = ada) =>
   (await service.expect('createComment', 201, { token, params: { task_id }, body: { body } })).body
 
-/** As many unread notifications of a new account, each of a task that is assigned to it, newest first. */
+/** A new account with `count` + 1 unread notifications, newest first, each about a task that is assigned to it. */
 const newInbox = async (name: string, count: number) => {
   const account = await register(name)
   for (let index = 0; index < count; index += 1) await createTask(ada, { assignee_id: account.id })
@@ -227,10 +231,10 @@ const newInbox = async (name: string, count: number) => {
 }
 
 t.test('listNotifications', async (t) => {
-  t.test('200: an assignment, with the task', async (t) => {
+  t.test('200: an assignment, with the expanded task', async (t) => {
     const task = await createTask(ada, { assignee_id: bob.id })
-    const { id, created_at, ...told } = await notificationOf(service, bob, task.id)
-    t.strictSame(told, {
+    const { id, created_at, ...rest } = await notificationOf(service, bob, task.id)
+    t.strictSame(rest, {
       reason: 'assignment',
       actor_id: ada.id,
       task_id: task.id,
@@ -243,7 +247,7 @@ t.test('listNotifications', async (t) => {
     t.match(expanded, { id, task: { id: task.id, title: 'A task', version: 1 } })
   })
 
-  t.test('200: assignments of existing tasks and of batches', async (t) => {
+  t.test('200: assignments of existing tasks and in batches', async (t) => {
     const { task } = await newSharedTask()
     await change(task.id, { assignee_id: eve.id })
     await change(task.id, { title: 'Renamed' })
@@ -253,24 +257,24 @@ t.test('listNotifications', async (t) => {
     t.same(await reasonsOf(bob, task.id), ['assignment'])
   })
 
-  t.test('200: completions of followed tasks, not of others', async (t) => {
+  t.test('200: completions of followed tasks, except by oneself', async (t) => {
     const { task } = await newSharedTask()
     await follow(eve, task.id)
     await change(task.id, { status: 'in_progress' }, bob)
     await change(task.id, { status: 'done' }, bob)
-    t.match(await toldOf(eve, task.id), [{ reason: 'completion', actor_id: bob.id }])
+    t.match(await notificationsFor(eve, task.id), [{ reason: 'completion', actor_id: bob.id }])
     t.same(await reasonsOf(ada, task.id), ['completion'])
-    t.same(await reasonsOf(bob, task.id), [], 'not of their own doing')
+    t.same(await reasonsOf(bob, task.id), [], 'not for their own action')
   })
 
-  t.test('200: one for each change, with the first of its reasons', async (t) => {
+  t.test('200: one notification per change, with the first applicable reason', async (t) => {
     const { task } = await newSharedTask()
     await follow(eve, task.id)
     await change(task.id, { status: 'done', assignee_id: eve.id })
     t.same(await reasonsOf(eve, task.id), ['assignment'])
   })
 
-  t.test('200: assignments reach those who have stopped following, completions do not', async (t) => {
+  t.test('200: users who unfollowed a task get assignments, but not completions', async (t) => {
     const { task } = await newSharedTask()
     await unfollow(eve, task.id)
     await change(task.id, { assignee_id: eve.id })
@@ -278,21 +282,23 @@ t.test('listNotifications', async (t) => {
     t.same(await reasonsOf(eve, task.id), ['assignment'])
   })
 
-  t.test('200: comments on followed tasks, and on tasks that one has commented on', async (t) => {
+  t.test('200: comments on followed tasks, and on tasks that the user commented on', async (t) => {
     const { task } = await newSharedTask()
     const first = await comment(task.id, 'Ready?', bob)
-    t.match(await toldOf(ada, task.id), [{ reason: 'comment', actor_id: bob.id, comment_id: first.id }])
+    t.match(await notificationsFor(ada, task.id), [
+      { reason: 'comment', actor_id: bob.id, comment_id: first.id },
+    ])
     t.same(await reasonsOf(eve, task.id), [])
     await comment(task.id, 'Not yet')
     t.same(await reasonsOf(bob, task.id), ['comment'])
     t.equal(await followersOf(task.id), 'ada bob')
   })
 
-  t.test('200: mentions, also of those who have stopped following, once for each comment', async (t) => {
+  t.test('200: mentions, even of users who unfollowed the task, once per comment', async (t) => {
     const { task } = await newSharedTask()
     await unfollow(eve, task.id)
     const { id } = await comment(task.id, 'Ask @eve and @bob.')
-    t.match(await toldOf(eve, task.id), [{ reason: 'mention', actor_id: ada.id, comment_id: id }])
+    t.match(await notificationsFor(eve, task.id), [{ reason: 'mention', actor_id: ada.id, comment_id: id }])
     t.same(await reasonsOf(bob, task.id), ['mention'])
     const edit = (body: string) =>
       service.expect('updateComment', 200, { token: ada.token, params: { comment_id: id }, body: { body } })
@@ -301,10 +307,10 @@ t.test('listNotifications', async (t) => {
     await edit('Ask @eve or @bob.')
     t.same(await reasonsOf(eve, task.id), ['mention'])
     t.same(await reasonsOf(bob, task.id), ['mention'])
-    t.same(await reasonsOf(ada, task.id), [], 'not of their own doing')
+    t.same(await reasonsOf(ada, task.id), [], 'not for their own action')
   })
 
-  t.test('200: mentions that were added to a comment', async (t) => {
+  t.test('200: mentions added to a comment, until the comment is deleted', async (t) => {
     const { task } = await newSharedTask()
     await follow(bob, task.id)
     const { id } = await comment(task.id, 'Ask somebody.')
@@ -312,29 +318,29 @@ t.test('listNotifications', async (t) => {
     await service.expect('updateComment', 200, edit)
     t.same(await reasonsOf(eve, task.id), ['mention'])
     await service.expect('deleteComment', 204, { token: ada.token, params: { comment_id: id } })
-    t.same(await reasonsOf(eve, task.id), [], 'gone with the comment')
+    t.same(await reasonsOf(eve, task.id), [], 'deleted with the comment')
   })
 
-  t.test('200: never of tasks that they cannot see', async (t) => {
+  t.test('200: nothing about tasks that the user cannot see', async (t) => {
     const { project, task } = await newSharedTask()
     await follow(eve, task.id)
     const membership = { project_id: project.id, user_id: eve.id }
     const remove = () => service.expect('removeProjectMember', 204, { token: ada.token, params: membership })
     await remove()
     await change(task.id, { status: 'done' })
-    await toldOf(eve, task.id)
+    await notificationsFor(eve, task.id)
     await setMember(ada, project, eve, 'viewer')
-    t.same(await reasonsOf(eve, task.id), [], 'nor when they can see it again')
+    t.same(await reasonsOf(eve, task.id), [], 'not even once they can see the task again')
     await change(task.id, { status: 'todo' })
     await change(task.id, { status: 'done' })
     t.same(await reasonsOf(eve, task.id), ['completion'])
     await remove()
-    t.same(await reasonsOf(eve, task.id), [], 'what they were told is hidden with the task')
+    t.same(await reasonsOf(eve, task.id), [], 'earlier notifications are hidden with the task')
     await setMember(ada, project, eve, 'viewer')
     t.same(await reasonsOf(eve, task.id), ['completion'])
   })
 
-  t.test('200: not of tasks in the trash, until they are restored', async (t) => {
+  t.test('200: nothing about tasks in the trash, until they are restored', async (t) => {
     const { task } = await newSharedTask({ assignee_id: eve.id })
     t.same(await reasonsOf(eve, task.id), ['assignment'])
     const deleted = { token: ada.token, params: { task_id: task.id } }
@@ -344,7 +350,7 @@ t.test('listNotifications', async (t) => {
     t.same(await reasonsOf(eve, task.id), ['assignment'])
   })
 
-  t.test('200: pages, of unread ones too, with their number', async (t) => {
+  t.test('200: pages of unread notifications, with their total', async (t) => {
     const { account, notifications } = await newInbox('reader', 4)
     const { token } = account
     const [newest, second] = notifications
@@ -364,7 +370,7 @@ t.test('listNotifications', async (t) => {
     t.equal((await inboxOf(account, { unread: false })).length, 5)
   })
 
-  t.test('403: with expand=task, API tokens need the scope', async () => {
+  t.test('403: an API token without tasks:read cannot expand tasks', async () => {
     const { token } = await createApiToken(ada, { scopes: ['notifications:read'] })
     await service.expect('listNotifications', 200, { token })
     await service.expect('listNotifications', 403, { token, query: { expand: 'task' } })
@@ -378,17 +384,17 @@ t.test('updateNotification', async (t) => {
   const mark = async (body: object) =>
     (await service.expect('updateNotification', 200, { token, params, body })).body
 
-  t.test('200: read, once, and unread', async (t) => {
+  t.test('200: marks as read, repeatably, and as unread', async (t) => {
     const read = await mark({ is_read: true })
     t.match(read, { id: params.notification_id, read_at: /Z$/ })
     t.strictSame(await inboxOf(account), [read])
-    t.strictSame(await mark({ is_read: true }), read, 'the first time stays')
+    t.strictSame(await mark({ is_read: true }), read, 'the time of the first read stays')
     t.strictSame(await mark({}), read)
     t.strictSame(await mark({ is_read: false }), { ...read, read_at: null })
     t.strictSame(await mark({}), { ...read, read_at: null })
   })
 
-  t.test('404: somebody else, or of a task that cannot be seen any more', async () => {
+  t.test('404: a notification of another user, or about a task that is no longer visible', async () => {
     const { project, task } = await newSharedTask()
     const body = { is_read: true }
     await service.expect('updateNotification', 404, { token: ada.token, params, body })
@@ -403,7 +409,7 @@ t.test('updateNotification', async (t) => {
 })
 
 t.test('markNotificationsRead', async (t) => {
-  t.test('200: up to what was shown', async (t) => {
+  t.test('200: up to the given time, only for the caller', async (t) => {
     const { account, notifications } = await newInbox('sweeper', 1)
     const { token } = account
     const until = notifications[0]?.created_at ?? ''
@@ -416,10 +422,10 @@ t.test('markNotificationsRead', async (t) => {
     for (const { read_at } of others) t.match(read_at, /Z$/)
     const again = await service.expect('markNotificationsRead', 200, { token, body: { until } })
     t.strictSame(again.body, { marked_count: 0, has_more: false })
-    t.same((await inboxOf(ada)).filter(({ read_at }) => read_at !== null).length, 0, 'nobody else')
+    t.same((await inboxOf(ada)).filter(({ read_at }) => read_at !== null).length, 0, 'not of other users')
   })
 
-  t.test('200: 5,000 at once, the oldest first', async (t) => {
+  t.test('200: at most 5,000 per request, oldest first', async (t) => {
     const { account, notifications } = await newInbox('hoarder', 0)
     const { token } = account
     const [first] = notifications
@@ -438,7 +444,7 @@ t.test('markNotificationsRead', async (t) => {
 })
 
 t.test('getNotificationSettings', async (t) => {
-  t.test('200: digests are off at first', async (t) => {
+  t.test('200: digests are off by default', async (t) => {
     const { token } = await register('settled')
     const { body, headers } = await service.expect('getNotificationSettings', 200, { token })
     t.strictSame(body, { mail_digest: 'off', version: 1 })
@@ -457,7 +463,7 @@ t.test('getNotificationSettings', async (t) => {
     t.equal((await read({ 'if-match': '"1"' })).status, 412)
   })
 
-  t.test('403: API tokens need the scope', async () => {
+  t.test('403: an API token without the scope, also for updateNotificationSettings', async () => {
     const { token } = await createApiToken(ada, { scopes: ['tasks:read'] })
     await service.expect('getNotificationSettings', 403, { token })
     const { token: reader } = await createApiToken(ada, { scopes: ['notifications:read'] })
@@ -473,7 +479,7 @@ t.test('updateNotificationSettings', async (t) => {
   const update = ({ token }: Account, body: unknown, headers = {}) =>
     service.call('updateNotificationSettings', { token, body, headers })
 
-  t.test('200: one version for each change', async (t) => {
+  t.test('200: each change increments the version of the settings, not of the user', async (t) => {
     const account = await register('chooser')
     const choices: readonly [object, object][] = [
       [{}, { mail_digest: 'off', version: 1 }],
@@ -496,7 +502,7 @@ t.test('updateNotificationSettings', async (t) => {
     t.equal(user.version, 1, 'the user has not changed')
   })
 
-  t.test('200: one of several with the same If-Match', async (t) => {
+  t.test('200 for one of several concurrent updates of a version, 412 for the others', async (t) => {
     const account = await register('racer')
     for (const etag of ['"1"', '"2"']) {
       const choices = etag === '"1"' ? ['daily', 'hourly', 'daily'] : ['off', 'off', 'off']
@@ -510,12 +516,12 @@ t.test('updateNotificationSettings', async (t) => {
     }
   })
 
-  t.test('400: nothing else', async (t) => {
+  t.test('400: invalid and unknown fields', async (t) => {
     for (const body of [{ mail_digest: null }, { mail_digest: 'weekly' }, { version: 2 }])
       t.equal((await update(ada, body)).status, 400, JSON.stringify(body))
   })
 
-  t.test('412: If-Match of settings that were never changed', async (t) => {
+  t.test('412: If-Match, also for settings that were never changed', async (t) => {
     const account = await register('cautious')
     t.equal((await update(account, { mail_digest: 'daily' }, { 'if-match': '"2"' })).status, 412)
     t.equal((await update(account, { mail_digest: 'daily' }, { 'if-match': '*' })).status, 200)
