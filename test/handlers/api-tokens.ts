@@ -552,7 +552,7 @@ t.test('API tokens', async (t) => {
     t.match(await service.call('updateTask', { token: reader, ...change }), insufficientScope)
   })
 
-  t.test('403: a token cannot delete its own user, not even an administrator', async (t) => {
+  t.test('403: a token cannot delete its own user, even if that is an administrator', async (t) => {
     const boss = await service.register('boss')
     await setRole(boss, 'admin')
     for (const account of [boss, await service.register('subject')]) {

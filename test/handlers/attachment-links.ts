@@ -270,12 +270,12 @@ t.test('downloadLinkedAttachment', async (t) => {
     await checkInvalid(t, { ...link, attachmentId: other.attachment.id }, 'of another attachment')
   })
 
-  t.test('404: an access token is not a link token; 401: a link token is not an access token', async (t) => {
+  t.test('401, 404: access tokens and link tokens are not interchangeable', async (t) => {
     await checkInvalid(t, { ...link, token: owner.token.slice(0, link.token.length) }, 'an access token')
     t.equal((await service.call('getCurrentUser', { token: link.token })).status, 401)
   })
 
-  t.test('410: an expired link, and 404 for another attachment', async (t) => {
+  t.test('410: an expired link; 404 with the id of another attachment', async (t) => {
     const brief = await linkTo(owner, attached, { expires_in: 1 })
     passTime(t, 2)
     const { status, body } = await open(brief)

@@ -298,7 +298,7 @@ t.test('listAuditEvents', async (t) => {
     t.match((await list({ limit: 1 })).items, [{ action: 'user.created', ...identities }])
   })
 
-  t.test('200: an event for each read of private content of others by an administrator', async (t) => {
+  t.test('200: an event for each read of private content by an administrator', async (t) => {
     const { id: task_id } = await createTask(member)
     const { id: trashed } = await createTask(member)
     await service.expect('deleteTask', 204, { token: member.token, params: { task_id: trashed } })

@@ -14,7 +14,7 @@ import { type Account, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
 const statements: string[] = []
-/** A low limit on concurrent requests. Idle streams do not count towards it. */
+/** A low limit on concurrent requests. Open streams do not count towards it. */
 const requestLimit = 30
 const streamLimit = 60
 const heartbeat = 300

@@ -99,7 +99,7 @@ t.test('a member who leaves and joins again gets all tasks', async (t) => {
   await expectChanges(t, 'back', copy, { changed: [first, third], deleted: [second] })
 })
 
-t.test('joining and leaving by teams', async (t) => {
+t.test('team members get and lose tasks with their team, unless they are members themselves', async (t) => {
   const { projectId, ids } = await newProjectTasks(2)
   const team = await rows.newTeam(ann)
   const copies = [await copyOf(ann), await copyOf(bob)] as const
@@ -165,9 +165,9 @@ t.test('a former member learns nothing about tasks that they never saw', async (
 })
 
 const serverOptions = options.kind === 'server' ? options : null
-const unlessServer = { skip: serverOptions === null && 'the embedded database has one session' }
+const serverOnly = { skip: serverOptions === null && 'the embedded database has one session' }
 
-t.test('a task assigned while its project is deleted is removed', unlessServer, async (t) => {
+t.test('a task assigned while its project is deleted is removed from the copy', serverOnly, async (t) => {
   if (serverOptions === null) return
   const { projectId, ids } = await newProjectTasks(1)
   const other = createSqlClient(serverOptions)
@@ -250,7 +250,7 @@ const expectCurrent = async (t: Assertions, copy: TaskCopy, step: string): Promi
   return truth
 }
 
-t.test('copies and counts are right after random changes, and deletions reveal nothing', async (t) => {
+t.test('copies and counts are right after random changes; deletions name only seen tasks', async (t) => {
   const { next } = await projectLife(db, { seed: 1, manager: boss, people })
   const { below, one } = randomFrom(2)
   const copies = [boss, ...people].map((account, index) => newCopy(account, { limit: 1 + 2 * index }))

@@ -210,7 +210,7 @@ t.test('listProjects', async (t) => {
     t.strictSame(await names({}, stranger), [])
   })
 
-  t.test('200: sorted', async (t) => {
+  t.test('200: sorted by name, creation or update', async (t) => {
     t.strictSame(await names({ sort: 'name' }), ['Äpfel', 'Beta', 'Foreign', 'gamma'])
     t.strictSame(await names({ sort: '-name', limit: 2 }), ['gamma', 'Foreign'])
     t.strictSame(await names({ sort: 'created_at', limit: 1 }), ['Beta'])
@@ -221,7 +221,7 @@ t.test('listProjects', async (t) => {
     t.strictSame(await names({ sort: '-updated_at', limit: 1 }), ['Beta'])
   })
 
-  t.test('200: searched', async (t) => {
+  t.test('200: searched by name', async (t) => {
     t.strictSame(await names({ q: 'APF' }), ['Äpfel'])
     t.strictSame(await names({ q: 'a' }), ['gamma', 'Äpfel', 'Beta'])
     t.strictSame(await names({ q: 'a', include_total: true, limit: 1 }), ['gamma'])
@@ -396,7 +396,7 @@ t.test('archiveProject and unarchiveProject', async (t) => {
     }
   })
 
-  t.test('204, 200: an archived project is still archived after deletion and restoration', async (t) => {
+  t.test('200, 204: an archived project is still archived after deletion and restoration', async (t) => {
     const { body: archived } = await service.expect('archiveProject', 200, requestOf(manager, project))
     await trash(manager, project)
     const { body } = await service.expect('restoreProject', 200, requestOf(manager, project))
@@ -564,7 +564,7 @@ t.test('listTrashedProjects and getTrashedProject', async (t) => {
     t.strictSame(await ids(manager, { limit: 1, cursor: body.next_cursor ?? '' }), [first.id])
   })
 
-  t.test('200: the project in the state in which it will be restored', async (t) => {
+  t.test('200: the project as it will be restored', async (t) => {
     const { body, headers } = await service.expect('getTrashedProject', 200, requestOf(manager, first))
     t.strictSame(body, {
       ...first,
