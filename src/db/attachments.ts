@@ -29,19 +29,19 @@ import {
   versionAfterTrigger,
 } from './task-writes.ts'
 
-/** The size of a file, and the quota that it counts against. */
-export interface Room {
+/** The bytes that a file claims of a storage quota. */
+export interface QuotaClaim {
   /** Size in bytes, or a lower bound if it is not known yet. */
   readonly size: number
   /** Maximum total size in bytes of the attachments of a user without their own quota; null for no limit. */
   readonly quota: number | null
 }
 
-/** Skips the check of the quota. */
-export const noRoom: Room = { size: 0, quota: null }
+/** Claims nothing, so that the quota is not checked. */
+export const noQuotaClaim: QuotaClaim = { size: 0, quota: null }
 
 /** A stored file that is to become an attachment of a task. */
-export interface NewAttachment extends Room {
+export interface NewAttachment extends QuotaClaim {
   readonly taskId: string
   readonly fileName: string
   /** The media type from the client. */
@@ -78,7 +78,7 @@ const task = sql.raw('task')
 const columns = columnsOf<'attachments'>(attachment)
 const tasks = columnsOf<'tasks'>(task)
 
-export const roomParameters = { size: 'int8', quota: 'int8?' } as const
+export const quotaParameters = { size: 'int8', quota: 'int8?' } as const
 
 /** What the checks on a new attachment read. */
 interface InsertionCheck {
@@ -90,9 +90,9 @@ interface InsertionCheck {
   readonly quota: SQL
 }
 
-/** The outcome of the checks on a new attachment. A file without bytes needs no room. */
+/** The outcome of the checks on a new attachment. An empty file fits any quota. */
 export const insertionOutcome = (
-  p: Placeholders<typeof roomParameters> & ContextPlaceholders,
+  p: Placeholders<typeof quotaParameters> & ContextPlaceholders,
   { row, used, quota }: InsertionCheck,
 ): SQL =>
   outcomeOfTaskWrite(p, row, {
@@ -108,21 +108,21 @@ export const insertionColumns = { outcome: 'text', used: 'int8', quota: 'int8' }
 /** Reads the outcome of `insertionOutcome`. */
 export const readInsertionOutcome = <R extends Row<typeof insertionColumns>>(
   row: R | null | undefined,
-  { size }: Room,
+  { size }: QuotaClaim,
 ): Outcome<R> =>
   row?.outcome === 'quota_exceeded'
     ? { outcome: 'quota_exceeded', resource: 'attachment_bytes', quota: row.quota, used: row.used, size }
     : readOutcome(row)
 
 /** The quota of the row `uploader` of users; null for any number of bytes. */
-export const uploaderQuota = (p: Placeholders<typeof roomParameters>, row: SQL): SQL =>
+export const uploaderQuota = (p: Placeholders<typeof quotaParameters>, row: SQL): SQL =>
   effectiveQuota(columnsOf<'users'>(row).attachment_quota_bytes, p.quota)
 
 const uploader = sql.raw('uploader')
 
 const checkInsertion = query(
   'attachments.check_insertion',
-  { task_id: 'uuid', ...roomParameters },
+  { task_id: 'uuid', ...quotaParameters },
   insertionColumns,
   (p) => {
     const { id, attachment_bytes: used } = columnsOf<'users'>(uploader)
@@ -137,7 +137,7 @@ const checkInsertion = query(
 /** Checks whether the caller may attach a file to the task, before it is received. */
 export const checkMayAttach = async (
   ctx: OpContext,
-  { taskId, size, quota }: Room & { readonly taskId: string },
+  { taskId, size, quota }: QuotaClaim & { readonly taskId: string },
 ): Promise<Outcome<unknown>> => {
   const [row] = await checkInsertion(ctx, { task_id: taskId, size, quota })
   return readInsertionOutcome(row, { size, quota })
@@ -156,7 +156,7 @@ const insert = creation(
     storage_key: 'text',
     upload_id: 'uuid?',
     lease_id: 'uuid?',
-    ...roomParameters,
+    ...quotaParameters,
   },
   { ...insertionColumns, json: 'text?' },
   (p) => {

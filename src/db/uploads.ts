@@ -5,8 +5,8 @@ import {
   insertionColumns,
   insertionOutcome,
   readInsertionOutcome,
-  type Room,
-  roomParameters,
+  type QuotaClaim,
+  quotaParameters,
   uploaderQuota,
   type UploadLease,
 } from './attachments.ts'
@@ -21,7 +21,7 @@ import { type SQL, sql } from './schema/drizzle.ts'
 import { outcomeOfTaskWrite } from './task-writes.ts'
 
 /** A new resumable upload. `size` is the size of the whole file. */
-export interface NewUpload extends Room {
+export interface NewUpload extends QuotaClaim {
   readonly id: string
   readonly taskId: string
   readonly fileName: string
@@ -115,7 +115,7 @@ const insert = query(
     sha256: 'text?',
     upload_metadata: 'text',
     storage_key: 'text',
-    ...roomParameters,
+    ...quotaParameters,
   },
   { ...insertionColumns, expires_at: 'text?' },
   (p) => {

@@ -5,7 +5,7 @@ import {
   type AttachmentFile,
   checkMayAttach,
   insertAttachment,
-  noRoom,
+  noQuotaClaim,
   selectAttachmentFile,
 } from '../db/attachments.ts'
 import { auditReadByAdmin } from '../db/audit.ts'
@@ -78,8 +78,8 @@ export const createAttachments = ({
     async attachFile(ctx, { taskId, form }) {
       const quota = attachmentQuotaBytes
       // A replay needs no free quota, and whether the request is a replay is known only once the file has been received.
-      const room = mayBeRepeat(ctx) ? noRoom : { size: form.minSize, quota }
-      expectDone(await checkMayAttach(ctx, { taskId, ...room }))
+      const claim = mayBeRepeat(ctx) ? noQuotaClaim : { size: form.minSize, quota }
+      expectDone(await checkMayAttach(ctx, { taskId, ...claim }))
       // As small as possible, since the storage allocates memory by the maximum size.
       const maxBytes = Math.min(attachmentMaxBytes, form.maxSize)
       const { fileName, contentType, stored } = await form.receive(

@@ -50,10 +50,10 @@ const checkItems = (batch: Batch): void => {
 const expectRoom = async (quota: TaskQuota, caller: Principal, { create, update }: Batch): Promise<void> => {
   const { userId } = caller
   const own = (create ?? []).filter(({ owner_id = userId }) => owner_id === userId)
-  expectDone(await quota.roomForNew(caller, own.length))
+  expectDone(await quota.checkNew(caller, own.length))
   const recipients = Map.groupBy(update ?? [], ({ patch }) => patch.owner_id ?? userId)
   for (const [ownerId, tasks] of recipients) {
-    if (ownerId !== userId) expectDone(await quota.roomForTransfer(ownerId, tasks.length))
+    if (ownerId !== userId) expectDone(await quota.checkTransfer(ownerId, tasks.length))
   }
 }
 

@@ -5,19 +5,19 @@ import { done, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 
 /**
- * Bounds how many tasks a user owns: by the user's own quota, or by that of the installation. A counter in the database would make
- * the writes of a user wait for each other, so each process keeps an estimate: what it counted once, and what it has added since.
- * Only a request that the estimate would refuse counts again, so that a refusal is based on what is there. Other processes add
- * unseen until then: with n processes a user can own up to n times the quota.
+ * Limits the number of tasks that a user owns, by the user's own quota or by that of the installation. A counter in the
+ * database would make the writes of a user wait for each other, so each process keeps an estimate: what it counted once, and
+ * what it has added since. Only a request that the estimate would refuse counts again, so that a refusal is based on what is
+ * there. Other processes add unseen until then: with n processes a user can own up to n times the quota.
  */
 export interface TaskQuota {
-  /** Whether a user may create so many tasks. */
-  roomForNew(owner: Pick<Principal, 'userId' | 'taskQuota'>, count: number): Promise<Outcome<null>>
+  /** Whether a user may create `count` more tasks. */
+  checkNew(owner: Pick<Principal, 'userId' | 'taskQuota'>, count: number): Promise<Outcome<null>>
   /**
-   * Whether others may hand a user so many tasks. They can fill half of the quota only, so that nobody can keep somebody
-   * else from creating tasks.
+   * Whether others may transfer `count` tasks to a user. They can fill only half of the quota, so that they cannot keep the
+   * user from creating tasks.
    */
-  roomForTransfer(ownerId: string, count: number): Promise<Outcome<null>>
+  checkTransfer(ownerId: string, count: number): Promise<Outcome<null>>
   /** Adds to the estimate of what a user owns. */
   add(ownerId: string, count: number): void
 }
@@ -40,7 +40,8 @@ interface Estimate {
   readonly countedAt: number
 }
 
-interface Room {
+/** New tasks of an owner, to be checked against the quota. */
+interface TaskClaim {
   readonly ownerId: string
   readonly size: number
   /** The part of the quota that may be filled. */
@@ -49,7 +50,7 @@ interface Room {
   readonly isCurrent: (estimate: Estimate) => boolean
 }
 
-const fits = ({ quota, tasks }: Estimate, { size, share }: Room): boolean =>
+const fits = ({ quota, tasks }: Estimate, { size, share }: TaskClaim): boolean =>
   quota === null || tasks + size <= Math.floor(quota * share)
 
 const ageOf = ({ countedAt }: Estimate): number => performance.now() - countedAt
@@ -80,28 +81,28 @@ export const createTaskQuota = (db: Database, installationQuota: number | null):
     return row?.quota
   }
 
-  const check = async (room: Room): Promise<Outcome<null>> => {
-    const { ownerId, size, share, isCurrent } = room
+  const check = async (claim: TaskClaim): Promise<Outcome<null>> => {
+    const { ownerId, size, share, isCurrent } = claim
     if (size === 0) return done(null)
     const known = estimates.get(ownerId)
     const usable = known !== undefined && isCurrent(known) ? known : null
-    if (usable !== null && fits(usable, room)) return done(null)
+    if (usable !== null && fits(usable, claim)) return done(null)
     const isFresh = usable?.isExact === true && ageOf(usable) < recountAfter
     const isUnchanged = isFresh && (await readQuota(ownerId)) === usable.quota
     const estimate = isUnchanged ? usable : await countOnce(ownerId)
     const { quota, tasks: used } = estimate
-    if (quota === null || fits(estimate, room)) return done(null)
+    if (quota === null || fits(estimate, claim)) return done(null)
     return { outcome: 'quota_exceeded', resource: 'tasks', quota: Math.floor(quota * share), used, size }
   }
 
   return {
-    async roomForNew({ userId: ownerId, taskQuota }, size) {
+    async checkNew({ userId: ownerId, taskQuota }, size) {
       const own = taskQuota === 0 ? null : taskQuota
       const quota = taskQuota === null ? installationQuota : own
       if (quota === null) return done(null)
       return check({ ownerId, size, share: 1, isCurrent: (estimate) => estimate.quota === quota })
     },
-    roomForTransfer: (ownerId, size) =>
+    checkTransfer: (ownerId, size) =>
       check({ ownerId, size, share: 1 / 2, isCurrent: (estimate) => ageOf(estimate) < quotaTtl }),
     add(ownerId, size) {
       const estimate = estimates.get(ownerId)

@@ -24,18 +24,18 @@ export interface Tasks {
 }
 
 export const createTasks = (quota: TaskQuota): Tasks => {
-  /** Room with the new owner of a task. A change that keeps the owner adds nothing to what they have. */
-  const roomForOwner = async (
+  /** Checks the quota of the new owner of a task. A patch that keeps the owner always passes. */
+  const checkQuotaOf = async (
     ctx: OpContext<Principal>,
     taskId: string,
     ownerId: string,
   ): Promise<Outcome<unknown>> => {
-    const room = await quota.roomForTransfer(ownerId, 1)
-    if (room.outcome === 'done') return room
+    const checked = await quota.checkTransfer(ownerId, 1)
+    if (checked.outcome === 'done') return checked
     const task = await selectTask(ctx, taskId)
     if (task.outcome !== 'done') return task
     const { owner_id: present } = JSON.parse(task.value.json) as components['schemas']['Task']
-    return present === ownerId ? task : room
+    return present === ownerId ? task : checked
   }
 
   return {
@@ -44,7 +44,7 @@ export const createTasks = (quota: TaskQuota): Tasks => {
       const { owner_id: ownerId = ctx.principal.userId } = task
       const created = await insertTask(ctx, task, async () => {
         // Only administrators create tasks for others.
-        if (ownerId === ctx.principal.userId) expectDone(await quota.roomForNew(ctx.principal, 1))
+        if (ownerId === ctx.principal.userId) expectDone(await quota.checkNew(ctx.principal, 1))
       })
       const { replayed, ...row } = expectDone(created)
       if (!replayed) quota.add(ownerId, 1)
@@ -55,7 +55,7 @@ export const createTasks = (quota: TaskQuota): Tasks => {
       expectNoConflicts(patch)
       const { owner_id: ownerId } = patch
       if (ownerId !== undefined && ownerId !== ctx.principal.userId)
-        expectDone(await roomForOwner(ctx, taskId, ownerId))
+        expectDone(await checkQuotaOf(ctx, taskId, ownerId))
       const task = expectDone(await updateTask(ctx, taskId, patch))
       if (ownerId !== undefined) quota.add(ownerId, 1)
       return task
