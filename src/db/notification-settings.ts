@@ -6,7 +6,7 @@ import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
-import { isReason, type Reason } from './notifications.ts'
+import { isNotificationReason, type NotificationReason } from './notifications.ts'
 import { notificationSettingsJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -96,7 +96,7 @@ export const updateNotificationSettings = async (
 
 /** A notification in a digest. */
 export interface DigestLine {
-  readonly reason: Reason
+  readonly reason: NotificationReason
   readonly taskTitle: string
   /** Null for the service itself or a deleted user. */
   readonly actorName: string | null
@@ -172,7 +172,7 @@ export const claimDigest = async (db: Database): Promise<Digest | null> => {
     email: first.email,
     count: first.count,
     lines: rows.flatMap(({ reason, task_title: taskTitle, actor_name: actorName }) =>
-      isReason(reason) && taskTitle !== null ? [{ reason, taskTitle, actorName }] : [],
+      isNotificationReason(reason) && taskTitle !== null ? [{ reason, taskTitle, actorName }] : [],
     ),
   }
 }

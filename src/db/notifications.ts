@@ -114,18 +114,20 @@ export const removeOldNotifications = deletionInBatches('notifications.delete_ol
 })
 
 /** The reason for a notification. */
-export type Reason = components['schemas']['NotificationReason']
+export type NotificationReason = components['schemas']['NotificationReason']
 
 /** In order of precedence: if several reasons apply, the notification has the first. */
-const reasons: readonly Reason[] = ['mention', 'assignment', 'comment', 'completion']
+const reasons: readonly NotificationReason[] = ['mention', 'assignment', 'comment', 'completion']
 
 /** Whether a text from the database is a reason. */
-export const isReason = (text: string | null): text is Reason => reasons.some((reason) => reason === text)
+export const isNotificationReason = (text: string | null): text is NotificationReason =>
+  reasons.some((reason) => reason === text)
 
 const event = columnsOf<'events'>(sql.raw('event'))
 const comment = columnsOf<'comments'>(sql.raw('comment'))
 const follower = columnsOf<'task_followers'>(sql.raw('follower'))
-const told = columnsOf<'notifications'>(sql.raw('told'))
+const earlier = columnsOf<'notifications'>(sql.raw('earlier'))
+const recipient = columnsOf<'notifications'>(sql.raw('recipient'))
 
 const isOfType = (...types: readonly string[]): SQL =>
   sql`${event.type} in (${sql.join(
@@ -133,8 +135,8 @@ const isOfType = (...types: readonly string[]): SQL =>
     sql`, `,
   )})`
 
-/** Selects a notification of an event in the reader's batch: its recipient and its reason. */
-const tell = (reason: Reason, user: SQL, commentId: SQL, from: SQL): SQL => sql`
+/** Selects a recipient of a notification for each event in the reader's batch, and the reason. */
+const recipientsOf = (reason: NotificationReason, user: SQL, commentId: SQL, from: SQL): SQL => sql`
   select ${user} as user_id, ${sql.raw(`'${reason}'`)} as reason, ${sql.raw(String(reasons.indexOf(reason)))} as rank,
     ${event.id} as event_id, ${event.actor_id}, ${event.task_id}, ${commentId} as comment_id, ${event.changed_in}, ${event.ordinal}
   from batch event ${from}`
@@ -146,35 +148,35 @@ const comments = sql`join comments comment on ${comment.id} = ${event.resource_i
 // Editing a comment notifies only users whom it did not mention before.
 const mentioned = sql`
   select distinct on (comment_id, user_id) * from (
-    ${tell('mention', sql`person`, comment.id, sql`${comments} cross join lateral unnest(${comment.mentions}) person`)}
+    ${recipientsOf('mention', sql`person`, comment.id, sql`${comments} cross join lateral unnest(${comment.mentions}) person`)}
     where ${isOfType('comment.created', 'comment.updated')} and not exists (
-      select from notifications told
-      where ${told.comment_id} = ${comment.id} and ${told.user_id} = person and ${told.reason} = 'mention')
+      select from notifications earlier
+      where ${earlier.comment_id} = ${comment.id} and ${earlier.user_id} = person and ${earlier.reason} = 'mention')
   ) mentioned order by comment_id, user_id, changed_in, ordinal`
 
 const isAssignment = sql`(${isOfType('task.created', 'task.updated')} and ${event.after} ->> 'assignee_id' is not null)`
 
 const assigned = sql`
-  ${tell('assignment', sql`(${event.after} ->> 'assignee_id')::uuid`, none, sql``)} where ${isAssignment}`
+  ${recipientsOf('assignment', sql`(${event.after} ->> 'assignee_id')::uuid`, none, sql``)} where ${isAssignment}`
 
 const commented = sql`
-  ${tell('comment', follower.user_id, comment.id, sql`${comments} ${followers}`)} where ${isOfType('comment.created')}`
+  ${recipientsOf('comment', follower.user_id, comment.id, sql`${comments} ${followers}`)} where ${isOfType('comment.created')}`
 
 const isCompletion = sql`(${isOfType('task.updated')} and ${event.after} ->> 'status' = 'done')`
 
-const completed = sql`${tell('completion', follower.user_id, none, followers)} where ${isCompletion}`
+const completed = sql`${recipientsOf('completion', follower.user_id, none, followers)} where ${isCompletion}`
 
 /** Events per statement: about 20 ms with ten followers each. */
 const batchSize = 100
 
 const inserted = insertion<'notifications'>({
-  id: sql`event_id(clock_timestamp(), told.ordinal)`,
-  user_id: told.user_id,
-  reason: told.reason,
-  event_id: told.event_id,
-  actor_id: told.actor_id,
-  task_id: told.task_id,
-  comment_id: told.comment_id,
+  id: sql`event_id(clock_timestamp(), recipient.ordinal)`,
+  user_id: recipient.user_id,
+  reason: recipient.reason,
+  event_id: recipient.event_id,
+  actor_id: recipient.actor_id,
+  task_id: recipient.task_id,
+  comment_id: recipient.comment_id,
   // The time while the reader's row is locked, so that later notifications have later times.
   created_at: sql`clock_timestamp()`,
 })
@@ -186,18 +188,18 @@ export const notifyOfEvents = eventReader({
   limit: batchSize,
   isOfInterest: sql`(${isOfType('comment.created', 'comment.updated')} or ${isAssignment} or ${isCompletion})`,
   make: sql`
-    told as (
+    recipients as (
       select distinct on (event_id, user_id) * from (
         (${mentioned}) union all ${assigned} union all ${commented} union all ${completed}
       ) reasons order by event_id, user_id, rank
     ), made as (
       insert into notifications (${inserted.columns}) select ${inserted.values} from (
-        select told.* from told
-          join users person on person.id = told.user_id and person.deleted_at is null
-          join tasks task on task.id = told.task_id
-        where told.user_id is distinct from told.actor_id and ${isSeenBy(sql`person`, sql`task`)}
-        order by told.changed_in, told.ordinal, told.user_id
-      ) told
+        select recipient.* from recipients recipient
+          join users person on person.id = recipient.user_id and person.deleted_at is null
+          join tasks task on task.id = recipient.task_id
+        where recipient.user_id is distinct from recipient.actor_id and ${isSeenBy(sql`person`, sql`task`)}
+        order by recipient.changed_in, recipient.ordinal, recipient.user_id
+      ) recipient
       on conflict (user_id, event_id) do nothing
     )`,
 })

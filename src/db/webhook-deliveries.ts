@@ -55,7 +55,7 @@ const testType = sql.raw(`'webhook.test'`)
  * Whether the row `webhook` of the row `owner` may deliver the row `event`. With a project, the event must be in it, and the owner must
  * manage it; without one, the owner must see the event even without the administrator role.
  */
-const mayTell = (): SQL => {
+const mayDeliver = (): SQL => {
   const { deleted_at, is_disabled, role } = columnsOf<'users'>(owner)
   const { id } = columnsOf<'projects'>(sql`projects`)
   const isOfProject = sql`${ofWebhook.project_id} is not null`
@@ -99,7 +99,7 @@ const newDeliveries = (): SQL => {
     from ${events} event cross join lateral (select * from webhooks webhook where ${isOfEvent} offset 0) webhook
       join users owner on owner.id = ${ofWebhook.owner_id}
     where ${isActive} and ${ofWebhook.created_at} <= ${ofEvent.created_at}
-      and ${matchesEventTypes(ofEvent.type, ofWebhook.event_types)} and ${mayTell()}`
+      and ${matchesEventTypes(ofEvent.type, ofWebhook.event_types)} and ${mayDeliver()}`
   return sql`
     candidates as materialized (
       select event.*, candidate.user_id as candidate_id from batch event cross join lateral (${usersOfEvent(event)}) candidate
@@ -224,7 +224,7 @@ const nextColumns = {
   url: 'text',
   secret: 'bytes',
   previous_secret: 'bytes',
-  may_tell: 'bool',
+  may_deliver: 'bool',
   payload: 'text?',
 } as const
 
@@ -241,7 +241,7 @@ const selectNext = statement(
     select ${ofDelivery.id}::text, ${ofDelivery.event_id}::text, ${ofDelivery.sequence}, ${ofDelivery.attempts},
       (extract(epoch from now() - ${ofDelivery.created_at}) * 1000)::bigint as age, ${ofWebhook.url}, ${ofWebhook.secret},
       case when ${ofWebhook.previous_secret_until} > now() then ${ofWebhook.previous_secret} else '' end as previous_secret,
-      ${isTest} or coalesce(${mayTell()}, false) as may_tell,
+      ${isTest} or coalesce(${mayDeliver()}, false) as may_deliver,
       case when ${isTest} then ${payloadOf(ofDelivery.event_type, ofDelivery.created_at, ofTest)}
         else ${payloadOf(ofEvent.type, ofEvent.created_at, eventJson(event))} end as payload
     from webhooks webhook join users owner on owner.id = ${ofWebhook.owner_id}
@@ -292,7 +292,7 @@ export const selectNextDeliveries = async (
     age: row.age,
     url: row.url,
     secrets: row.previous_secret.length === 0 ? [row.secret] : [row.secret, row.previous_secret],
-    payload: row.may_tell ? row.payload : null,
+    payload: row.may_deliver ? row.payload : null,
   }))
 }
 
