@@ -20,7 +20,7 @@ import { findStandbyFault } from '../src/db/engine/standbys.ts'
 import { readMigrationState } from '../src/db/engine/migrate.ts'
 import { verifySmtp } from '../src/mail/smtp.ts'
 import { expectOwnHost } from '../src/process/own-host.ts'
-import { type Ownership, ownershipOf, whyNotOurs } from '../src/jobs/ownership.ts'
+import { type Ownership, ownershipOf, ownershipConflict } from '../src/jobs/ownership.ts'
 import { filesFolder, openStorage } from '../src/storage/open.ts'
 import { hasEmbedded, openConfigured } from './configured-database.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
@@ -209,7 +209,7 @@ const checkBucket = async (config: Config, bucket: string, t: Teardown): Promise
 const checkOwner: Check = async (config, t) => {
   const ownership = await askOwnership(config, t).catch(() => null)
   if (ownership === null) return null
-  const reason = whyNotOurs(ownership)
+  const reason = ownershipConflict(ownership)
   if (reason === null) return 'they belong to this database'
   throw new Fault(
     `${reason}, so no unreferenced files are deleted. Check DATABASE_URL, DATA_DIR and STORAGE_URL. If the database was restored or moved and is now the current one, run npm run storage:adopt.`,

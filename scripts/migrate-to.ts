@@ -1,8 +1,8 @@
 import { readConfig } from '../src/config/config.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
 import { copyDatabase } from '../src/db/copy.ts'
-import { noteOrigin } from '../src/db/task-changes.ts'
-import { claimFiles, ownershipOf, whyNotOurs } from '../src/jobs/ownership.ts'
+import { restartHistoryIfCopied } from '../src/db/task-changes.ts'
+import { claimFiles, ownershipOf, ownershipConflict } from '../src/jobs/ownership.ts'
 import { openStorage } from '../src/storage/open.ts'
 import { openConfigured } from './configured-database.ts'
 import { runToEnd } from './run-to-end.ts'
@@ -32,8 +32,8 @@ await runToEnd('migrate:to', deadline, async (t) => {
   t.teardown(() => Promise.all([source.close(), target.close()]))
   for (const { table, rows } of await copyDatabase(from, to)) console.log(`${table}: ${rows}`)
   // Files that were not of the old database are not given to the new one either.
-  const reason = whyNotOurs(await ownershipOf(source, storage))
-  if (reason === null) await claimFiles(storage, await noteOrigin(target))
+  const reason = ownershipConflict(await ownershipOf(source, storage))
+  if (reason === null) await claimFiles(storage, await restartHistoryIfCopied(target))
   else console.log(`${reason}; run npm run doctor for help.`)
   console.log('Migration complete. Start the service with this DATABASE_URL and the same DATA_DIR.')
 })

@@ -6,7 +6,7 @@ import { makeDataDir } from '../src/process/data-dir.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
 import { lockFolder, startEmbedded } from '../src/db/engine/embedded.ts'
 import { migrate } from '../src/db/engine/migrate.ts'
-import { beginHistoryAnew } from '../src/db/task-changes.ts'
+import { restartHistory } from '../src/db/task-changes.ts'
 import { readArchive, syncFolder } from './archive.ts'
 import { runToEnd } from './run-to-end.ts'
 
@@ -60,7 +60,7 @@ async function beginAnew(dataDir: string): Promise<void> {
   try {
     await migrate(embedded.connection)
     const db = openDatabase(embedded.connection)
-    await db.run(beginHistoryAnew, []).finally(() => db.close())
+    await db.run(restartHistory, []).finally(() => db.close())
   } finally {
     await embedded.close()
   }

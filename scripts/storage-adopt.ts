@@ -1,6 +1,6 @@
 import { readConfig } from '../src/config/config.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
-import { beginHistoryAnew, noteOrigin } from '../src/db/task-changes.ts'
+import { restartHistory, restartHistoryIfCopied } from '../src/db/task-changes.ts'
 import { claimFiles } from '../src/jobs/ownership.ts'
 import { openStorage } from '../src/storage/open.ts'
 import { openConfigured } from './configured-database.ts'
@@ -25,8 +25,8 @@ await runToEnd('storage:adopt', deadline, async (t) => {
   const storage = await openStorage(config)
   t.teardown(() => storage.close())
   // A physical copy cannot tell that it is one.
-  await db.run(beginHistoryAnew, [])
-  await claimFiles(storage, await noteOrigin(db))
+  await db.run(restartHistory, [])
+  await claimFiles(storage, await restartHistoryIfCopied(db))
   console.log(
     'The files now belong to this database. The next cleanup deletes those that it does not refer to. Clients that synchronize start over.',
   )

@@ -4,7 +4,7 @@ import { type Database, openDatabase } from '../src/db/engine/client.ts'
 import { FolderInUse } from '../src/db/engine/embedded.ts'
 import { countFileDeletions } from '../src/db/files.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from '../src/jobs/inventory.ts'
-import { ownershipOf, whyNotOurs } from '../src/jobs/ownership.ts'
+import { ownershipOf, ownershipConflict } from '../src/jobs/ownership.ts'
 import { filesFolder, openStorage } from '../src/storage/open.ts'
 import type { Storage } from '../src/storage/storage.ts'
 import { jobTimes } from '../src/jobs/registry.ts'
@@ -95,7 +95,7 @@ const check = async (t: Teardown): Promise<number> => {
   t.teardown(() => storage.close())
   console.log(`rows:  ${databaseUrl === null ? `the embedded database in ${dataDir}` : 'DATABASE_URL'}`)
   console.log(`files: ${storageUrl === null ? folder : `the bucket ${storageUrl.bucket} (STORAGE_URL)`}`)
-  const reason = whyNotOurs(await ownershipOf(db, storage))
+  const reason = ownershipConflict(await ownershipOf(db, storage))
   if (reason !== null)
     console.log(
       `${reason}, so a background job deletes no unreferenced files. To assign them to this database, run npm run storage:adopt.`,

@@ -2,7 +2,7 @@ import type postgres from 'postgres'
 import { type ConnectionOptions, createClient } from './engine/connection.ts'
 import { translateError } from './engine/errors.ts'
 import { migrate } from './engine/migrate.ts'
-import { beginHistoryAnew } from './task-changes.ts'
+import { restartHistory } from './task-changes.ts'
 
 /** The target database is not empty. */
 export class NotEmpty extends Error {
@@ -45,7 +45,7 @@ export const copyDatabase = async (
       await transaction.unsafe('delete from event_readers')
       const copied: CopiedTable[] = []
       for (const table of tables) copied.push(await copyTable(source, transaction, table))
-      await transaction.unsafe(beginHistoryAnew)
+      await transaction.unsafe(restartHistory)
       return copied
     })
   } catch (error) {

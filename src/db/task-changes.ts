@@ -287,14 +287,14 @@ export const selectTaskChanges = async (
 const batch = 2_000
 
 /** A table of tombstones or departures: the columns with their transaction and their time. */
-interface Endings {
+interface TombstoneTable {
   readonly table: 'task_tombstones' | 'departures'
   readonly endedIn: SQL
   readonly createdAt: SQL
 }
 
 /** A statement that removes old rows of a table, and records the last of their transactions. */
-const pruning = (name: StatementName, { table, endedIn, createdAt }: Endings) =>
+const pruning = (name: StatementName, { table, endedIn, createdAt }: TombstoneTable) =>
   statement(
     name,
     { days: 'int', limit: 'int' },
@@ -341,8 +341,8 @@ export const removeOldTombstones = async (db: Database, days: number, stop: Abor
 /** Random rather than a counter: a dump can be restored twice, and each copy has its own history. */
 const newEpoch = sql.raw('floor(random() * 2147483647)::int')
 
-const noteOriginOnce = statement(
-  'change_history.note_origin',
+const recordOrigin = statement(
+  'change_history.record_origin',
   {},
   { database: 'text', transaction: 'text' },
   () => sql`
@@ -401,8 +401,8 @@ const restampProjects = statement(
  * Starts a new history if the current one originates in another database: a dump was restored, or rows were copied. Their
  * transaction ids may be ahead of this database's.
  */
-export const noteOrigin = async (db: Database): Promise<Identity> => {
-  const [origin] = await noteOriginOnce(db, {})
+export const restartHistoryIfCopied = async (db: Database): Promise<Identity> => {
+  const [origin] = await recordOrigin(db, {})
   await restampProjects(db, {})
   await restampEvents(db)
   for (let restamped = batch; restamped === batch;) {
@@ -413,8 +413,8 @@ export const noteOrigin = async (db: Database): Promise<Identity> => {
 }
 
 /** Starts a new history unconditionally, since a file-level copy of a database cannot detect that it is a copy. */
-export const beginHistoryAnew = compile(
-  'change_history.begin_anew',
+export const restartHistory = compile(
+  'change_history.restart',
   sql`
   with forgotten as (delete from task_tombstones), forgotten_departures as (delete from departures)
   insert into change_history (epoch, origin) values (${newEpoch}, ${databaseId})

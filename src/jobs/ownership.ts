@@ -37,7 +37,7 @@ const reasons: Readonly<Record<Ownership, string | null>> = {
 }
 
 /** The reason why this database must not remove the files; null if it may. */
-export const whyNotOurs = (ownership: Ownership): string | null => reasons[ownership]
+export const ownershipConflict = (ownership: Ownership): string | null => reasons[ownership]
 
 /** Records a database as the owner of the files. Its transaction must be committed. */
 export const claimFiles = async (storage: Storage, { database, transaction }: Identity): Promise<void> => {

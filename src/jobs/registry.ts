@@ -19,7 +19,7 @@ import { resealSecrets } from './reseal-secrets.ts'
 import type { Job, Jobs as RunningJobs } from './runner.ts'
 import {
   type FileDeps,
-  recognizeFiles,
+  confirmFileOwnership,
   removeDeletedFiles,
   removeOrphans,
   removeUnfinishedOrphans,
@@ -96,7 +96,7 @@ export const jobsOf = (deps: JobDeps) => {
   const orphans = (stop: AbortSignal) => ({ before: new Date(Date.now() - times.grace), stop })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
   return {
-    recognize_files: cleanup(() => recognizeFiles(deps)),
+    confirm_file_ownership: cleanup(() => confirmFileOwnership(deps)),
     remove_old_trash: cleanup((stop) => removeOldTrash(db, trashDays, stop)),
     remove_old_tombstones: cleanup((stop) => removeOldTombstones(db, tombstoneDays, stop)),
     remove_expired_uploads: cleanup((stop) => removeExpiredUploads(db, {}, stop)),

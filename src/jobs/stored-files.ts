@@ -1,10 +1,10 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type { Database } from '../db/engine/client.ts'
 import { claimFileDeletions, type DeletedFile, deleteFileDeletions } from '../db/files.ts'
-import { noteOrigin } from '../db/task-changes.ts'
+import { restartHistoryIfCopied } from '../db/task-changes.ts'
 import type { ListedFile, Storage } from '../storage/storage.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from './inventory.ts'
-import { claimFiles, ownershipOf, whyNotOurs } from './ownership.ts'
+import { claimFiles, ownershipOf, ownershipConflict } from './ownership.ts'
 
 /** Jobs that keep the storage and the database consistent. */
 
@@ -21,15 +21,15 @@ const batchSize = 500
 const maxReported = 100
 
 /** Records this database and its current transaction as the owner of the files; logs an error if it is not the owner. */
-export const recognizeFiles = async ({ db, storage, log }: FileDeps): Promise<void> => {
-  const reason = whyNotOurs(await ownershipOf(db, storage))
-  const identity = await noteOrigin(db)
+export const confirmFileOwnership = async ({ db, storage, log }: FileDeps): Promise<void> => {
+  const reason = ownershipConflict(await ownershipOf(db, storage))
+  const identity = await restartHistoryIfCopied(db)
   if (reason === null) await claimFiles(storage, identity)
   else log.error(`${reason}, so no unreferenced files are deleted; run npm run doctor for help`)
 }
 
 const ownsFiles = async ({ db, storage }: FileDeps): Promise<boolean> =>
-  whyNotOurs(await ownershipOf(db, storage)) === null
+  ownershipConflict(await ownershipOf(db, storage)) === null
 
 interface QueueOptions {
   /** Milliseconds until the removal of a file is retried. */

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
-import { noteOrigin, removeOldTombstones } from '../../src/db/task-changes.ts'
+import { restartHistoryIfCopied, removeOldTombstones } from '../../src/db/task-changes.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'
@@ -251,7 +251,7 @@ t.test('a history that comes from another server begins anew', async (t) => {
   const task = await createTask(owner)
   const { etag } = await readTask(owner, task.id)
   const copy = await copyOf(owner)
-  await noteOrigin(db)
+  await restartHistoryIfCopied(db)
   t.strictSame(await copy.update(), nothing, 'its own goes on')
 
   // As a dump brings it along, from a server where more has happened.
@@ -259,7 +259,7 @@ t.test('a history that comes from another server begins anew', async (t) => {
   await db.run(`update tasks set changed_in = (changed_in::text::bigint + 1000000000000)::text::xid8`, [])
   await db.run('alter table tasks enable trigger tasks_touch', [])
   t.strictSame((await ask(owner)).changed, [])
-  await noteOrigin(db)
+  await restartHistoryIfCopied(db)
 
   const query = { since: copy.cursor() }
   await service.expect('listTaskChanges', 410, { token: owner.token, query })
@@ -278,7 +278,7 @@ t.test('a dump that is restored begins the history anew, each time', async (t) =
   for (const time of ['first', 'second']) {
     // What a dump of the first epoch brings along, which has been read since.
     await db.run(`update change_history set origin = '1/2/3', epoch = 1`, [])
-    await noteOrigin(db)
+    await restartHistoryIfCopied(db)
     for (const copy of copies)
       await service.expect('listTaskChanges', 410, { token: owner.token, query: { since: copy.cursor() } })
     const anew = await copyOf(owner)
@@ -286,7 +286,7 @@ t.test('a dump that is restored begins the history anew, each time', async (t) =
     t.equal((await readTask(owner, task.id)).etag, etag)
     copies.push(anew)
   }
-  await noteOrigin(db)
+  await restartHistoryIfCopied(db)
   t.strictSame(await copies.at(-1)?.update(), nothing, 'then it goes on')
 })
 
