@@ -77,7 +77,7 @@ t.test('when the answer to a write is lost', async (t) => {
       ...db,
       run: async (...parameters) => {
         const work = currentWork()
-        const isAuthentication = !isOpen && work.principal.startsWith('network')
+        const isAuthentication = !isOpen && work.caller.startsWith('network')
         if (!isLost || isAuthentication) return db.run(...parameters)
         work.sent.push('insert into tasks')
         throw new OutcomeUnknown()

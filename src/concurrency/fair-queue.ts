@@ -3,16 +3,16 @@ import { background, type Work } from './work.ts'
 interface FairQueueOptions {
   /** Tasks that run at a time. */
   readonly concurrency: number
-  /** Of these, tasks per principal. Background jobs are exempt. */
+  /** Of these, tasks per caller. Background jobs are exempt. */
   readonly share: number
-  /** Waiting tasks per principal. */
+  /** Waiting tasks per caller. */
   readonly maxWaiting: number
-  /** Waiting tasks of all principals. */
+  /** Waiting tasks of all callers. */
   readonly maxWaitingInAll: number
   /** Milliseconds that a task may wait. */
   readonly maxWait: number
   /** Creates the error of a task that was not started. */
-  readonly refuse: (reason: 'principal_busy' | 'busy' | 'late' | 'abandoned') => Error
+  readonly refuse: (reason: 'caller_busy' | 'busy' | 'late' | 'abandoned') => Error
 }
 
 export interface FairQueue {
@@ -27,14 +27,14 @@ interface Waiting {
   readonly reject: (error: Error) => void
 }
 
-/** The tasks of one principal. */
+/** The tasks of one caller. */
 interface Lane {
   running: number
   waiting: Waiting[]
 }
 
 /**
- * Runs tasks with bounded concurrency, round robin between principals, so that one principal's backlog does not delay
+ * Runs tasks with bounded concurrency, round robin between callers, so that one caller's backlog does not delay
  * another's first task. Abandoned tasks are dropped when their turn comes.
  */
 export const fairQueue = ({
@@ -45,55 +45,55 @@ export const fairQueue = ({
   maxWait,
   refuse,
 }: FairQueueOptions): FairQueue => {
-  // In round-robin order. A principal moves to the end when a task of theirs starts, and again when it ends.
+  // In round-robin order. A caller moves to the end when a task of theirs starts, and again when it ends.
   const lanes = new Map<string, Lane>()
   let running = 0
   let waiting = 0
 
-  const laneOf = (principal: string): Lane => {
-    const existing = lanes.get(principal)
+  const laneOf = (caller: string): Lane => {
+    const existing = lanes.get(caller)
     if (existing) return existing
     const lane = { running: 0, waiting: [] }
-    lanes.set(principal, lane)
+    lanes.set(caller, lane)
     return lane
   }
 
-  const hasRoom = (principal: string, lane: Lane): boolean =>
-    running < concurrency && (principal === background || lane.running < share)
+  const hasRoom = (caller: string, lane: Lane): boolean =>
+    running < concurrency && (caller === background || lane.running < share)
 
-  const moveToEnd = (principal: string, lane: Lane): void => {
-    lanes.delete(principal)
-    lanes.set(principal, lane)
+  const moveToEnd = (caller: string, lane: Lane): void => {
+    lanes.delete(caller)
+    lanes.set(caller, lane)
   }
 
-  const occupy = (principal: string, lane: Lane): void => {
+  const occupy = (caller: string, lane: Lane): void => {
     running += 1
     lane.running += 1
-    moveToEnd(principal, lane)
+    moveToEnd(caller, lane)
   }
 
-  const release = (principal: string, lane: Lane): void => {
+  const release = (caller: string, lane: Lane): void => {
     running -= 1
     lane.running -= 1
-    moveToEnd(principal, lane)
+    moveToEnd(caller, lane)
     beginNext()
-    forgetIdle(principal, lane)
+    forgetIdle(caller, lane)
   }
 
-  const forgetIdle = (principal: string, lane: Lane): void => {
-    if (lane.running === 0 && lane.waiting.length === 0) lanes.delete(principal)
+  const forgetIdle = (caller: string, lane: Lane): void => {
+    if (lane.running === 0 && lane.waiting.length === 0) lanes.delete(caller)
   }
 
   const beginNext = (): void => {
-    for (const [principal, lane] of lanes) {
+    for (const [caller, lane] of lanes) {
       if (running >= concurrency) return
-      if (!hasRoom(principal, lane)) continue
+      if (!hasRoom(caller, lane)) continue
       const next = takeWanted(lane)
       if (next === null) {
-        forgetIdle(principal, lane)
+        forgetIdle(caller, lane)
         continue
       }
-      occupy(principal, lane)
+      occupy(caller, lane)
       next.begin()
       return
     }
@@ -118,12 +118,12 @@ export const fairQueue = ({
     lane.waiting = wanted
   }
 
-  /** The limit per principal does not apply to work that has already written, since it could not be undone. */
+  /** The limit per caller does not apply to work that has already written, since it could not be undone. */
   const admit = (work: Work, lane: Lane): void => {
     if (waiting >= maxWaitingInAll) throw refuse('busy')
-    if (work.principal === background || work.sent.length > 0 || lane.waiting.length < maxWaiting) return
+    if (work.caller === background || work.sent.length > 0 || lane.waiting.length < maxWaiting) return
     dropAbandoned(lane)
-    if (lane.waiting.length >= maxWaiting) throw refuse('principal_busy')
+    if (lane.waiting.length >= maxWaiting) throw refuse('caller_busy')
   }
 
   const wait = async (work: Work, lane: Lane): Promise<void> => {
@@ -147,25 +147,25 @@ export const fairQueue = ({
   }
 
   const enter = async (work: Work, lane: Lane): Promise<void> => {
-    if (lane.waiting.length === 0 && hasRoom(work.principal, lane)) return occupy(work.principal, lane)
+    if (lane.waiting.length === 0 && hasRoom(work.caller, lane)) return occupy(work.caller, lane)
     try {
       await wait(work, lane)
     } catch (error) {
-      forgetIdle(work.principal, lane)
+      forgetIdle(work.caller, lane)
       throw error
     }
   }
 
   return {
     async run(work, task) {
-      const { principal } = work
+      const { caller } = work
       if (work.isAbandoned()) throw refuse('abandoned')
-      const lane = laneOf(principal)
+      const lane = laneOf(caller)
       await enter(work, lane)
       try {
         return await task()
       } finally {
-        release(principal, lane)
+        release(caller, lane)
       }
     },
     pending: () => running + waiting,

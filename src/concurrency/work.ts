@@ -3,7 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 /** The request or background job that statements run for. */
 export interface Work {
   /** The user or network whose share of the fair queue the work uses, or `background`. */
-  readonly principal: string
+  readonly caller: string
   /** Whether to stop: the client was told that nothing was done, or has disconnected from a read. */
   readonly isAbandoned: () => boolean
   /** Texts of the statements that were sent, without those that were certainly rolled back. */
@@ -12,7 +12,7 @@ export interface Work {
 
 const storage = new AsyncLocalStorage<Work>()
 
-/** Principal of background jobs. */
+/** The caller of background jobs. */
 export const background = ''
 
 /**
@@ -20,7 +20,7 @@ export const background = ''
  * statement, but no query uses it.
  */
 export const currentWork = (): Work =>
-  storage.getStore() ?? { principal: background, isAbandoned: () => false, sent: [] }
+  storage.getStore() ?? { caller: background, isAbandoned: () => false, sent: [] }
 
 /** Runs `task`, and everything that it awaits, as part of `work`. */
 export const runAs = <T>(work: Work, task: () => T): T => storage.run(work, task)

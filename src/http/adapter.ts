@@ -161,7 +161,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
 
 /** The work of a request without authentication, or before it. */
 const anonymousWork = ({ ip }: FastifyRequest): Work => ({
-  principal: `network ${networkOf(ip)}`,
+  caller: `network ${networkOf(ip)}`,
   isAbandoned: () => false,
   sent: [],
 })
@@ -171,7 +171,7 @@ const workOf = (operation: ContractOperation, request: FastifyRequest, reply: Fa
   const { principal } = request
   const { socket } = (outerRequestOf(request) ?? request).raw
   const work: RequestWork = {
-    principal: principal === null ? anonymousWork(request).principal : callerOf(request, principal),
+    caller: principal === null ? anonymousWork(request).caller : callerOf(request, principal),
     sent: [],
     isLate: false,
     // A write continues after its client disconnects; otherwise a client could guess passwords and hang up before the attempt

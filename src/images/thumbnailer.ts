@@ -25,7 +25,7 @@ export interface ThumbnailRequest {
   readonly file: ImageFile
   /** One of the widths that `thumbnailWidth` returns. */
   readonly width: number
-  readonly principalId: string
+  readonly caller: string
   /** Aborted when nobody waits for the thumbnail any more. Decoding that has already begun is not interrupted. */
   readonly signal: AbortSignal
 }
@@ -65,7 +65,7 @@ export const thumbnailWidth = (requested: number): number => {
 const signatures = /^(?:\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|RIFF[^]{4}WEBP|[^]{4}ftyp(?:avif|avis|mif1))/
 const maxSignatureLength = 12
 
-/** `maxWaiting` is per principal: browsers request six images at a time, HTTP/2 proxies some more. `maxWait` is in milliseconds. */
+/** `maxWaiting` is per caller: browsers request six images at a time, HTTP/2 proxies some more. `maxWait` is in milliseconds. */
 const queueLimits = { maxWaiting: 16, maxWaitingInAll: 128, maxWait: 20_000 }
 
 /** Failures expire, since a busy machine may have caused them. `ttl` is in milliseconds. */
@@ -82,7 +82,7 @@ export const createThumbnailer = ({
     ...limits,
     concurrency: 1,
     share: 1,
-    refuse: (reason) => (reason === 'principal_busy' ? new TooManyThumbnails() : new ThumbnailQueueFull()),
+    refuse: (reason) => (reason === 'caller_busy' ? new TooManyThumbnails() : new ThumbnailQueueFull()),
   })
   const failures = new LRUCache<string, UnsupportedImage | ImageTooLarge>(failureCache)
 
@@ -103,12 +103,12 @@ export const createThumbnailer = ({
   }
 
   return {
-    async render({ file, width, principalId, signal }) {
+    async render({ file, width, caller, signal }) {
       const known = failures.get(file.key)
       if (known !== undefined) throw known
       try {
         await checkFile(file)
-        const work = { principal: principalId, isAbandoned: () => signal.aborted, sent: [] }
+        const work = { caller, isAbandoned: () => signal.aborted, sent: [] }
         return await queue.run(work, () => decode(file, width))
       } catch (error) {
         if (error instanceof UnsupportedImage || error instanceof ImageTooLarge) failures.set(file.key, error)

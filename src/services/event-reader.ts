@@ -87,7 +87,7 @@ export const startReader = (start: EventPosition, { db, log, streams, prepare }:
   const run = async (): Promise<void> => {
     while (!stopping.signal.aborted) {
       try {
-        await runAs({ principal: background, isAbandoned: () => false, sent: [] }, readOn)
+        await runAs({ caller: background, isAbandoned: () => false, sent: [] }, readOn)
       } catch (error) {
         if (!(error instanceof DatabaseUnavailable))
           log.warn({ err: error }, 'Events could not be read for streams')

@@ -178,7 +178,7 @@ export const createEventStreams = ({
     if (streams.ofUser(principal.userId).size >= maxStreamsPerUser)
       throw problems.tooManyStreams(maxStreamsPerUser)
     runningReader(newest)
-    const work = { principal: principal.userId, isAbandoned: () => content.destroyed, sent: [] }
+    const work = { caller: principal.userId, isAbandoned: () => content.destroyed, sent: [] }
     let isCatchingUp = false
     const content = new Readable({
       read() {

@@ -59,8 +59,8 @@ export const createThumbnails = ({ storage, thumbnailer }: Deps): Thumbnails => 
   ): Promise<Thumbnail> => {
     const { storage_key: key, size } = file
     const open = (range?: ByteRange) => storage.open(key, range)
-    const { userId: principalId } = ctx.principal
-    const image = await thumbnailer.render({ file: { key, size, open }, width, principalId, signal })
+    const { userId: caller } = ctx.principal
+    const image = await thumbnailer.render({ file: { key, size, open }, width, caller, signal })
     const stored = await storage.put(Readable.from([image]), { maxBytes: image.length })
     const made = { storage_key: stored.key, size: stored.size, sha256: stored.sha256 }
     const kept = await insertThumbnail(ctx, { attachmentId, width, ...made })

@@ -2,7 +2,7 @@ import t from 'tap'
 import { fairQueue } from '../../src/concurrency/fair-queue.ts'
 import { background, type Work } from '../../src/concurrency/work.ts'
 
-const workOf = (principal: string, isAbandoned = () => false): Work => ({ principal, isAbandoned, sent: [] })
+const workOf = (caller: string, isAbandoned = () => false): Work => ({ caller, isAbandoned, sent: [] })
 
 const queueOf = (options: Partial<Parameters<typeof fairQueue>[0]> = {}) => {
   const begun: string[] = []

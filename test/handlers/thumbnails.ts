@@ -460,7 +460,7 @@ t.test('getThumbnail', async (t) => {
     })
     await refusals.promise
     const theirs = thumbnailOf(others, { token: other.token })
-    await eventually('their request waits', async () => rendering.at(-1)?.principalId === other.id)
+    await eventually('their request waits', async () => rendering.at(-1)?.caller === other.id)
     gate.resolve()
     t.equal((await theirs).status, 200)
     const replies = await Promise.all(requests)

@@ -27,11 +27,11 @@ type Rows = readonly Readonly<Record<string, unknown>>[]
 /** A database that statements run on. */
 export interface Database {
   /**
-   * Runs one statement, and retries it after a deadlock or a serialization failure. Statements of all principals share the
+   * Runs one statement, and retries it after a deadlock or a serialization failure. Statements of all callers share the
    * connections fairly (`concurrency/fair-queue.ts`).
    *
    * @throws ConstraintViolation when it violates a constraint
-   * @throws TooManyStatements when too many statements of its principal are waiting
+   * @throws TooManyStatements when too many statements of its caller are waiting
    * @throws OutcomeUnknown when it writes, was sent, and got no response
    * @throws DatabaseUnavailable when the database cannot be reached, does not respond in time, or too many statements
    *   are waiting; a statement that writes has then changed nothing
@@ -49,7 +49,7 @@ export interface Database {
 
 const attempts = 3
 
-/** Statements that may wait for a connection: in total, and per principal. */
+/** Statements that may wait for a connection: in total, and per caller. */
 const maxWaitingInAll = 2_000
 const maxWaitingPerPrincipal = 200
 
@@ -75,7 +75,7 @@ export const maxConnections: Readonly<Record<ConnectionOptions['kind'], number>>
 }
 
 /**
- * Connections that one principal may use at a time. With five, the batches of one user occupied both processors of a small
+ * Connections that one caller may use at a time. With five, the batches of one user occupied both processors of a small
  * machine, and another user waited twice as long as with three.
  */
 const maxConnectionsPerPrincipal = 3
@@ -109,8 +109,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     maxWaiting: maxWaitingPerPrincipal,
     maxWaitingInAll,
     maxWait: deadline,
-    refuse: (reason) =>
-      reason === 'principal_busy' ? new TooManyStatements() : unavailable(refusals[reason]),
+    refuse: (reason) => (reason === 'caller_busy' ? new TooManyStatements() : unavailable(refusals[reason])),
   })
 
   /**

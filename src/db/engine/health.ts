@@ -10,8 +10,8 @@ const probe = statement('health.probe', {}, {}, () => sql`select`)
 /** Milliseconds. Readiness probes have short timeouts themselves. */
 const deadline = 2_000
 
-/** Its own principal, so that requests from the same network do not affect readiness. */
-const health = (): Work => ({ principal: 'health', isAbandoned: () => false, sent: [] })
+/** Its own caller, so that requests from the same network do not affect readiness. */
+const health = (): Work => ({ caller: 'health', isAbandoned: () => false, sent: [] })
 
 /**
  * Resolves when the database responds. A read-only database counts as available: reads still work.

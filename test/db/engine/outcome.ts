@@ -68,7 +68,7 @@ t.test('503 says that nothing was done', async (t) => {
     // Each has a principal of its own: behind other statements of theirs, the write would have its turn before them.
     const holders = Array.from({ length: isEmbedded ? 1 : 10 }, (_, index) => `holder ${index}`)
     const held = holders.map((principal) =>
-      runAs({ principal, isAbandoned: () => false, sent: [] }, () =>
+      runAs({ caller: principal, isAbandoned: () => false, sent: [] }, () =>
         db.run(`select pg_sleep(${(answer * 3) / 1_000})`, []),
       ),
     )
