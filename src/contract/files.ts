@@ -25,9 +25,9 @@ export interface FileForm {
 }
 
 /** A chunk of an upload, not read yet. */
-export interface FilePiece {
+export interface UploadChunk {
   /** False when the request has no body. */
-  readonly isThere: boolean
+  readonly hasContent: boolean
   receive<T>(store: (content: AsyncIterable<Uint8Array>) => Promise<T>): Promise<T>
 }
 

@@ -7,7 +7,7 @@ import type { Created } from '../db/engine/creation.ts'
 import { type JsonText, jsonText } from './json-text.ts'
 import type { BearerPrincipal, LinkPrincipal, SessionPrincipal } from '../domain/permissions.ts'
 import type { EventStreamBody } from './event-stream.ts'
-import type { FileBody, FileForm, FilePiece } from './files.ts'
+import type { FileBody, FileForm, UploadChunk } from './files.ts'
 
 /**
  * The types of handlers. A handler maps typed input to a typed answer, both derived from the contract. `http/adapter.ts`
@@ -84,7 +84,7 @@ type RequestBodyOf<Op> =
     ? 'multipart/form-data' extends keyof Content
       ? FileForm
       : 'application/offset+octet-stream' extends keyof Content
-        ? FilePiece
+        ? UploadChunk
         : Content[keyof Content]
     : undefined
 

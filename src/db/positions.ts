@@ -101,11 +101,11 @@ const placed = (id: string | null, position: string | null): readonly Placed[] =
 
 /** The position of a row in a gap: the present one if the row is already there. Null if there is no room. */
 const positionFor = (present: string | null, gap: Gap): string | null => {
-  const isThere =
+  const isInGap =
     present !== null &&
     (gap.after === null || gap.after < present) &&
     (gap.before === null || present < gap.before)
-  return isThere ? present : positionIn(gap)
+  return isInGap ? present : positionIn(gap)
 }
 
 /** The values to write. If the anchor is not in the list, the statement that writes them refuses the move. */

@@ -73,7 +73,7 @@ const insert = query(
   { ...parameters, id: 'uuid', limit: 'int' },
   { outcome: 'text', path: 'text?' },
   (p) => {
-    const isThere = sql`exists (
+    const isRelated = sql`exists (
       select from task_relations relation where ${relation.task_id} = ${p.from_id} and ${relation.kind} = ${p.kind}
         and ${relation.other_task_id} = ${p.to_id})`
     const countOf = (taskId: typeof target) => sql`(
@@ -85,7 +85,7 @@ const insert = query(
       etag: null,
       ifMatch: sql`null`,
       refusals: sql`
-        when ${isThere} then 'done'
+        when ${isRelated} then 'done'
         when ${isFull} then 'too_many_relations'
         when ${p.kind} = 'blocks' and ${path} is not null then 'blocking_cycle'`,
     })

@@ -29,7 +29,7 @@ export const uploadHandlers = ({ uploads, attachmentMaxBytes }: Deps) =>
         const checksum = readChecksum(headers)
         const { id, ...progress } = await uploads.createUpload(ctx, {
           file: { taskId: params.task_id, size, ...readMetadata(headers) },
-          chunk: body.isThere || size === 0 ? { content, checksum } : null,
+          chunk: body.hasContent || size === 0 ? { content, checksum } : null,
         })
         const answer = describeProgress(progress)
         return { ...answer, status: 201, headers: { location: `/uploads/${id}`, ...answer.headers } }

@@ -19,14 +19,14 @@ import type { EventStreamBody } from '../contract/event-stream.ts'
 import type { FileBody } from '../contract/files.ts'
 import { quoteETag } from '../contract/operation.ts'
 import { Problem, problems } from '../problems/problems.ts'
-import { hasBody, pieceType } from './body.ts'
+import { hasBody, chunkMediaType } from './body.ts'
 import type { AuthenticateLink } from './authenticate.ts'
 import type { CallerShares } from './caller-shares.ts'
 import { announceDeprecation } from './deprecation.ts'
 import { type Dispatcher, outerRequestOf } from './dispatch.ts'
 import { callerOf, type Limit } from './rate-limit.ts'
 import { startStreaming } from './running.ts'
-import { maxFormOverhead, readFileForm, readFilePiece } from './upload.ts'
+import { maxFormOverhead, readFileForm, readUploadChunk } from './upload.ts'
 
 /**
  * Adapts operations to Fastify. Handles what all operations share: authentication, media types, conditional requests,
@@ -292,7 +292,7 @@ const takesFile = ({ mediaTypes }: ContractOperation): boolean =>
 
 const bodyOf = (operation: ContractOperation, request: FastifyRequest, maxBytes: number): unknown => {
   if (isForm(operation)) return readFileForm(request, maxBytes)
-  return operation.mediaTypes.includes(pieceType) ? readFilePiece(request) : request.body
+  return operation.mediaTypes.includes(chunkMediaType) ? readUploadChunk(request) : request.body
 }
 
 /** RFC 9110 §8.3: media types are case-insensitive, and parameters follow. JSON must be UTF-8. */

@@ -2,16 +2,16 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
 /** Media type of a PATCH to an upload (tus 1.0.0). */
-export const pieceType = 'application/offset+octet-stream'
+export const chunkMediaType = 'application/offset+octet-stream'
 
 /** Whether a request has a body (RFC 9112 §6.3). */
 export const hasBody = (headers: FastifyRequest['headers']): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 
-const fileTypes: ReadonlySet<string> = new Set(['multipart/form-data', pieceType])
+const fileTypes: ReadonlySet<string> = new Set(['multipart/form-data', chunkMediaType])
 
 /** Whether the operation takes a file, whose body the handler reads. */
-export const bringsFile = ({ routeOptions }: FastifyRequest): boolean =>
+export const isFileUpload = ({ routeOptions }: FastifyRequest): boolean =>
   routeOptions.config.operation?.mediaTypes.some((type) => fileTypes.has(type)) === true
 
 /** The responses of requests whose clients wait for 100 Continue, by request. */
@@ -34,7 +34,7 @@ export const delayContinue = (app: FastifyInstance): void => {
   })
   app.addHook('preParsing', (request, _reply, payload, done) => {
     const isTooLarge = Number(request.headers['content-length'] ?? 0) > request.routeOptions.bodyLimit
-    if (!bringsFile(request) && !isTooLarge) continueBody(request.raw)
+    if (!isFileUpload(request) && !isTooLarge) continueBody(request.raw)
     done(null, payload)
   })
   // After a final status the client may still send the body or not: the start of the next request would be ambiguous.

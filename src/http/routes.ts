@@ -5,7 +5,7 @@ import type { Contract, ContractOperation, OperationId } from '../contract/contr
 import { type Handlers, linkOperations, openOperations, sessionOperations } from '../contract/operation.ts'
 import { problems } from '../problems/problems.ts'
 import { type AdapterDeps, adaptOperation, type AnyHandler } from './adapter.ts'
-import { pieceType } from './body.ts'
+import { chunkMediaType } from './body.ts'
 import { parseJson } from './json-body.ts'
 import { pathOf } from './url.ts'
 import { checkQueryText, compileValidation, type ObjectSchema } from './validation.ts'
@@ -132,7 +132,7 @@ export const readBodies = (app: FastifyInstance): void => {
     return undefined
   }
   // Redundant with the catch-all, but openapi-glue warns about media types without a parser of their own.
-  app.addContentTypeParser(pieceType, async () => undefined)
+  app.addContentTypeParser(chunkMediaType, async () => undefined)
   app.addContentTypeParser(
     ['application/json', 'application/merge-patch+json', '*'],
     { parseAs: 'buffer' },

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { problems } from '../problems/problems.ts'
-import { bringsFile, hasBody } from './body.ts'
+import { isFileUpload, hasBody } from './body.ts'
 import { outerRequestOf } from './dispatch.ts'
 
 /** Time limits in milliseconds. */
@@ -41,7 +41,7 @@ export const timeLimits: TimeLimits = {
 export const limitBodyTime = (app: FastifyInstance, limit: number): void => {
   app.addHook('onRequest', (request, reply, done) => {
     const { raw } = request
-    if (!hasBody(request.headers) || bringsFile(request) || outerRequestOf(request) !== undefined)
+    if (!hasBody(request.headers) || isFileUpload(request) || outerRequestOf(request) !== undefined)
       return done()
     const refuse = (): void => {
       if (raw.complete) return

@@ -5,7 +5,7 @@ import type { IncomingMessage } from 'node:http'
 import { finished as eos, type Readable } from 'node:stream'
 import { finished } from 'node:stream/promises'
 import { type Digest, parseContentDigest, parseSha256 } from './digests.ts'
-import type { Digested, FileForm, FilePiece } from '../contract/files.ts'
+import type { Digested, FileForm, UploadChunk } from '../contract/files.ts'
 import { describeFile, validateFileName, type FileDescription } from '../domain/file-description.ts'
 import { Problem, problems } from '../problems/problems.ts'
 import { FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
@@ -153,8 +153,8 @@ const describePart = ({ filename, mimetype }: MultipartFile): FileDescription =>
 }
 
 /** The raw body of a request. It is not destroyed when `store` fails, since the response needs the connection. */
-export const readFilePiece = (request: FastifyRequest): FilePiece => ({
-  isThere: hasBody(request.headers),
+export const readUploadChunk = (request: FastifyRequest): UploadChunk => ({
+  hasContent: hasBody(request.headers),
 
   async receive(store) {
     const { raw } = request
