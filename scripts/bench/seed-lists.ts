@@ -35,7 +35,7 @@ const fillTables = async (client: postgres.Sql, count: number): Promise<void> =>
     insert into tasks (id, title, title_folded, description, search, status, priority, start_at, due_at, due_on,
       completed_at, owner_id, assignee_id, attachment_count, created_at, updated_at)
     select uuid_at(n), title, title, description,
-      setweight(to_tsvector('simple', title), 'A') || setweight(to_tsvector('simple', description), 'D') || pair_lexemes(title),
+      setweight(to_tsvector('simple', title), 'A') || setweight(to_tsvector('simple', description), 'D') || bigram_lexemes(title),
       status, priority, start_at,
       case when due_kind < 0.4 then coalesce(start_at, created_at) + random() * interval '60 days' end,
       case when due_kind between 0.4 and 0.6 then (coalesce(start_at, created_at) + random() * interval '60 days')::date end,

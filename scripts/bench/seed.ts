@@ -50,7 +50,7 @@ const fillTables = async (sql: Sql, tasks: number, passwordHash: string): Promis
     insert into tasks (id, title, title_folded, description, search, status, priority, due_at, owner_id, created_at)
     select ${idOf(sql, 3)}, 'Task ' || n, 'task ' || n, description,
       setweight(to_tsvector('simple', 'task ' || n), 'A') || setweight(to_tsvector('simple', description), 'D')
-        || pair_lexemes('task ' || n),
+        || bigram_lexemes('task ' || n),
       (array['todo', 'in_progress', 'cancelled'])[n % 3 + 1], (array['none', 'low', 'high'])[n % 3 + 1],
       now() + n * interval '1 minute', users.id, now() - (${tasks}::int - n) * interval '1 second'
     from generate_series(0, ${tasks - 1}::int) n

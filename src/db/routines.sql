@@ -6,6 +6,8 @@
 --
 -- Functions pass flags to triggers with set_config. A SET clause would require a superuser, because these parameters are not
 -- declared.
+--
+-- PostgreSQL fires the triggers of a table in the order of their names, so a new name can change the order.
 
 -- Search ------------------------------------------------------------------------------------------------------------
 -- Text is folded and split into words here rather than by a text search configuration, whose parser depends on the
@@ -24,8 +26,8 @@ CREATE OR REPLACE FUNCTION searched_text(value text) RETURNS text LANGUAGE sql I
 RETURN left(fold_text(left(value, 8192)), 8192);
 
 -- The words of a folded text with their positions. Scripts without spaces between words (Chinese, Japanese, Korean, Thai,
--- Lao) are indexed as pairs of adjacent characters; the last character of a run stands alone. Lateral joins keep the order
--- of the words. PL/pgSQL keeps the plan for the session; an SQL function would be planned again for each row.
+-- Lao) are indexed as bigrams, pairs of adjacent characters; the last character of a run stands alone. Lateral joins keep the
+-- order of the words. PL/pgSQL keeps the plan for the session; an SQL function would be planned again for each row.
 CREATE OR REPLACE FUNCTION words_of(value text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 BEGIN
   RETURN (WITH runs AS MATERIALIZED (
@@ -48,16 +50,16 @@ BEGIN
   FROM (SELECT lexeme, row_number() OVER () AS place FROM lexemes) placed);
 END $$;
 
--- Pairs of adjacent characters. An index on them finds any part of a title or name.
-CREATE OR REPLACE FUNCTION pairs_of(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+-- The bigrams of a text. An index on them finds any part of a title or name.
+CREATE OR REPLACE FUNCTION bigrams_of(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 BEGIN ATOMIC
   SELECT coalesce(array_agg(DISTINCT a || b), '{}')
   FROM unnest(string_to_array(value, NULL), (string_to_array(value, NULL))[2:]) pairs (a, b)
   WHERE b IS NOT NULL;
 END;
 
--- The same pairs as lexemes. The prefix U+0001 keeps them apart from words.
-CREATE OR REPLACE FUNCTION pair_lexemes(value text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+-- The same bigrams as lexemes. The prefix U+0001 keeps them apart from words.
+CREATE OR REPLACE FUNCTION bigram_lexemes(value text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 BEGIN
   RETURN (
     SELECT array_to_tsvector(coalesce(array_agg(U&'\0001' || a || b), '{}'))
@@ -71,7 +73,7 @@ BEGIN
   NEW.title_folded := searched_text(NEW.title);
   NEW.description_folded := searched_text(NEW.description);
   NEW.search := setweight(words_of(NEW.title_folded), 'A') || setweight(words_of(NEW.description_folded), 'D')
-    || pair_lexemes(NEW.title_folded);
+    || bigram_lexemes(NEW.title_folded);
   RETURN NEW;
 END $$;
 
@@ -80,10 +82,10 @@ CREATE OR REPLACE TRIGGER tasks_text_inserted BEFORE INSERT ON tasks FOR EACH RO
 CREATE OR REPLACE TRIGGER tasks_text_changed BEFORE UPDATE ON tasks FOR EACH ROW
   WHEN ((OLD.title, OLD.description) IS DISTINCT FROM (NEW.title, NEW.description)) EXECUTE FUNCTION index_task_text();
 
-CREATE INDEX IF NOT EXISTS users_name_pairs ON users USING gin (pairs_of(fold_text(username || ' ' || display_name)));
-CREATE INDEX IF NOT EXISTS tags_name_pairs ON tags USING gin (pairs_of(fold_text(name)));
-CREATE INDEX IF NOT EXISTS projects_name_pairs ON projects USING gin (pairs_of(name_folded));
-CREATE INDEX IF NOT EXISTS teams_name_pairs ON teams USING gin (pairs_of(name_folded));
+CREATE INDEX IF NOT EXISTS users_name_bigrams ON users USING gin (bigrams_of(fold_text(username || ' ' || display_name)));
+CREATE INDEX IF NOT EXISTS tags_name_bigrams ON tags USING gin (bigrams_of(fold_text(name)));
+CREATE INDEX IF NOT EXISTS projects_name_bigrams ON projects USING gin (bigrams_of(name_folded));
+CREATE INDEX IF NOT EXISTS teams_name_bigrams ON teams USING gin (bigrams_of(name_folded));
 
 CREATE OR REPLACE FUNCTION fold_name() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -121,31 +123,31 @@ CREATE OR REPLACE TRIGGER teams_touch BEFORE UPDATE ON teams FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
 
 -- For tables without `updated_at`.
-CREATE OR REPLACE FUNCTION count_version() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION increment_version() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.version := OLD.version + 1;
   RETURN NEW;
 END $$;
 
 CREATE OR REPLACE TRIGGER team_members_touch BEFORE UPDATE ON team_members FOR EACH ROW
-  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION count_version();
+  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION increment_version();
 
 CREATE OR REPLACE TRIGGER project_members_touch BEFORE UPDATE ON project_members FOR EACH ROW
-  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION count_version();
+  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION increment_version();
 
 CREATE OR REPLACE TRIGGER project_teams_touch BEFORE UPDATE ON project_teams FOR EACH ROW
-  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION count_version();
+  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION increment_version();
 
 -- `digest_due_at` is not part of the representation.
 CREATE OR REPLACE TRIGGER notification_settings_touch BEFORE UPDATE ON notification_settings FOR EACH ROW
-  WHEN (OLD.mail_digest <> NEW.mail_digest) EXECUTE FUNCTION count_version();
+  WHEN (OLD.mail_digest <> NEW.mail_digest) EXECUTE FUNCTION increment_version();
 
 CREATE OR REPLACE TRIGGER sections_touch BEFORE UPDATE ON sections FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
 
 -- Sets `due_at` of webhooks to that of their next pending delivery. Locks the webhooks first, so that of two concurrent
 -- transactions, the second sees the deliveries that the first has added.
-CREATE OR REPLACE FUNCTION settle_webhooks(ids uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION reschedule_webhooks(ids uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   PERFORM FROM webhooks WHERE id = ANY (ids) ORDER BY id FOR NO KEY UPDATE;
   UPDATE webhooks SET due_at = next.due_at
@@ -197,9 +199,9 @@ CREATE OR REPLACE TRIGGER task_tags_removed AFTER DELETE ON task_tags FOR EACH R
   EXECUTE FUNCTION touch_untagged_task();
 
 -- The tags of a task. Volatile, so that it sees what was committed while the calling statement waited for the task.
-CREATE OR REPLACE FUNCTION tags_of_task(carrier uuid) RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION tags_of_task(target uuid) RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-  RETURN (SELECT coalesce(array_agg(tag_id ORDER BY tag_id), '{}') FROM task_tags WHERE task_id = carrier);
+  RETURN (SELECT coalesce(array_agg(tag_id ORDER BY tag_id), '{}') FROM task_tags WHERE task_id = target);
 END $$;
 
 -- Replaces the tags of tasks that the calling statement has locked: an array of {task_id, tag_ids}. Volatile, to see tags that
@@ -285,7 +287,7 @@ CREATE OR REPLACE TRIGGER tags_given AFTER INSERT ON tags
 
 -- Deleted projects --------------------------------------------------------------------------------------------------
 -- Tasks and tags cannot be added to a project in the trash. Like the triggers above, these fire after the checks of the foreign
--- keys, which wait for a concurrent move to the trash (move_project).
+-- keys, which wait for a concurrent move to the trash (trash_or_restore_project).
 
 CREATE OR REPLACE FUNCTION refuse_trashed_project() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -340,10 +342,11 @@ BEGIN
         SELECT FROM granted
         WHERE granted.project_id = membership.project_id AND granted.user_id = membership.user_id)
     RETURNING project_id, user_id
-  ), departed AS (
-    INSERT INTO departures (project_id, user_id, left_in, created_at)
+  ), recorded AS (
+    INSERT INTO membership_tombstones (project_id, user_id, left_in, created_at)
       SELECT project_id, user_id, pg_current_xact_id(), clock_timestamp() FROM ended
-      ON CONFLICT ON CONSTRAINT departures_once DO UPDATE SET left_in = EXCLUDED.left_in, created_at = EXCLUDED.created_at
+      ON CONFLICT ON CONSTRAINT membership_tombstones_once
+        DO UPDATE SET left_in = EXCLUDED.left_in, created_at = EXCLUDED.created_at
   )
   INSERT INTO memberships AS membership (project_id, user_id, role)
     SELECT project_id, user_id, role FROM granted ORDER BY project_id, user_id
@@ -439,21 +442,21 @@ CREATE OR REPLACE TRIGGER users_memberships_ended AFTER UPDATE OF deleted_at ON 
   WHEN (OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL) EXECUTE FUNCTION end_memberships_of_user();
 
 -- A project that is restored is delivered again to everybody by the change feed.
-CREATE OR REPLACE FUNCTION show_project() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION set_visible_in() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.visible_in := pg_current_xact_id();
   RETURN NEW;
 END $$;
 
 CREATE OR REPLACE TRIGGER projects_shown BEFORE UPDATE OF deleted_at ON projects FOR EACH ROW
-  WHEN (OLD.deleted_at IS NOT NULL AND NEW.deleted_at IS NULL) EXECUTE FUNCTION show_project();
+  WHEN (OLD.deleted_at IS NOT NULL AND NEW.deleted_at IS NULL) EXECUTE FUNCTION set_visible_in();
 
 -- Moving a project to the trash or restoring it does not change its tasks: members see them depending on their membership. The
 -- other viewers are administrators, and assignees who are not members.
-CREATE OR REPLACE FUNCTION move_project() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION trash_or_restore_project() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM set_config('taskwright.moves_project', 'on', true);
-  -- Waits for concurrent assignments of tasks (keep_tombstones).
+  -- Waits for concurrent assignments of tasks (write_tombstones).
   PERFORM FROM projects WHERE id = NEW.id FOR UPDATE;
   IF NEW.deleted_at IS NOT NULL THEN
     INSERT INTO task_tombstones (task_id, project_id, user_id, changed_in, placed_at)
@@ -462,9 +465,10 @@ BEGIN
         AND NOT EXISTS (SELECT FROM memberships WHERE project_id = NEW.id AND user_id = task.assignee_id)
       ON CONFLICT ON CONSTRAINT task_tombstones_once
         DO UPDATE SET changed_in = EXCLUDED.changed_in, created_at = EXCLUDED.created_at;
-    INSERT INTO departures (project_id, user_id, left_in, created_at)
+    INSERT INTO membership_tombstones (project_id, user_id, left_in, created_at)
       VALUES (NEW.id, NULL, pg_current_xact_id(), clock_timestamp())
-      ON CONFLICT ON CONSTRAINT departures_once DO UPDATE SET left_in = EXCLUDED.left_in, created_at = EXCLUDED.created_at;
+      ON CONFLICT ON CONSTRAINT membership_tombstones_once
+        DO UPDATE SET left_in = EXCLUDED.left_in, created_at = EXCLUDED.created_at;
   END IF;
   PERFORM compute_memberships(ARRAY[NEW.id], NULL);
   IF NEW.deleted_at IS NULL THEN
@@ -478,7 +482,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER projects_moved AFTER UPDATE OF deleted_at ON projects FOR EACH ROW
-  WHEN ((OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)) EXECUTE FUNCTION move_project();
+  WHEN ((OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)) EXECUTE FUNCTION trash_or_restore_project();
 
 -- Sections ----------------------------------------------------------------------------------------------------------
 -- Fires after the section is locked, so that it sees every task that was added to the section.
@@ -539,7 +543,7 @@ CREATE OR REPLACE TRIGGER task_relations_added AFTER INSERT ON task_relations FO
 CREATE OR REPLACE TRIGGER task_relations_removed AFTER DELETE ON task_relations FOR EACH ROW
   WHEN (OLD.kind = 'blocks') EXECUTE FUNCTION count_blockers();
 
-CREATE OR REPLACE FUNCTION show_unblocked() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION redeliver_blocked_tasks() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE tasks SET changed_in = pg_current_xact_id() WHERE id IN (
     SELECT other_task_id FROM task_relations WHERE task_id = NEW.id AND kind = 'blocks');
@@ -548,7 +552,7 @@ END $$;
 
 CREATE OR REPLACE TRIGGER tasks_unblocking AFTER UPDATE ON tasks FOR EACH ROW
   WHEN ((OLD.status IN ('todo', 'in_progress'), OLD.deleted_at IS NULL) IS DISTINCT FROM (NEW.status IN ('todo', 'in_progress'), NEW.deleted_at IS NULL))
-  EXECUTE FUNCTION show_unblocked();
+  EXECUTE FUNCTION redeliver_blocked_tasks();
 
 -- The tasks from `blocked` to `blocker`, each of which blocks the next; null if there is no such path. If there is one, a relation
 -- between the two would close a cycle. The lock serializes the checks, because two concurrent relations can close a cycle together.
@@ -635,7 +639,7 @@ BEGIN
 END $$;
 
 -- Whether tasks have more than 500 subtasks in total, too many to move in one statement.
-CREATE OR REPLACE FUNCTION have_many_subtasks(roots uuid[]) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION have_too_many_subtasks(roots uuid[]) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   RETURN (
     WITH RECURSIVE below AS (
@@ -660,24 +664,24 @@ CREATE OR REPLACE TRIGGER tasks_parent_changed AFTER UPDATE OF parent_id ON task
 
 -- Moves the subtasks with the task; the trigger fires again for their subtasks. The flag tells `count_subtasks` that no parent loses
 -- a subtask.
-CREATE OR REPLACE FUNCTION take_subtasks_along() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION cascade_to_subtasks() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-  flag_before text := coalesce(current_setting('taskwright.takes_subtasks', true), '');
+  flag_before text := coalesce(current_setting('taskwright.cascades_to_subtasks', true), '');
 BEGIN
-  PERFORM set_config('taskwright.takes_subtasks', 'on', true);
+  PERFORM set_config('taskwright.cascades_to_subtasks', 'on', true);
   UPDATE tasks SET
     deleted_at = NEW.deleted_at,
     project_id = NEW.project_id,
     section_id = CASE WHEN project_id IS NOT DISTINCT FROM NEW.project_id THEN section_id END,
     owner_id = CASE WHEN NEW.project_id IS NULL THEN NEW.owner_id ELSE owner_id END
   WHERE parent_id = NEW.id AND deleted_at IS NOT DISTINCT FROM OLD.deleted_at;
-  PERFORM set_config('taskwright.takes_subtasks', flag_before, true);
+  PERFORM set_config('taskwright.cascades_to_subtasks', flag_before, true);
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE TRIGGER tasks_subtasks_taken AFTER UPDATE ON tasks FOR EACH ROW
+CREATE OR REPLACE TRIGGER tasks_subtasks_cascaded AFTER UPDATE ON tasks FOR EACH ROW
   WHEN ((OLD.deleted_at, OLD.project_id) IS DISTINCT FROM (NEW.deleted_at, NEW.project_id)
-    OR (NEW.project_id IS NULL AND NEW.owner_id <> OLD.owner_id)) EXECUTE FUNCTION take_subtasks_along();
+    OR (NEW.project_id IS NULL AND NEW.owner_id <> OLD.owner_id)) EXECUTE FUNCTION cascade_to_subtasks();
 
 -- Counts the subtasks in the same place as the task. In the trash, these are the subtasks that were deleted with it.
 CREATE OR REPLACE FUNCTION count_subtasks() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -703,7 +707,7 @@ CREATE OR REPLACE TRIGGER tasks_subtask_added AFTER INSERT ON tasks FOR EACH ROW
 CREATE OR REPLACE TRIGGER tasks_subtask_changed AFTER UPDATE ON tasks FOR EACH ROW
   WHEN ((OLD.parent_id, OLD.status, OLD.deleted_at) IS DISTINCT FROM (NEW.parent_id, NEW.status, NEW.deleted_at)
     AND coalesce(OLD.parent_id, NEW.parent_id) IS NOT NULL
-    AND current_setting('taskwright.takes_subtasks', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION count_subtasks();
+    AND current_setting('taskwright.cascades_to_subtasks', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION count_subtasks();
 
 CREATE OR REPLACE TRIGGER tasks_subtask_removed AFTER DELETE ON tasks FOR EACH ROW
   WHEN (OLD.parent_id IS NOT NULL) EXECUTE FUNCTION count_subtasks();
@@ -720,7 +724,7 @@ CREATE OR REPLACE TRIGGER attachments_added AFTER INSERT ON attachments
   FOR EACH ROW EXECUTE FUNCTION count_added_attachment();
 
 -- Deletes the row, decrements the count and queues the file for deletion in one transaction, whichever statement deletes.
-CREATE OR REPLACE FUNCTION forget_attachment() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION clean_up_attachment() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO file_deletions (storage_key) VALUES (OLD.storage_key);
   UPDATE tasks SET attachment_count = attachment_count - 1 WHERE id = OLD.task_id;
@@ -728,7 +732,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER attachments_removed AFTER DELETE ON attachments
-  FOR EACH ROW EXECUTE FUNCTION forget_attachment();
+  FOR EACH ROW EXECUTE FUNCTION clean_up_attachment();
 
 -- The total size of a user's attachments, whichever statement adds or removes them, cascades included. An attachment loses
 -- its uploader only when that user is deleted, and the total with it.
@@ -757,25 +761,25 @@ CREATE OR REPLACE TRIGGER attachments_refunded AFTER DELETE ON attachments
   REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION refund_removed_attachments();
 
 -- A thumbnail is deleted with its attachment. Its file is queued for deletion.
-CREATE OR REPLACE FUNCTION forget_thumbnail() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION queue_thumbnail_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO file_deletions (storage_key) VALUES (OLD.storage_key);
   RETURN NULL;
 END $$;
 
 CREATE OR REPLACE TRIGGER thumbnails_removed AFTER DELETE ON thumbnails
-  FOR EACH ROW EXECUTE FUNCTION forget_thumbnail();
+  FOR EACH ROW EXECUTE FUNCTION queue_thumbnail_deletion();
 
 -- Queues the bytes of an unfinished upload for deletion, whichever statement deletes its row. The bytes of a finished upload
 -- belong to the attachment.
-CREATE OR REPLACE FUNCTION forget_upload() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION queue_upload_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO file_deletions (storage_key, is_unfinished) VALUES (OLD.storage_key, true);
   RETURN NULL;
 END $$;
 
 CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
-  WHEN (OLD.attachment_id IS NULL) EXECUTE FUNCTION forget_upload();
+  WHEN (OLD.attachment_id IS NULL) EXECUTE FUNCTION queue_upload_deletion();
 
 -- Comments ----------------------------------------------------------------------------------------------------------
 
@@ -817,23 +821,23 @@ RETURN CASE mail_digest
     (date_trunc('day', now() AT TIME ZONE time_zone + interval '16 hours') + interval '8 hours') AT TIME ZONE time_zone
 END;
 
-CREATE OR REPLACE FUNCTION move_digest() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION reschedule_digest() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE notification_settings SET digest_due_at = next_digest_at(mail_digest, NEW.time_zone)
   WHERE user_id = NEW.id AND mail_digest = 'daily';
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE TRIGGER users_digest_moved AFTER UPDATE OF time_zone ON users FOR EACH ROW
-  WHEN (OLD.time_zone <> NEW.time_zone) EXECUTE FUNCTION move_digest();
+CREATE OR REPLACE TRIGGER users_digest_rescheduled AFTER UPDATE OF time_zone ON users FOR EACH ROW
+  WHEN (OLD.time_zone <> NEW.time_zone) EXECUTE FUNCTION reschedule_digest();
 
 -- Change feed -------------------------------------------------------------------------------------------------------
 
 -- Writes a tombstone for each viewer who no longer sees the task, and removes it for each user who sees it again. The tombstone
 -- of a project stays, for members who have left the project since.
-CREATE OR REPLACE FUNCTION keep_tombstones() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION write_tombstones() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  -- Waits for a concurrent move of the project to the trash, which reads its assignees (move_project).
+  -- Waits for a concurrent move of the project to the trash, which reads its assignees (trash_or_restore_project).
   IF TG_OP = 'UPDATE' AND NEW.assignee_id IS NOT NULL THEN
     PERFORM FROM projects WHERE id = NEW.project_id FOR KEY SHARE;
   END IF;
@@ -853,7 +857,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER tasks_removed AFTER DELETE ON tasks FOR EACH ROW
-  WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION keep_tombstones();
+  WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION write_tombstones();
 
 -- Tag counts --------------------------------------------------------------------------------------------------------
 -- The number of tasks with a tag, per viewer. The functions read the current state of the tasks: a statement that adds or removes
@@ -894,7 +898,7 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE TRIGGER task_tags_discounted AFTER DELETE ON task_tags
+CREATE OR REPLACE TRIGGER task_tags_uncounted AFTER DELETE ON task_tags
   REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_tags_removed();
 
 -- Fires when a task gets other viewers, is moved to or from the trash, or is deleted.
@@ -922,13 +926,13 @@ END $$;
 CREATE OR REPLACE TRIGGER tasks_tags_removed BEFORE DELETE ON tasks FOR EACH ROW
   WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION count_tags_of_task();
 
-CREATE OR REPLACE FUNCTION forget_tag_counts() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION delete_tag_counts() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM tag_counts WHERE tag_id = OLD.id;
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE TRIGGER tags_removed AFTER DELETE ON tags FOR EACH ROW EXECUTE FUNCTION forget_tag_counts();
+CREATE OR REPLACE TRIGGER tags_removed AFTER DELETE ON tags FOR EACH ROW EXECUTE FUNCTION delete_tag_counts();
 
 -- Followers ---------------------------------------------------------------------------------------------------------
 -- The creator, the owner, the assignee and the authors of comments follow a task, unless they have unfollowed it. Users to whom a
@@ -948,7 +952,7 @@ END $$;
 CREATE OR REPLACE TRIGGER tasks_added_followed AFTER INSERT ON tasks
   REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION follow_added_tasks();
 
-CREATE OR REPLACE FUNCTION follow_given_task() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION follow_assigned_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF current_actor() IS NOT NULL THEN
     INSERT INTO task_followers (task_id, user_id)
@@ -964,7 +968,7 @@ END $$;
 
 CREATE OR REPLACE TRIGGER tasks_given_followed AFTER UPDATE OF owner_id, assignee_id ON tasks FOR EACH ROW
   WHEN ((OLD.owner_id, OLD.assignee_id) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id))
-  EXECUTE FUNCTION follow_given_task();
+  EXECUTE FUNCTION follow_assigned_task();
 
 CREATE OR REPLACE FUNCTION follow_commented_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -1020,11 +1024,11 @@ BEGIN
 END $$;
 
 -- Records an event of something that belongs to a task; nothing if the task itself is being deleted.
-CREATE OR REPLACE FUNCTION record_event_of_task(kind text, carrier uuid, related uuid, old_values jsonb, new_values jsonb)
+CREATE OR REPLACE FUNCTION record_event_of_task(kind text, target uuid, related uuid, old_values jsonb, new_values jsonb)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   PERFORM record_event(kind, id, project_id, owner_id, assignee_id, related, old_values, new_values)
-  FROM tasks WHERE id = carrier;
+  FROM tasks WHERE id = target;
 END $$;
 
 CREATE OR REPLACE FUNCTION record_tag() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -1099,7 +1103,7 @@ CREATE OR REPLACE TRIGGER comments_created AFTER INSERT ON comments FOR EACH ROW
 CREATE OR REPLACE TRIGGER comments_edited AFTER UPDATE OF body ON comments FOR EACH ROW
   WHEN (OLD.body <> NEW.body) EXECUTE FUNCTION record_comment();
 
--- Removes the text of a deleted comment from the history of its task. For a deleted task, forget_values does.
+-- Removes the text of a deleted comment from the history of its task. For a deleted task, clear_task_event_values does.
 CREATE OR REPLACE FUNCTION record_removed_comments() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE events SET before = '{}', after = '{}'
@@ -1178,23 +1182,23 @@ CREATE OR REPLACE TRIGGER tasks_removed_recorded AFTER DELETE ON tasks FOR EACH 
   EXECUTE FUNCTION record_removed_task();
 
 -- Events of what is deleted permanently stay, without values.
-CREATE OR REPLACE FUNCTION forget_values() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION clear_task_event_values() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE events SET before = '{}', after = '{}' WHERE task_id IN (SELECT id FROM removed);
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE FUNCTION forget_project_values() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION clear_project_event_values() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE events SET before = '{}', after = '{}' WHERE task_id IS NULL AND project_id IN (SELECT id FROM removed);
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE TRIGGER projects_values_forgotten AFTER DELETE ON projects
-  REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION forget_project_values();
+CREATE OR REPLACE TRIGGER projects_values_cleared AFTER DELETE ON projects
+  REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION clear_project_event_values();
 
-CREATE OR REPLACE TRIGGER tasks_values_forgotten AFTER DELETE ON tasks
-  REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION forget_values();
+CREATE OR REPLACE TRIGGER tasks_values_cleared AFTER DELETE ON tasks
+  REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION clear_task_event_values();
 
 -- Viewers, and events of tasks ----------------------------------------------------------------------------------------
 -- Generated from src/db/access/task-relations.ts and src/db/event-values.ts by `npm run generate`.
@@ -1209,7 +1213,7 @@ BEGIN ATOMIC
 END;
 
 CREATE OR REPLACE TRIGGER tasks_viewers_changed AFTER UPDATE ON tasks FOR EACH ROW
-  WHEN ((OLD.owner_id, OLD.project_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.project_id, NEW.assignee_id, NEW.deleted_at)) EXECUTE FUNCTION keep_tombstones();
+  WHEN ((OLD.owner_id, OLD.project_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.project_id, NEW.assignee_id, NEW.deleted_at)) EXECUTE FUNCTION write_tombstones();
 
 CREATE OR REPLACE TRIGGER tasks_tags_viewers_changed AFTER UPDATE ON tasks FOR EACH ROW
   WHEN ((OLD.owner_id, OLD.project_id, OLD.assignee_id, OLD.deleted_at) IS DISTINCT FROM (NEW.owner_id, NEW.project_id, NEW.assignee_id, NEW.deleted_at)) EXECUTE FUNCTION count_tags_of_task();

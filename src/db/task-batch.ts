@@ -11,7 +11,7 @@ import { type SQL, sql } from './schema/drizzle.ts'
 import {
   changeOutcome,
   checkedCreations,
-  countTaken,
+  checkSubtaskCount,
   creationsOf,
   createNamedTags,
   deletionOutcome,
@@ -174,7 +174,7 @@ const run = creation(
         )}
       ), targets as (
         ${lockTasksOfTrees(p, sql`select task_id from operations`)}
-      ), ${countTaken(sql`
+      ), ${checkSubtaskCount(sql`
         select id from targets
         where subtask_count > 0 and id in (${roots})`)}, creation as (
         ${checkedCreations(p)}

@@ -23,11 +23,11 @@ import { compile, query, statement, type StatementName } from './engine/statemen
  * can sort before changes that a client has already read. Each task appears in its current state: at its last change, or as a
  * tombstone at the transaction that made it invisible to the caller.
  *
- * For a user who joins a project, all of its tasks are at the transaction of the joining; for a user who leaves it, at that of the
- * departure. At one transaction, they are ordered by their last changes. So the tasks of a project have the same order in the feeds
- * of all members. Every change of a user's view has one of these transactions, which cannot be before the horizon of the client's
- * last page: a membership or departure that replaces an earlier one is later, and a task that is still visible by another relation
- * is reported at the departure in its current state.
+ * For a user who joins a project, all of its tasks are at the transaction of joining; for a user who leaves it, at that of leaving.
+ * At one transaction, they are ordered by their last changes. So the tasks of a project have the same order in the feeds of all
+ * members. Every change of a user's view has one of these transactions, which cannot be before the horizon of the client's last
+ * page: a membership or tombstone that replaces an earlier one is later, and a task that is still visible by another relation is
+ * reported at the transaction of leaving, in its current state.
  */
 
 /** Changes that bring a client's copy up to date. `changed` and `deleted` are JSON arrays as text. */
@@ -41,7 +41,7 @@ export interface TaskChanges {
 }
 
 const task = sql.raw('task')
-const departure = columnsOf<'departures'>(sql.raw('departure'))
+const ended = columnsOf<'membership_tombstones'>(sql.raw('ended'))
 const tombstone = columnsOf<'task_tombstones'>(sql.raw('tombstone'))
 const history = columnsOf<'change_history'>(sql.raw('history'))
 
@@ -176,27 +176,25 @@ const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
   // have left it. Tasks that the user sees by another relation are reported in their current state, since they may have been
   // hidden while the project was in the trash.
   const isBack =
-    role === 'admin'
-      ? isProjectInUse(departure.project_id)
-      : isMember(departure.project_id, p.caller, 'viewer')
+    role === 'admin' ? isProjectInUse(ended.project_id) : isMember(ended.project_id, p.caller, 'viewer')
   const left = sql`
-      select reached.* from departures departure cross join lateral (
+      select reached.* from membership_tombstones ended cross join lateral (
         (${rowsAfter(p, {
           from: sql`tasks item`,
           id: sql`item.id`,
           changedIn: sql`item.changed_in`,
-          condition: sql`item.project_id = ${departure.project_id} and item.deleted_at is null
-            and coalesce(${columnsOf<'tasks'>(sql`item`).placed_at}, item.created_at) <= ${departure.created_at} and not ${isBack}`,
-          since: departure.left_in,
+          condition: sql`item.project_id = ${ended.project_id} and item.deleted_at is null
+            and coalesce(${columnsOf<'tasks'>(sql`item`).placed_at}, item.created_at) <= ${ended.created_at} and not ${isBack}`,
+          since: ended.left_in,
           prefix: sql`item.deleted_at,`,
           columns: sql`, ${isSeen(sql`item.id`)} and ${matches(sql`item`)} as is_seen`,
         })}) union all (${tombstones(
-          sql`${ofProject(departure.project_id)} and ${tombstone.placed_at} <= ${departure.created_at}`,
-          { since: departure.left_in },
+          sql`${ofProject(ended.project_id)} and ${tombstone.placed_at} <= ${ended.created_at}`,
+          { since: ended.left_in },
         )})
       ) reached
-      where ${role === 'admin' ? sql`${departure.user_id} is null` : sql`${departure.user_id} = ${p.caller}`}
-        and ${departure.left_in} >= ${tombstonesFrom} and ${departure.left_in} < ${horizon}`
+      where ${role === 'admin' ? sql`${ended.user_id} is null` : sql`${ended.user_id} = ${p.caller}`}
+        and ${ended.left_in} >= ${tombstonesFrom} and ${ended.left_in} < ${horizon}`
   const json = sql`(select ${taskJson(task, p)} from tasks task where id = numbered.id and is_seen)`
   return sql`
       with recursive picked as (
@@ -286,9 +284,9 @@ export const selectTaskChanges = async (
 
 const batch = 2_000
 
-/** A table of tombstones or departures: the columns with their transaction and their time. */
+/** A table of tombstones: the columns with their transaction and their time. */
 interface TombstoneTable {
-  readonly table: 'task_tombstones' | 'departures'
+  readonly table: 'task_tombstones' | 'membership_tombstones'
   readonly endedIn: SQL
   readonly createdAt: SQL
 }
@@ -317,7 +315,7 @@ const pruning = (name: StatementName, { table, endedIn, createdAt }: TombstoneTa
   )
 
 const writtenTombstone = columnsOf<'task_tombstones'>(sql`task_tombstones`)
-const writtenDeparture = columnsOf<'departures'>(sql`departures`)
+const writtenMembershipTombstone = columnsOf<'membership_tombstones'>(sql`membership_tombstones`)
 
 const prunings = [
   pruning('task_tombstones.delete_old', {
@@ -325,14 +323,14 @@ const prunings = [
     endedIn: writtenTombstone.changed_in,
     createdAt: writtenTombstone.created_at,
   }),
-  pruning('departures.delete_old', {
-    table: 'departures',
-    endedIn: writtenDeparture.left_in,
-    createdAt: writtenDeparture.created_at,
+  pruning('membership_tombstones.delete_old', {
+    table: 'membership_tombstones',
+    endedIn: writtenMembershipTombstone.left_in,
+    createdAt: writtenMembershipTombstone.created_at,
   }),
 ]
 
-/** Removes tombstones and departures older than `days`. A client that has not read the feed since then must start over. */
+/** Removes tombstones older than `days`. A client that has not read the feed since then must start over. */
 export const removeOldTombstones = async (db: Database, days: number, stop: AbortSignal): Promise<void> => {
   for (const prune of prunings)
     await untilNone(async () => (await prune(db, { days, limit: batch }))[0]?.pruned ?? 0, stop)
@@ -350,8 +348,8 @@ const recordOrigin = statement(
       select from change_history where origin <> ${databaseId}
     ), forgotten as (
       delete from task_tombstones where exists (select from other)
-    ), forgotten_departures as (
-      delete from departures where exists (select from other)
+    ), forgotten_memberships as (
+      delete from membership_tombstones where exists (select from other)
     )
     insert into change_history as history (origin) values (${databaseId})
     on conflict (singleton) do update set ${assignments<'change_history'>({
@@ -375,8 +373,8 @@ const restampBatch = statement(
       on conflict (singleton) do update set epoch = excluded.epoch, pruned_through = '0'
     ), forgotten as (
       delete from task_tombstones where exists (select from ahead)
-    ), forgotten_departures as (
-      delete from departures where exists (select from ahead)
+    ), forgotten_memberships as (
+      delete from membership_tombstones where exists (select from ahead)
     ), restamped as (
       update tasks set ${assignments<'tasks'>({ changed_in: sql`'0'` })} from ahead where tasks.id = ahead.id returning tasks.id
     )
@@ -416,7 +414,7 @@ export const restartHistoryIfCopied = async (db: Database): Promise<Identity> =>
 export const restartHistory = compile(
   'change_history.restart',
   sql`
-  with forgotten as (delete from task_tombstones), forgotten_departures as (delete from departures)
+  with forgotten as (delete from task_tombstones), forgotten_memberships as (delete from membership_tombstones)
   insert into change_history (epoch, origin) values (${newEpoch}, ${databaseId})
   on conflict (singleton) do update set epoch = excluded.epoch, origin = excluded.origin, pruned_through = '0'`,
 ).text

@@ -163,9 +163,9 @@ const indexQuery = (condition: TaskCondition): string | null => {
     case 'or':
       return anyQuery(condition.operands.map(indexQuery))
     case 'search':
-      return anyQuery([condition.index === '' ? null : condition.index, pairsQuery(condition.text)])
+      return anyQuery([condition.index === '' ? null : condition.index, bigramQuery(condition.text)])
     case 'contains':
-      return condition.field === 'title' ? pairsQuery(condition.text) : null
+      return condition.field === 'title' ? bigramQuery(condition.text) : null
     case 'carries':
     case 'has_tags':
     case 'blocked':
@@ -193,17 +193,14 @@ const anyQuery = (queries: readonly (string | null)[]): string | null => {
   return known.map((query) => `(${query})`).join(' | ')
 }
 
-/** Maximum number of character pairs of a text to look up in the index. */
-const maxPairs = 64
+/** Maximum number of bigrams of a text to look up in the index. */
+const maxBigrams = 64
 
-/**
- * A tsquery for titles that contain the text. `pair_lexemes` in routines.sql makes a lexeme of each pair of adjacent
- * characters.
- */
-const pairsQuery = (text: string): string | null => {
+/** A tsquery for titles that contain the text. `bigram_lexemes` in routines.sql makes a lexeme of each bigram. */
+const bigramQuery = (text: string): string | null => {
   const characters = Array.from(text)
-  const pairs = characters.slice(1).map((character, index) => `${characters[index]}${character}`)
-  const lexemes = [...new Set(pairs)].slice(0, maxPairs).map((pair) => pair.replace(/['\\]/g, '$&$&'))
+  const bigrams = characters.slice(1).map((character, index) => `${characters[index]}${character}`)
+  const lexemes = [...new Set(bigrams)].slice(0, maxBigrams).map((bigram) => bigram.replace(/['\\]/g, '$&$&'))
   return lexemes.length === 0 ? null : lexemes.map((lexeme) => `'\u0001${lexeme}'`).join(' & ')
 }
 

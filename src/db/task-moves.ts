@@ -23,7 +23,7 @@ import { assignments, columnsOf } from './schema/columns.ts'
 import { listOfTask } from './schema/task-order.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import {
-  countTaken,
+  checkSubtaskCount,
   lockProjects,
   lockSections,
   lockTasksOfTrees,
@@ -111,7 +111,7 @@ const write = query(
           ${lockTasksOfTrees(p, written)}
         ), targets as (
           select * from locked where id = ${p.id}
-        ), ${countTaken(sql`select id from targets where subtask_count > 0 and ${p.changes_project}`)}, anchor as (
+        ), ${checkSubtaskCount(sql`select id from targets where subtask_count > 0 and ${p.changes_project}`)}, anchor as (
           select anchor.* from locked anchor, targets target
           where anchor.id = ${p.anchor} and anchor.id <> target.id
             and ${listOfTask(columnsOf<'tasks'>(sql`anchor`))} = coalesce(${project}, ${columnsOf<'tasks'>(target).owner_id})

@@ -153,9 +153,9 @@ export const lockTrees = (
     ${lockTasksOfTrees(p, parents)}
   )`
 
-/** The common table expression `taken`: whether the tasks with these ids have too many subtasks to move. Locks their trees. */
-export const countTaken = (ids: SQL): SQL =>
-  sql`taken as (select have_many_subtasks(array(${ids})) as are_many)`
+/** The common table expression `subtasks`: whether the tasks with these ids have too many subtasks to move. */
+export const checkSubtaskCount = (ids: SQL): SQL =>
+  sql`subtasks as (select have_too_many_subtasks(array(${ids})) as are_too_many)`
 
 /** The tree writes of patches: rows of a relation with `task_id` and `patch`. */
 export const treesOfPatches = (from: SQL): TreeWrites => {
@@ -237,10 +237,10 @@ const refusalsOfParent = ({ id, parent, isPlaced, place }: ParentCheck): SQL => 
     when ${isNamed} and parent_refusal(${id}, ${parent}) is not null then parent_refusal(${id}, ${parent})`
 }
 
-/** Refuses a change that would move more subtasks than one statement should write. Reads `taken`. */
+/** Refuses a change that would move more subtasks than one statement should write. Reads `subtasks`. */
 const refusalOfSubtasks = (row: SQL, leaves: SQL): SQL => {
   const { subtask_count } = columnsOf<'tasks'>(row)
-  return sql`when ${leaves} and ${subtask_count} > 0 and (select are_many from taken) then 'too_many_subtasks'`
+  return sql`when ${leaves} and ${subtask_count} > 0 and (select are_too_many from subtasks) then 'too_many_subtasks'`
 }
 
 /**
@@ -411,7 +411,7 @@ interface PatchCheck {
 
 /**
  * The outcome of a merge patch of a row that the caller can see. Reads `people`, `visible_projects`, `visible_sections`,
- * `visible_parents`, `taken` and `unknown`.
+ * `visible_parents`, `subtasks` and `unknown`.
  */
 export const changeOutcome = (p: ContextPlaceholders, row: SQL, { patch, ifMatch }: PatchCheck): SQL => {
   const sent = fieldsOf(patch)
@@ -453,7 +453,7 @@ interface MoveCheck extends Pick<TargetCheck, 'project' | 'section'> {
   readonly refusals: SQL
 }
 
-/** The outcome of moving a row that the caller can see. Reads `visible_projects`, `visible_sections` and `taken`. */
+/** The outcome of moving a row that the caller can see. Reads `visible_projects`, `visible_sections` and `subtasks`. */
 export const outcomeOfMove = (
   p: ContextPlaceholders,
   row: SQL,
@@ -472,7 +472,7 @@ export const outcomeOfMove = (
   })
 }
 
-/** The outcome of moving a row that the caller can see to the trash. Reads `taken`. */
+/** The outcome of moving a row that the caller can see to the trash. Reads `subtasks`. */
 export const deletionOutcome = (p: ContextPlaceholders, row: SQL, ifMatch: SQL): SQL =>
   outcomeOfTaskWrite(p, row, {
     allowed: allowsTask('task.delete', p, row),

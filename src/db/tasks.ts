@@ -17,7 +17,7 @@ import { type SQL, sql } from './schema/drizzle.ts'
 import {
   changeOutcome,
   checkedCreations,
-  countTaken,
+  checkSubtaskCount,
   creationsOf,
   createNamedTags,
   deletionOutcome,
@@ -219,7 +219,7 @@ const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColum
         ${lockTags(p, sql`select unnest(tag_ids) from changes`)}
       ), targets as (
         ${lockTasksOfTrees(p, p.id)}
-      ), ${countTaken(sql`select id from targets where subtask_count > 0`)}, change as (
+      ), ${checkSubtaskCount(sql`select id from targets where subtask_count > 0`)}, change as (
         select target.id, patch, tag_ids, tag_ids is not null and tag_ids <> tags_of_task(target.id) as replaces_tags, unknown_tag,
           ${changeOutcome(p, row, { patch: sql`patch`, ifMatch: p.if_match })} as outcome
         from targets target cross join changes ${joinUnknownTag(sql`tag_ids`)}
@@ -285,7 +285,7 @@ const trash = query(
   (p) => sql`
     with ${lockTrees(p, { tasks: sql`select ${p.id}`, roots: sql`select ${p.id}` })}, target as (
       ${lockTasksOfTrees(p, p.id)}
-    ), ${countTaken(sql`select id from target where subtask_count > 0`)}, deletion as (
+    ), ${checkSubtaskCount(sql`select id from target where subtask_count > 0`)}, deletion as (
       select id, ${deletionOutcome(p, sql`target`, p.if_match)} as outcome from target
     ), trashed as (
       update tasks task set ${assignments<'tasks'>({ deleted_at: sql`now()` })} from deletion

@@ -362,7 +362,7 @@ export interface UserFilter {
 
 const filterFields = { role: filterOneOf('text', sql`item.role`) }
 
-/** The folded names that a search compares: the expression of the index `users_name_pairs`, on a row with the names of a user. */
+/** The folded names that a search compares: the expression of the index `users_name_bigrams`, on a row with the names of a user. */
 export const foldedNames = (row: SQL): SQL => {
   const { username, display_name } = columnsOf<'users'>(row)
   return sql`fold_text(${username} || ' ' || ${display_name})`

@@ -71,7 +71,7 @@ const mayDeliver = (): SQL => {
 }
 
 /**
- * The changes of the row `webhook` when deliveries are added. The update locks the row, which serializes it with `settle_webhooks`.
+ * The changes of the row `webhook` when deliveries are added. The update locks the row, which serializes it with `reschedule_webhooks`.
  * `due_at` may be too early, but never too late.
  */
 const afterAdding = (deliveries: SQL): ColumnValues<'webhooks'> => ({
@@ -203,7 +203,7 @@ const release = statement(
       update webhooks webhook set ${assignments<'webhooks'>({ lease_id: sql`null`, leased_until: sql`now()` })}
       where ${ofWebhook.id} = ${p.id} and ${ofWebhook.lease_id} = ${p.lease_id} returning ${ofWebhook.id}
     )
-    select settle_webhooks(array_agg(id)) from released`,
+    select reschedule_webhooks(array_agg(id)) from released`,
 )
 
 /** Ends the lease of a webhook. */

@@ -68,7 +68,7 @@ export const permissions = {
   'comment.add': ['owner', 'assignee', 'commenter', 'admin'],
   'comment.change': ['author'],
   'comment.delete': ['author', 'owner', 'manager', 'admin'],
-  'tag.see': ['owner', 'viewer', 'sees_carrier', 'admin'],
+  'tag.see': ['owner', 'viewer', 'sees_tagged_task', 'admin'],
   'tag.create': ['signed_in'],
   'tag.delete': ['owner', 'editor', 'admin'],
   'task_tag.see': ['sees_task'],

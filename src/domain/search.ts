@@ -67,11 +67,11 @@ const phraseOf = (folded: string, isOpen: boolean): string => {
   for (const [index, text] of runs.entries()) {
     const characters = Array.from(text)
     if (isUnspaced.test(text)) {
-      // Indexed as pairs of adjacent characters; the last character stands alone.
-      const pairs = characters.slice(0, -1).map((character, at) => `${character}${characters[at + 1]}`)
-      for (const [at, pair] of pairs.entries())
-        lexemes.push({ text: pair, position: position + at, isPrefix: false })
-      if (pairs.length === 0) lexemes.push({ text, position, isPrefix: true })
+      // Indexed as bigrams; the last character stands alone.
+      const bigrams = characters.slice(0, -1).map((character, at) => `${character}${characters[at + 1]}`)
+      for (const [at, bigram] of bigrams.entries())
+        lexemes.push({ text: bigram, position: position + at, isPrefix: false })
+      if (bigrams.length === 0) lexemes.push({ text, position, isPrefix: true })
       position += characters.length
     } else {
       const isPrefix = isOpen && index === runs.length - 1

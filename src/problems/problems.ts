@@ -8,7 +8,7 @@ import { TooManyToSort } from '../domain/sort.ts'
 import type { Outcome, QuotaExceeded, QuotaResource, Refusal, SimpleRefusal } from '../domain/outcome.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import type { Scope } from '../domain/scopes.ts'
-import { maxLevels, maxSubtasksTaken } from '../domain/subtasks.ts'
+import { maxLevels, maxMovedSubtasks } from '../domain/subtasks.ts'
 import { TextTooCostly } from '../domain/text.ts'
 import { leaseSeconds } from '../domain/uploads.ts'
 import {
@@ -400,7 +400,7 @@ export const problems = {
   tooManySubtasks: () =>
     new Problem(
       'too_many_subtasks',
-      `More than ${maxSubtasksTaken} subtasks would have to be moved or deleted at once. Move or delete some of them first.`,
+      `More than ${maxMovedSubtasks} subtasks would have to be moved or deleted at once. Move or delete some of them first.`,
     ),
   idempotencyKeyReused: () =>
     new Problem(

@@ -521,7 +521,7 @@ const tagRelations = (caller: CallerPlaceholders, tag: SQL) => ({
   owner: sql`(${tag}.owner_id = ${caller.caller} and ${tag}.project_id is null)`,
   viewer: isMember(sql`${tag}.project_id`, caller.caller, 'viewer'),
   editor: isMember(sql`${tag}.project_id`, caller.caller, 'editor'),
-  sees_carrier: sql`exists (
+  sees_tagged_task: sql`exists (
     select from tag_counts counted
     where ${columnsOf<'tag_counts'>(sql`counted`).tag_id} = ${tag}.id and ${isCountOfReader(caller, sql`counted`)})`,
   admin: caller.is_admin,

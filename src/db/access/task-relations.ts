@@ -152,5 +152,5 @@ CREATE OR REPLACE FUNCTION task_viewers(task tasks) RETURNS TABLE (project_id uu
 BEGIN ATOMIC
   ${rows.join('\n  UNION ')};
 END;
-${trigger('tasks_viewers_changed', 'keep_tombstones')}${trigger('tasks_tags_viewers_changed', 'count_tags_of_task')}`
+${trigger('tasks_viewers_changed', 'write_tombstones')}${trigger('tasks_tags_viewers_changed', 'count_tags_of_task')}`
 }

@@ -60,14 +60,14 @@ export const searched = (condition: Condition): Condition => ({
 export const contains = (text: SQL, part: string, bind: Bind): SQL =>
   sql`${text} like ${bind('text', `%${escapeLike(part)}%`)} escape '\\'`
 
-/** Whether a folded name contains a folded text. The index has pairs of characters, so it cannot find a single one. */
+/** Whether a folded name contains a folded text. The index has bigrams, so it cannot find a single character. */
 export const nameContains = (name: SQL, part: string): Condition =>
   bindValues('part', (bind) => {
-    const index = sql`pairs_of(${name}) @> pairs_of(${bind('text', part)})`
-    const hasPairs = Array.from(part).length > 1
+    const index = sql`bigrams_of(${name}) @> bigrams_of(${bind('text', part)})`
+    const hasBigrams = Array.from(part).length > 1
     return {
       sql: contains(name, part, bind),
-      search: { cost: sql`1000::float8`, ...(hasPairs && { index }) },
+      search: { cost: sql`1000::float8`, ...(hasBigrams && { index }) },
     }
   })
 

@@ -61,14 +61,6 @@ CREATE TABLE "comments" (
 	"edited_at" timestamp (3) with time zone
 );
 --> statement-breakpoint
-CREATE TABLE "departures" (
-	"project_id" uuid NOT NULL,
-	"user_id" uuid,
-	"left_in" "xid8" NOT NULL,
-	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
-	CONSTRAINT "departures_once" UNIQUE NULLS NOT DISTINCT("user_id","project_id")
-);
---> statement-breakpoint
 CREATE TABLE "event_readers" (
 	"name" text PRIMARY KEY NOT NULL,
 	"changed_in" "xid8" NOT NULL,
@@ -138,6 +130,14 @@ CREATE TABLE "leases" (
 	"name" text PRIMARY KEY NOT NULL,
 	"holder" uuid NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "membership_tombstones" (
+	"project_id" uuid NOT NULL,
+	"user_id" uuid,
+	"left_in" "xid8" NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "membership_tombstones_once" UNIQUE NULLS NOT DISTINCT("user_id","project_id")
 );
 --> statement-breakpoint
 CREATE TABLE "memberships" (
@@ -535,7 +535,6 @@ CREATE INDEX "audit_events_user_newest" ON "audit_events" USING btree ("user_id"
 CREATE INDEX "audit_events_action_newest" ON "audit_events" USING btree ("action","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "comments_task_newest" ON "comments" USING btree ("task_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "comments_author" ON "comments" USING btree ("author_id");--> statement-breakpoint
-CREATE INDEX "departures_age" ON "departures" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "events_task" ON "events" USING btree ("task_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "events"."task_id" is not null;--> statement-breakpoint
 CREATE INDEX "events_project" ON "events" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "events"."task_id" is null;--> statement-breakpoint
 CREATE INDEX "events_list" ON "events" USING btree (coalesce("project_id", "owner_id"),"created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
@@ -551,6 +550,7 @@ CREATE UNIQUE INDEX "invitations_email_unique" ON "invitations" USING btree ("pr
 CREATE INDEX "invitations_project_newest" ON "invitations" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "invitations_inviter" ON "invitations" USING btree ("invited_by");--> statement-breakpoint
 CREATE INDEX "invitations_expiry" ON "invitations" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "membership_tombstones_age" ON "membership_tombstones" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "memberships_project_newest" ON "memberships" USING btree ("project_id","created_at" DESC NULLS LAST,"user_id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "notification_settings_due" ON "notification_settings" USING btree ("digest_due_at") WHERE "notification_settings"."digest_due_at" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX "notifications_event_once" ON "notifications" USING btree ("user_id","event_id");--> statement-breakpoint

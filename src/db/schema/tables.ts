@@ -385,9 +385,9 @@ export const memberships = pgTable(
   ],
 )
 
-/** Users who lost their membership of a project, for the change feed. It has no foreign keys because it outlives both. */
-export const departures = pgTable(
-  'departures',
+/** Ended memberships, for the change feed. No foreign keys, because rows outlive the user and the project. */
+export const membershipTombstones = pgTable(
+  'membership_tombstones',
   {
     project_id: uuid('project_id').notNull(),
     /** Null for the administrators, when the project moved to the trash. */
@@ -398,8 +398,8 @@ export const departures = pgTable(
     created_at: createdAt(),
   },
   (t) => [
-    unique('departures_once').on(t.user_id, t.project_id).nullsNotDistinct(),
-    index('departures_age').on(t.created_at),
+    unique('membership_tombstones_once').on(t.user_id, t.project_id).nullsNotDistinct(),
+    index('membership_tombstones_age').on(t.created_at),
   ],
 )
 

@@ -42,7 +42,7 @@ t.before(async () => {
       `insert into tasks (id, title, title_folded, description, search, status, priority, owner_id, assignee_id,
          created_at, updated_at, due_at)
        select lpad(to_hex(n), 32, '0')::uuid, n, n, '', setweight(to_tsvector('simple', n || ' title'), 'A')
-         || setweight('description', 'D') || pair_lexemes(n::text), case when n % 5000 = 0 then 'cancelled' else 'todo' end,
+         || setweight('description', 'D') || bigram_lexemes(n::text), case when n % 5000 = 0 then 'cancelled' else 'todo' end,
          'none', $1::uuid, $1::uuid, created_at, created_at, created_at
        from (select n, timestamptz(3) '2026-01-01Z' + n * interval '1 minute' as created_at
          from generate_series($2::int + 1, least($2::int + 5000, ${count})) n) task`,
