@@ -56,16 +56,16 @@ import type { OpenMailer } from './mail/mailer.ts'
 import type { Handlers } from './contract/operation.ts'
 import {
   closeGracefully,
-  finishOnClose,
+  awaitOnClose,
   maxRequests,
   refuseExpectations,
   requireHost,
-  runInOrder,
+  serializePipelining,
   shedLoad,
 } from './http/connections.ts'
 import { delayContinue } from './http/body.ts'
 import { maxUnread, shareAmongCallers } from './http/caller-shares.ts'
-import { corsHeaders, openToOrigins } from './http/cors.ts'
+import { corsHeaders, enableCors } from './http/cors.ts'
 import { createDispatcher } from './http/dispatch.ts'
 import { overrideMethod } from './http/method-override.ts'
 import { registerDocumentationPages } from './http/documentation-pages.ts'
@@ -78,7 +78,7 @@ import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
 import { logRequests, requestIdOf } from './http/request-log.ts'
 import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
 import { countInMemory, countInSupervisor } from './http/request-counts.ts'
-import { answerUnknownRoutes, collectPaths, readBodies, registerOperations } from './http/routes.ts'
+import { handleUnknownRoutes, collectPaths, installBodyParser, registerOperations } from './http/routes.ts'
 import { setSecurityHeaders } from './http/security-headers.ts'
 import { limitBodyTime, type TimeLimits, timeLimits as defaultTimeLimits } from './http/slow-clients.ts'
 import { withoutBase } from './http/url.ts'
@@ -246,17 +246,17 @@ export const buildApp = async ({
   app.decorateRequest('linkRefusal', null)
   app.decorateRequest('problem', undefined)
 
-  runInOrder(app)
+  serializePipelining(app)
   for (const observe of observers) observe(app)
   logRequests(app)
   const paths = collectPaths(app)
   setSecurityHeaders(app, publicUrl)
-  openToOrigins(app, config.corsOrigins, paths.methodsOf)
+  enableCors(app, config.corsOrigins, paths.methodsOf)
   requireHost(app)
   refuseExpectations(app)
   delayContinue(app)
   closeGracefully(app, {
-    farewell: timeLimits.farewell,
+    lameDuck: timeLimits.lameDuck,
     drain: (config.shutdownSeconds - closingSeconds) * 1_000,
   })
   shedLoad(app, requestLimit)
@@ -268,8 +268,8 @@ export const buildApp = async ({
   })
   limitOtherRoutes(app, limit)
   const shares = shareAmongCallers(app, { running: requestLimit, unread: unreadLimit })
-  answerUnknownRoutes(app, paths)
-  readBodies(app)
+  handleUnknownRoutes(app, paths)
+  installBodyParser(app)
 
   await app.register(fastifyMultipart, { throwFileSizeLimit: false })
 
@@ -324,7 +324,7 @@ export const buildApp = async ({
   })
   app.addHook('preClose', () => streams.close())
 
-  const takesFailure = limitAuditedFailures((network) =>
+  const shouldAuditFailure = limitAuditedFailures((network) =>
     app.log.warn(
       { network },
       'Too many failed sign-ins to audit: the audit log omits further ones from this network for an hour',
@@ -339,7 +339,7 @@ export const buildApp = async ({
     passwords,
     attemptKeys,
     secondFactorKeys,
-    takesFailure,
+    shouldAuditFailure,
     isRegistrationOpen,
     invitations: config.invitations,
   })
@@ -406,7 +406,12 @@ export const buildApp = async ({
       jobs,
       webhooks: createWebhooks({ webhookKeys, answerKeys, addressRules }),
     }),
-    ...assistantHandlers({ contract, isOn: config.mcp === 'on', corsOrigins: config.corsOrigins, publicUrl }),
+    ...assistantHandlers({
+      contract,
+      isEnabled: config.mcp === 'on',
+      corsOrigins: config.corsOrigins,
+      publicUrl,
+    }),
     ...systemHandlers({
       contract,
       checkReadiness: createCheckReadiness({ db, storage, readinessTime: timeLimits.readiness }),
@@ -425,7 +430,7 @@ export const buildApp = async ({
     publicUrl,
     attachmentMaxBytes,
     deadline: timeLimits.answer,
-    finish: finishOnClose(app),
+    finish: awaitOnClose(app),
   })
   await app.register(registerPages, { base, publicUrl, contract })
   await registerDocumentationPages(app, { base, contract })

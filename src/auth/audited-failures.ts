@@ -12,10 +12,10 @@ const hour = 3_600_000
 const maxNetworks = 10_000
 
 /** Whether the audit trail records another failed sign-in of a client. */
-export type TakesFailure = (client: Client) => boolean
+export type ShouldAuditFailure = (client: Client) => boolean
 
 /** Prevents outsiders from flooding the audit trail. Calls `onFull` once an hour per network, and with null for the total. */
-export const limitAuditedFailures = (onFull: (network: string | null) => void): TakesFailure => {
+export const limitAuditedFailures = (onFull: (network: string | null) => void): ShouldAuditFailure => {
   const counts = new LRUCache<string, number>({ max: maxNetworks, ttl: hour, noUpdateTTL: true })
   let hourStart = performance.now()
   let all = 0

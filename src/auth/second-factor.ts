@@ -1,4 +1,4 @@
-import type { Code, SecondFactor } from '../db/second-factors.ts'
+import type { SecondFactorCode, SecondFactor } from '../db/second-factors.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { hashRecoveryCode } from './recovery-codes.ts'
 import { open, seal } from './seal.ts'
@@ -15,7 +15,7 @@ export const stepOf = (keys: KeyRing, { userId, secret }: SecondFactor, code: st
 }
 
 /** Parses a TOTP code or a recovery code; null if it is neither. Recovery codes are not looked up here. */
-export const readCode = (keys: KeyRing, factor: SecondFactor, code: string): Code | null => {
+export const readCode = (keys: KeyRing, factor: SecondFactor, code: string): SecondFactorCode | null => {
   // Authenticator apps show a code as two groups of three digits.
   const step = stepOf(keys, factor, code.replaceAll(' ', ''))
   if (step !== null) return { step }

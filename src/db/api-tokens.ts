@@ -16,7 +16,7 @@ import { type SQL, sql } from './schema/drizzle.ts'
 import {
   lastUsedPrecision,
   principalColumns,
-  readAndNoteUse,
+  readAndRecordUse,
   readPrincipal,
   selectPrincipal,
 } from './sessions.ts'
@@ -221,11 +221,11 @@ export const selectApiTokenPrincipal = async (
   key: { readonly hash: Buffer } | { readonly id: string },
 ): Promise<UsedApiToken | null> => {
   const [row] = await ('hash' in key
-    ? readAndNoteUse(
+    ? readAndRecordUse(
         () => useByHash(db, key),
         () => liveByHash(db, key),
       )
-    : readAndNoteUse(
+    : readAndRecordUse(
         () => useById(db, key),
         () => liveById(db, key),
       ))

@@ -225,7 +225,7 @@ const selectHas = query('invitations.select_has', { hash: 'bytes' }, { id: 'text
 })
 
 /** Whether there is a valid invitation with this hash. */
-export const selectHasInvitation = async (ctx: OpContext, hash: Buffer): Promise<boolean> =>
+export const hasInvitation = async (ctx: OpContext, hash: Buffer): Promise<boolean> =>
   (await selectHas(ctx, { hash })).length > 0
 
 /**

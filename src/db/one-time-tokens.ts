@@ -47,7 +47,7 @@ const select = query(
 )
 
 /** Whether a token can be used now. */
-export const selectHasOneTimeToken = async (
+export const hasOneTimeToken = async (
   ctx: OpContext,
   wanted: { readonly purpose: Purpose; readonly hash: Buffer },
 ): Promise<boolean> => (await select(ctx, wanted)).length > 0

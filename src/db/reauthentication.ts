@@ -4,7 +4,7 @@ import { audit, auditColumn, auditEvent } from './audit.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { type Code, codeParameters, codeValues, useCode } from './second-factors.ts'
+import { type SecondFactorCode, codeParameters, codeValues, consumeCode } from './second-factors.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -61,13 +61,13 @@ const renewByCode = query(
   'sessions.renew_by_code',
   { ...codeParameters, ...attemptParameter },
   { id: 'text' },
-  (p) => renewal(p, sql`${useCode(p, p.caller)}, person as (select id from proven)`),
+  (p) => renewal(p, sql`${consumeCode(p, p.caller)}, person as (select id from proven)`),
 )
 
 /** Uses a code and renews the caller's session. False when the code is no longer valid. */
 export const updateAuthenticatedByCode = async (
   ctx: OpContext<SessionPrincipal>,
-  { code, attemptKey }: { readonly code: Code; readonly attemptKey: Buffer },
+  { code, attemptKey }: { readonly code: SecondFactorCode; readonly attemptKey: Buffer },
 ): Promise<boolean> => {
   const rows = await renewByCode(ctx, { ...codeValues(code), attempt_key: attemptKey })
   return rows.length > 0

@@ -49,12 +49,12 @@ const readFactor = ({
 }): SecondFactor => ({ userId, secret, isConfirmed })
 
 /** A verified code in the form for statements: the time step of a TOTP code, or the hash of a recovery code. */
-export type Code = { readonly step: number } | { readonly recoveryHash: Buffer }
+export type SecondFactorCode = { readonly step: number } | { readonly recoveryHash: Buffer }
 
 export const codeParameters = { step: 'int8', recovery_hash: 'bytes' } as const
 
 /** Values for `codeParameters`. The parameter of the other kind gets a value that matches nothing: step -1, an empty hash. */
-export const codeValues = (code: Code) =>
+export const codeValues = (code: SecondFactorCode) =>
   'step' in code
     ? { step: code.step, recovery_hash: Buffer.alloc(0) }
     : { step: -1, recovery_hash: code.recoveryHash }
@@ -67,7 +67,7 @@ const deleteRecoveryCode = (p: Placeholders<typeof codeParameters>, userId: SQL)
  * Parts of a statement that use a code: `proven` has the user's id if the code was valid. A code is accepted once, and never after
  * a newer one (RFC 6238 §5.2), even under concurrent requests.
  */
-export const useCode = (p: Placeholders<typeof codeParameters>, userId: SQL): SQL => sql`
+export const consumeCode = (p: Placeholders<typeof codeParameters>, userId: SQL): SQL => sql`
   stepped as (
     update second_factors set ${assignments<'second_factors'>({ last_step: p.step })}
     where user_id = ${userId} and confirmed_at is not null and last_step < ${p.step} returning user_id
@@ -222,7 +222,7 @@ const remove = query(
 
 /** A code, and the keys of the counters of attempts at the code and at the password. */
 interface Disabling {
-  readonly code: Code
+  readonly code: SecondFactorCode
   readonly codeKey: Buffer
   readonly passwordKey: Buffer
 }
@@ -281,7 +281,7 @@ const insertSession = query(
   { user_id: 'uuid', challenge_hash: 'bytes', ...codeParameters, ...attemptParameter, ...sessionParameters },
   startedColumns,
   (p) => sql`
-    with ${useCode(p, p.user_id)}, challenge as (
+    with ${consumeCode(p, p.user_id)}, challenge as (
       delete from one_time_tokens using proven
       where ${isOneTimeToken(sql`one_time_tokens`, 'sign_in', p.challenge_hash)} and user_id = proven.id
       returning user_id
@@ -296,7 +296,7 @@ const insertSession = query(
 interface AnsweredChallenge {
   readonly userId: string
   readonly challengeHash: Buffer
-  readonly code: Code
+  readonly code: SecondFactorCode
   readonly attemptKey: Buffer
   readonly tokenHash: Buffer
 }

@@ -123,7 +123,7 @@ export const startSession = (
 }
 
 /** Reads with `use`, which also updates `last_used_at`; on a read-only database, with `read`, which does not. */
-export const readAndNoteUse = async <T>(use: () => Promise<T>, read: () => Promise<T>): Promise<T> => {
+export const readAndRecordUse = async <T>(use: () => Promise<T>, read: () => Promise<T>): Promise<T> => {
   try {
     return await use()
   } catch (error) {
@@ -186,7 +186,7 @@ export const selectSessionPrincipal = async (
   userId: string,
 ): Promise<SessionPrincipal | null> => {
   const values = { session_id: sessionId, user_id: userId }
-  const [row] = await readAndNoteUse(
+  const [row] = await readAndRecordUse(
     () => useLive(db, values),
     () => live(db, values),
   )

@@ -102,7 +102,7 @@ const hasInstallation = query(
 )
 
 /** Whether anybody has ever registered. */
-export const selectHasAccounts = async (ctx: OpContext): Promise<boolean> => {
+export const hasAccounts = async (ctx: OpContext): Promise<boolean> => {
   const [row] = await hasInstallation(ctx, {})
   return row?.exists ?? true
 }

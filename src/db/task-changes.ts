@@ -10,7 +10,7 @@ import { taskJson } from './read-models.ts'
 import { renderedRows } from './engine/rendered-rows.ts'
 import { rowsOfMemberships, unionOfBranches } from './access/branches.ts'
 import { changeBranches, seesTask } from './access/permissions.ts'
-import { isMember, isProjectInUse } from './access/task-relations.ts'
+import { isMember, isProjectLive } from './access/task-relations.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { horizon } from './engine/horizon.ts'
 import { nilId } from '../domain/nil-id.ts'
@@ -176,7 +176,7 @@ const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
   // have left it. Tasks that the user sees by another relation are reported in their current state, since they may have been
   // hidden while the project was in the trash.
   const isBack =
-    role === 'admin' ? isProjectInUse(ended.project_id) : isMember(ended.project_id, p.caller, 'viewer')
+    role === 'admin' ? isProjectLive(ended.project_id) : isMember(ended.project_id, p.caller, 'viewer')
   const left = sql`
       select reached.* from membership_tombstones ended cross join lateral (
         (${rowsAfter(p, {

@@ -8,7 +8,7 @@ import { problems } from '../problems/problems.ts'
 
 interface Deps {
   readonly contract: Contract
-  readonly isOn: boolean
+  readonly isEnabled: boolean
   readonly corsOrigins: CorsOrigins
   readonly publicUrl: string
 }
@@ -17,11 +17,11 @@ interface Deps {
 const mcpHeaders = ['mcp-protocol-version', 'mcp-method', 'mcp-name'] as const
 
 /** The operations of the contract's tag `assistants`. */
-export const assistantHandlers = ({ contract, isOn, corsOrigins, publicUrl }: Deps) => {
+export const assistantHandlers = ({ contract, isEnabled, corsOrigins, publicUrl }: Deps) => {
   let options: McpServerOptions | undefined
   return {
     async sendMcpMessage({ principal }, { body, headers, dispatch }) {
-      if (!isOn) throw problems.notFound()
+      if (!isEnabled) throw problems.notFound()
       if (!isTrustedOrigin(headers, { corsOrigins, publicUrl })) throw problems.originNotAllowed()
       // Loaded on first use: the library takes 0.16 s of CPU time and 30 MiB.
       const { answerMessage } = await import('../mcp/messages.ts')

@@ -3,7 +3,7 @@ import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { outerRequestOf } from './dispatch.ts'
 import { callerOf } from './rate-limit.ts'
-import { whileRunning } from './running.ts'
+import { onRequestEnd } from './running.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -68,7 +68,7 @@ export const shareAmongCallers = (
       request.share = share
       share.running += 1
       running += 1
-      whileRunning(reply, () => {
+      onRequestEnd(reply, () => {
         share.running -= 1
         running -= 1
         if (share.running === 0) shares.delete(caller)

@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import { watchOutage } from '../domain/outage.ts'
 import { problems } from '../problems/problems.ts'
 import { outerRequestOf } from './dispatch.ts'
-import { whileRunning } from './running.ts'
+import { onRequestEnd } from './running.ts'
 
 /** Refuses a request without Host (RFC 9112 §3.2). Node would too, but without a problem document. */
 export const requireHost = (app: FastifyInstance): void => {
@@ -25,7 +25,7 @@ const maxPipelined = 32
  * and keeps their responses in memory until the earlier ones have been sent. A connection with more than `maxPipelined`
  * waiting requests is closed.
  */
-export const runInOrder = (app: FastifyInstance): void => {
+export const serializePipelining = (app: FastifyInstance): void => {
   interface Pipeline {
     /** The response to the latest request. */
     latest: ServerResponse
@@ -94,7 +94,7 @@ export const shedLoad = (app: FastifyInstance, limit: number): void => {
     }
     report(null)
     running += 1
-    whileRunning(reply, () => (running -= 1))
+    onRequestEnd(reply, () => (running -= 1))
     start(done)
   })
 }
@@ -143,19 +143,19 @@ const stopListening = async (server: HttpServer): Promise<void> => {
 }
 
 interface StopTimes {
-  /** Milliseconds for which requests are served at most. */
-  readonly farewell: number
+  /** Maximum duration in milliseconds of the phase in which requests are served, but connections are closing. */
+  readonly lameDuck: number
   /** Milliseconds after which running requests are cut off. */
   readonly drain: number
 }
 
 /**
- * Graceful shutdown. A request that meets a connection that is being closed is lost. So no connection is accepted any more, but requests
- * are served, each as the last one of its connection, until all connections are closed or `farewell` ends. Then new requests are
- * refused, and connections are closed after the last response.
+ * Graceful shutdown. A request on a connection that is being closed is lost. So at first the service is a lame duck: it accepts no
+ * more connections, but serves requests, each as the last one of its connection, until all connections are closed or `lameDuck`
+ * has passed. Then new requests are refused, and connections are closed after the last response.
  */
-export const closeGracefully = (app: FastifyInstance, { farewell, drain }: StopTimes): void => {
-  let phase: 'open' | 'accepting' | 'farewell' | 'drain' = 'open'
+export const closeGracefully = (app: FastifyInstance, { lameDuck, drain }: StopTimes): void => {
+  let phase: 'open' | 'accepting' | 'lame_duck' | 'drain' = 'open'
   let running = 0
   const held: (() => void)[] = []
   const countConnections = promisify(app.server.getConnections.bind(app.server))
@@ -164,9 +164,9 @@ export const closeGracefully = (app: FastifyInstance, { farewell, drain }: StopT
   app.addHook('preClose', async () => {
     phase = 'accepting'
     setTimeout(closeConnections, drain).unref()
-    const end = performance.now() + farewell
+    const end = performance.now() + lameDuck
     await stopListening(app.server)
-    phase = 'farewell'
+    phase = 'lame_duck'
     for (const next of held.splice(0)) next()
     while (performance.now() < end && (await countConnections()) > 0) await pause(checkEvery)
     phase = 'drain'
@@ -192,7 +192,7 @@ export const closeGracefully = (app: FastifyInstance, { farewell, drain }: StopT
 }
 
 /** Returns a function that registers background work, which the app awaits before it closes the work's dependencies. */
-export const finishOnClose = (app: FastifyInstance): ((work: Promise<unknown>) => void) => {
+export const awaitOnClose = (app: FastifyInstance): ((work: Promise<unknown>) => void) => {
   const running = new Set<Promise<unknown>>()
   app.addHook('onClose', async () => {
     await Promise.allSettled(running)

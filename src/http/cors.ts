@@ -105,7 +105,7 @@ export const isTrustedOrigin = (
 }
 
 /** Adds CORS headers, and answers preflights before authentication. */
-export const openToOrigins = (app: FastifyInstance, allowed: CorsOrigins, methodsOf: MethodsOf): void => {
+export const enableCors = (app: FastifyInstance, allowed: CorsOrigins, methodsOf: MethodsOf): void => {
   if (allowed.length === 0) return
   app.addHook('onRequest', async ({ method, url, headers }, reply) => {
     const cors = corsHeaders(allowed, headers.origin)

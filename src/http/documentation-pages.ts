@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { Contract } from '../contract/contract.ts'
 import { escapeHtml, iconLink, sendPage } from './pages.ts'
-import { readableContract } from './readable-contract.ts'
+import { documentationContract } from './documentation-contract.ts'
 import {
   type Asset,
   contentAsset,
@@ -17,7 +17,7 @@ export const registerDocumentationPages = async (
   { base, contract }: { readonly base: string; readonly contract: Contract },
 ): Promise<void> => {
   const assets = {
-    contract: contentAsset('openapi.json', Buffer.from(readableContract(contract, base))),
+    contract: contentAsset('openapi.json', Buffer.from(documentationContract(contract, base))),
     style: await ownAsset('documentation.css'),
     swaggerStyle: packageAsset('swagger-ui-dist', 'swagger-ui.css'),
     swagger: packageAsset('swagger-ui-dist', 'swagger-ui-bundle.js'),

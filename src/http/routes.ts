@@ -122,7 +122,7 @@ const headersOf = ({ properties = {}, required = [], ...rest }: ObjectSchema): O
  * Installs the body parser: JSON if the operation accepts it; otherwise any body is refused. File chunks are left to the
  * handler.
  */
-export const readBodies = (app: FastifyInstance): void => {
+export const installBodyParser = (app: FastifyInstance): void => {
   app.removeAllContentTypeParsers()
   const parser = async (request: FastifyRequest, bytes: Buffer): Promise<unknown> => {
     const { operation } = request.routeOptions.config
@@ -180,7 +180,7 @@ const hasEmptyParameter = (params: unknown): boolean => Object.values(params ?? 
 const maxPath = 8_192
 
 /** Returns 405 with Allow for a known path, and 404 for an unknown one. */
-export const answerUnknownRoutes = (app: FastifyInstance, { methodsOf, patternOf }: KnownPaths): void => {
+export const handleUnknownRoutes = (app: FastifyInstance, { methodsOf, patternOf }: KnownPaths): void => {
   const refuse = ({ method, url }: FastifyRequest): never => {
     const methods = methodsOf(url)
     if (methods === null || methods.includes(method)) throw problems.notFound()

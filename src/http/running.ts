@@ -7,7 +7,7 @@ const streaming = Symbol('streaming')
  * Calls `end` when a request stops running: when its response was sent, its connection has closed, or it begins to stream
  * events, which has no end of its own.
  */
-export const whileRunning = ({ raw }: FastifyReply, end: () => void): void => {
+export const onRequestEnd = ({ raw }: FastifyReply, end: () => void): void => {
   const endOnce = (): void => {
     raw.off('close', endOnce)
     raw.off(streaming, endOnce)
@@ -18,7 +18,7 @@ export const whileRunning = ({ raw }: FastifyReply, end: () => void): void => {
 }
 
 /** Calls `begin` when a request begins to stream events, and `end` when its connection closes afterwards. */
-export const whileStreaming = ({ raw }: FastifyReply, begin: () => void, end: () => void): void => {
+export const onStreaming = ({ raw }: FastifyReply, begin: () => void, end: () => void): void => {
   raw.once(streaming, () => {
     begin()
     raw.once('close', end)

@@ -18,7 +18,7 @@ export interface TimeLimits {
   /** Between two requests of a connection. */
   readonly keepAlive: number
   /** For which a service that stops serves requests on connections that it has told to close. */
-  readonly farewell: number
+  readonly lameDuck: number
   /** Lifetime of a cached readiness check. */
   readonly readiness: number
   /** Between two checks for late heads. `head` can be exceeded by this much. */
@@ -32,7 +32,7 @@ export const timeLimits: TimeLimits = {
   stall: 60_000,
   heartbeat: 15_000,
   keepAlive: 72_000,
-  farewell: 1_000,
+  lameDuck: 1_000,
   readiness: 1_000,
   checkEvery: 5_000,
 }

@@ -1,7 +1,7 @@
 import { statfs } from 'node:fs/promises'
 import { Gauge, Registry } from 'prom-client'
 import { withTimeout } from '../concurrency/deadline.ts'
-import { rememberFor } from '../concurrency/remember.ts'
+import { memoizeFor } from '../concurrency/memoize.ts'
 import type { Database } from '../db/engine/client.ts'
 import {
   type Backlog,
@@ -53,8 +53,8 @@ export const createInstallationMetrics = ({
   const registry = new Registry()
   const backlog = backlogGauges(registry)
   const disks = diskGauges(registry, folders)
-  const observeBacklog = rememberFor(times.memory, () => selectBacklog(db).then(backlog.set, backlog.clear))
-  const observeDisks = rememberFor(times.memory, disks.observe)
+  const observeBacklog = memoizeFor(times.memory, () => selectBacklog(db).then(backlog.set, backlog.clear))
+  const observeDisks = memoizeFor(times.memory, disks.observe)
   const countIfDue = repeatOnDemand(countRows(registry, db, stopping), times)
   return {
     contentType: registry.contentType,
@@ -198,8 +198,8 @@ const repeatOnDemand = (
 
 const late = (): Error => new Error('No answer in time')
 
-/** Joins several sources. They are read one after the other, so that none counts the statements of another one's scrape. */
-export const joinMetrics = (first: MetricsSource, ...others: readonly MetricsSource[]): MetricsSource => ({
+/** Merges several sources. They are read one after the other, so that none counts the statements of another one's scrape. */
+export const mergeMetrics = (first: MetricsSource, ...others: readonly MetricsSource[]): MetricsSource => ({
   contentType: first.contentType,
   async metrics() {
     const texts = [await first.metrics()]

@@ -5,7 +5,7 @@ import type { Database } from '../db/engine/client.ts'
 import { ConstraintViolation, DatabaseUnavailable } from '../db/engine/errors.ts'
 import { version } from '../domain/version.ts'
 import { routeOf } from '../http/request-log.ts'
-import { whileRunning, whileStreaming } from '../http/running.ts'
+import { onRequestEnd, onStreaming } from '../http/running.ts'
 import { FileMissing, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import { type Instrument, instrumentDatabase } from './instrument.ts'
 import type { MetricsSource } from './metrics-server.ts'
@@ -131,13 +131,13 @@ export const createMetrics = (): Metrics => {
       const streaming = new WeakSet<FastifyReply>()
       app.addHook('onRequest', async (request, reply) => {
         requestsRunning.inc()
-        whileRunning(reply, () => requestsRunning.dec())
+        onRequestEnd(reply, () => requestsRunning.dec())
         const begin = (): void => {
           streamsOpen.inc()
           streaming.add(reply)
           observeDuration(request, reply)
         }
-        whileStreaming(reply, begin, () => streamsOpen.dec())
+        onStreaming(reply, begin, () => streamsOpen.dec())
       })
       app.addHook('onResponse', async (request, reply) => {
         if (!streaming.has(reply)) observeDuration(request, reply)
@@ -183,7 +183,7 @@ export const createMetrics = (): Metrics => {
  * Exposes the metrics of this worker to its supervisor. Each series has the worker's number as a label: a sum over all workers
  * would decrease when one exits, which Prometheus interprets as a counter reset.
  */
-export const offerToSupervisor = (registry: Registry, worker: number): void => {
+export const exposeToSupervisor = (registry: Registry, worker: number): void => {
   registry.setDefaultLabels({ worker: String(worker) })
   AggregatorRegistry.setRegistries(registry)
   // Its constructor installs the listener for the supervisor's requests.

@@ -4,7 +4,7 @@ import { openDatabase } from '../db/engine/client.ts'
 import type { ConnectionOptions } from '../db/engine/connection.ts'
 import { shellContext } from '../db/engine/context.ts'
 import { ConstraintViolation } from '../db/engine/errors.ts'
-import { selectHasAccounts } from '../db/sign-in.ts'
+import { hasAccounts } from '../db/sign-in.ts'
 import { insertUser } from '../db/users.ts'
 import { canonicalEmail } from '../domain/text.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
@@ -24,7 +24,7 @@ export const createFirstAdmin = async (
   const db = openDatabase(connection)
   try {
     const ctx = shellContext(db, 'start')
-    if (await selectHasAccounts(ctx)) return
+    if (await hasAccounts(ctx)) return
     const user = await insertUser(ctx, async () => ({
       username,
       email: canonicalEmail(email),

@@ -8,7 +8,7 @@ import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
 import { type ConnectionOptions, standbysAt } from '../db/engine/connection.ts'
 import { startEmbedded } from '../db/engine/embedded.ts'
-import { keepEmbeddedTidy } from '../db/engine/maintenance.ts'
+import { startEmbeddedMaintenance } from '../db/engine/maintenance.ts'
 import { openStandbys } from '../db/engine/standbys.ts'
 import { migrateWhenPossible, untilMigrated } from '../db/engine/when-migrated.ts'
 import { version } from '../domain/version.ts'
@@ -85,7 +85,7 @@ const startService = async (config: Config, process: ServiceProcess): Promise<vo
   const served = await serve(config, process, { connection, migrated })
   if (served === null) return
   await migrated
-  if (connection.kind === 'embedded') onShutdown(keepEmbeddedTidy(served.database))
+  if (connection.kind === 'embedded') onShutdown(startEmbeddedMaintenance(served.database))
   if (worker === null) logReady(config, process, served.url)
   else reportReady(served.url)
 }
@@ -206,7 +206,7 @@ const observe = async (config: Config, process: ServiceProcess, parts: Parts): P
     info('sending traces to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT')
   }
   if (metricsPort !== null) {
-    const { createMetrics, offerToSupervisor } = await import('../observe/metrics.ts')
+    const { createMetrics, exposeToSupervisor } = await import('../observe/metrics.ts')
     const metrics = createMetrics()
     observers.push(metrics.ofRequests)
     observersOfDatabases.push(metrics.ofDatabase)
@@ -219,7 +219,7 @@ const observe = async (config: Config, process: ServiceProcess, parts: Parts): P
     }
     const { registry: source } = metrics
     if (worker === null) await serveMetricsOf({ source, database: parts.database }, config, process)
-    else offerToSupervisor(metrics.registry, worker)
+    else exposeToSupervisor(metrics.registry, worker)
   }
   return {
     database: observeDatabase(parts.database, 'primary'),
@@ -239,7 +239,7 @@ const serveMetricsOf = async (
 ): Promise<void> => {
   const { metricsPort, metricsHost, metricsToken } = config
   const { serveMetrics } = await import('../observe/metrics-server.ts')
-  const { createInstallationMetrics, joinMetrics } = await import('../observe/installation-metrics.ts')
+  const { createInstallationMetrics, mergeMetrics } = await import('../observe/installation-metrics.ts')
   const ofInstallation = createInstallationMetrics({
     db: database,
     folders: {
@@ -249,7 +249,7 @@ const serveMetricsOf = async (
     stopping,
   })
   const options = { host: metricsHost, port: metricsPort ?? 0, token: metricsToken }
-  const server = await serveMetrics(joinMetrics(source, ofInstallation), options)
+  const server = await serveMetrics(mergeMetrics(source, ofInstallation), options)
   onShutdown(() => server.close())
   info(`metrics are at ${httpUrl(metricsHost, server.port)}/metrics`)
 }

@@ -15,7 +15,7 @@ import type { AddedToTask } from '../db/task-writes.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { BearerPrincipal, LinkCredential, Principal } from '../domain/permissions.ts'
 import { expectDone } from '../problems/problems.ts'
-import { putDetecting } from '../storage/content-type.ts'
+import { putWithTypeDetection } from '../storage/content-type.ts'
 import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
 import { openUnlessDeleted } from './open-file.ts'
 
@@ -83,7 +83,7 @@ export const createAttachments = ({
       // As small as possible, since the storage allocates memory by the maximum size.
       const maxBytes = Math.min(attachmentMaxBytes, form.maxSize)
       const { fileName, contentType, stored } = await form.receive(
-        (content) => putDetecting(storage, content, { maxBytes, minBytes: form.minSize }),
+        (content) => putWithTypeDetection(storage, content, { maxBytes, minBytes: form.minSize }),
         discard,
       )
       const { key: storageKey, size, sha256, detectedContentType } = stored

@@ -2,7 +2,7 @@ import type { Credentials } from '../auth/credentials.ts'
 import { hashResetToken, newResetToken } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
 import type { OpContext } from '../db/engine/context.ts'
-import { selectHasOneTimeToken } from '../db/one-time-tokens.ts'
+import { hasOneTimeToken } from '../db/one-time-tokens.ts'
 import { insertResetToken, resetPasswordByToken, setPassword, updateOwnPassword } from '../db/passwords.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { Mailer } from '../mail/mailer.ts'
@@ -65,7 +65,7 @@ export const createPasswords = ({ passwords, checkPassword, credentials, mailer 
     const tokenHash = hashResetToken(token)
     // Checked before the new password is hashed, which is expensive.
     const isLive =
-      tokenHash !== null && (await selectHasOneTimeToken(ctx, { purpose: 'reset_password', hash: tokenHash }))
+      tokenHash !== null && (await hasOneTimeToken(ctx, { purpose: 'reset_password', hash: tokenHash }))
     if (!isLive) throw problems.invalidResetToken()
     const newHash = await passwords.hash(newPassword)
     const userId = await resetPasswordByToken(ctx, { tokenHash, newHash })

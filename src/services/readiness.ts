@@ -1,4 +1,4 @@
-import { rememberFor } from '../concurrency/remember.ts'
+import { memoizeFor } from '../concurrency/memoize.ts'
 import type { Database } from '../db/engine/client.ts'
 import { checkConnection } from '../db/engine/health.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../storage/storage.ts'
@@ -18,7 +18,7 @@ interface Deps {
 }
 
 export const createCheckReadiness = ({ db, storage, readinessTime }: Deps): CheckReadiness =>
-  rememberFor(readinessTime, async () => {
+  memoizeFor(readinessTime, async () => {
     const [isStorageReady] = await Promise.all([canStore(storage), checkConnection(db)])
     return { isStorageReady }
   })

@@ -1,12 +1,12 @@
 import type { AccessTokens } from '../auth/access-tokens.ts'
 import type { AttemptKeys } from '../auth/attempts.ts'
-import type { TakesFailure } from '../auth/audited-failures.ts'
+import type { ShouldAuditFailure } from '../auth/audited-failures.ts'
 import { hashChallenge, hashInvitationToken, newChallenge, newRefreshToken } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
 import { readCode } from '../auth/second-factor.ts'
 import { insertFailure } from '../db/audit.ts'
 import type { OpContext } from '../db/engine/context.ts'
-import { selectHasInvitation } from '../db/invitations.ts'
+import { hasInvitation } from '../db/invitations.ts'
 import { insertSessionBySecondFactor, selectChallenged } from '../db/second-factors.ts'
 import {
   challengeLifetime,
@@ -14,7 +14,7 @@ import {
   insertRegistration,
   insertSession,
   selectCredentials,
-  selectHasAccounts,
+  hasAccounts,
   type VerifiedPassword,
 } from '../db/sign-in.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
@@ -55,7 +55,7 @@ interface Deps {
   readonly passwords: PasswordHasher
   readonly attemptKeys: AttemptKeys
   readonly secondFactorKeys: KeyRing
-  readonly takesFailure: TakesFailure
+  readonly shouldAuditFailure: ShouldAuditFailure
   /** Whether more than the first user may register. */
   readonly isRegistrationOpen: boolean
   /** With `open`, an invitation also allows registering. */
@@ -67,13 +67,13 @@ export const createSignIn = ({
   passwords,
   attemptKeys,
   secondFactorKeys,
-  takesFailure,
+  shouldAuditFailure,
   isRegistrationOpen,
   invitations,
 }: Deps): SignIn => ({
   async register(ctx, { account: { password, ...fields }, invitationToken }) {
     const isOpen = isRegistrationOpen || (invitations === 'open' && invitationToken !== null)
-    if (!isOpen && (await selectHasAccounts(ctx))) throw problems.registrationClosed()
+    if (!isOpen && (await hasAccounts(ctx))) throw problems.registrationClosed()
     const invitationHash =
       invitationToken === null ? null : await findInvitation(ctx, invitations, invitationToken)
     const account = { ...fields, passwordHash: await passwords.hash(password) }
@@ -89,7 +89,8 @@ export const createSignIn = ({
     if (wait > 0) throw problems.tooManyAttempts(wait)
     const { valid, rehash } = await passwords.verify(credentials?.passwordHash ?? null, password)
     if (credentials === null || !valid) {
-      if (takesFailure(ctx.client)) await insertFailure(ctx, 'sign_in.failed', credentials?.userId ?? null)
+      if (shouldAuditFailure(ctx.client))
+        await insertFailure(ctx, 'sign_in.failed', credentials?.userId ?? null)
       throw problems.wrongPassword()
     }
     if (credentials.isDisabled) throw problems.accountDisabled()
@@ -127,7 +128,7 @@ const invalidInvitation = (): Error => problems.invalidInvitation('/invitation_t
 const findInvitation = async (ctx: OpContext, mode: InvitationMode, token: string): Promise<Buffer> => {
   if (mode === 'off') throw problems.invitationsOff()
   const hash = hashInvitationToken(token)
-  if (hash === null || !(await selectHasInvitation(ctx, hash))) throw invalidInvitation()
+  if (hash === null || !(await hasInvitation(ctx, hash))) throw invalidInvitation()
   return hash
 }
 

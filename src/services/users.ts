@@ -4,7 +4,7 @@ import type { PasswordHasher } from '../auth/passwords.ts'
 import { undoEmailChange } from '../db/email-changes.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import type { Created } from '../db/engine/creation.ts'
-import { selectHasOneTimeToken } from '../db/one-time-tokens.ts'
+import { hasOneTimeToken } from '../db/one-time-tokens.ts'
 import { insertResetTokenOf, resetTokenLifetime } from '../db/passwords.ts'
 import { purgeUserOnce } from '../db/purge.ts'
 import {
@@ -91,7 +91,7 @@ export const createUsers = ({ passwords, reauthenticate, credentials, mailer, jo
   async undoEmailChange(ctx, token) {
     const tokenHash = hashUndoToken(token)
     const isLive =
-      tokenHash !== null && (await selectHasOneTimeToken(ctx, { purpose: 'undo_email', hash: tokenHash }))
+      tokenHash !== null && (await hasOneTimeToken(ctx, { purpose: 'undo_email', hash: tokenHash }))
     if (!isLive) throw problems.invalidUndoToken()
     const undone = await undoEmailChange(ctx, { tokenHash, unmatchableHash: passwords.unmatchable })
     if (undone === null) throw problems.invalidUndoToken()

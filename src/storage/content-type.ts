@@ -17,7 +17,7 @@ const extendSample = (start: Uint8Array, chunk: Uint8Array): Uint8Array =>
   start.length < sampleSize ? Buffer.concat([start, chunk.subarray(0, sampleSize - start.length)]) : start
 
 /** Stores a file, and detects its type from the first bytes on the way. */
-export const putDetecting = async (
+export const putWithTypeDetection = async (
   storage: Storage,
   source: Readable,
   options: Parameters<Storage['put']>[1],
@@ -36,7 +36,7 @@ export const putDetecting = async (
 }
 
 /**
- * Reads a stored file, and returns the size, digest and type as `putDetecting` does. `onProgress` is awaited for each chunk,
+ * Reads a stored file, and returns the size, digest and type as `putWithTypeDetection` does. `onProgress` is awaited for each chunk,
  * and can abort by throwing.
  *
  * @throws FileMissing, StorageUnavailable when the file cannot be read

@@ -4,7 +4,7 @@ import type { FileHandle } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
-import { destroy, deferFailure, holdErrors } from './source.ts'
+import { destroy, deferFailure, handleEarlyErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
@@ -40,7 +40,7 @@ export async function diskStorage(
       const key = newKey()
       const temporary = join(incoming, key)
       const path = pathOf(root, key)
-      holdErrors(source)
+      handleEarlyErrors(source)
       try {
         await expectRoom(minBytes)
         const written = await writeFile(temporary, source, maxBytes, expectRoom)
@@ -54,7 +54,7 @@ export async function diskStorage(
     },
 
     async *append(file, offset, source, options) {
-      holdErrors(source)
+      handleEarlyErrors(source)
       try {
         await expectRoom(file.size - offset)
         const handle = await openAt(join(incoming, expectKey(file.key)), file, offset)

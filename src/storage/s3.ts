@@ -26,7 +26,7 @@ import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config/values.ts'
 import { withTimeout } from '../concurrency/deadline.ts'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
-import { destroy, deferFailure, holdErrors } from './source.ts'
+import { destroy, deferFailure, handleEarlyErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
 import type { ByteRange, ListedFile, Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
@@ -348,12 +348,12 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
   return {
     async put(source, { maxBytes }) {
       const key = newKey()
-      holdErrors(source)
+      handleEarlyErrors(source)
       return { key, ...(await store(objectOf(key), source, maxBytes)) }
     },
 
     async *append(file, offset, source, options) {
-      holdErrors(source)
+      handleEarlyErrors(source)
       try {
         yield* append(file, offset, source, options)
       } finally {

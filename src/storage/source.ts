@@ -4,7 +4,7 @@ import { Readable } from 'node:stream'
  * Handles errors that a stream emits before it is read. Without a listener, such an error would end the process; unless the
  * stream is destroyed, its later reader would wait forever.
  */
-export function holdErrors(source: AsyncIterable<Uint8Array>): void {
+export function handleEarlyErrors(source: AsyncIterable<Uint8Array>): void {
   if (source instanceof Readable) source.on('error', (error) => source.destroy(error))
 }
 

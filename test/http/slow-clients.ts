@@ -16,7 +16,7 @@ const timeLimits = {
   body: 800,
   answer: 20_000,
   stall: 2_000,
-  farewell: 0,
+  lameDuck: 0,
   keepAlive: 100,
   readiness: 0,
   checkEvery: 20,

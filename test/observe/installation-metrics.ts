@@ -6,7 +6,7 @@ import { newId } from '../../src/db/engine/ids.ts'
 import { notifyOfEvents } from '../../src/db/notifications.ts'
 import { countTasks } from '../../src/db/statistics.ts'
 import { makeNewDeliveries } from '../../src/db/webhook-deliveries.ts'
-import { createInstallationMetrics, joinMetrics } from '../../src/observe/installation-metrics.ts'
+import { createInstallationMetrics, mergeMetrics } from '../../src/observe/installation-metrics.ts'
 import { serveMetrics } from '../../src/observe/metrics-server.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'
 import { environmentFor, openTestDatabase } from '../fixture/database.ts'
@@ -45,7 +45,7 @@ const serve = async (t: Test, db: Database, memory = 0) => {
     times: { memory, wait: 200, count: 3_600_000 },
   })
   const rest = { contentType: source.contentType, metrics: async () => 'the_rest 1\n' }
-  const server = await serveMetrics(joinMetrics(rest, source), { host: '127.0.0.1', port: 0, token: null })
+  const server = await serveMetrics(mergeMetrics(rest, source), { host: '127.0.0.1', port: 0, token: null })
   t.teardown(() => server.close())
   const scrape = async (): Promise<string> => {
     const response = await fetch(`http://127.0.0.1:${server.port}/metrics`)

@@ -7,9 +7,9 @@ import { nilId } from '../../domain/nil-id.ts'
 import { type AccessBranch, onlyBranch, rowsOfMemberships } from './branches.ts'
 import {
   hasRole,
-  isInUse,
+  isListLive,
   isMember,
-  isProjectInUse,
+  isProjectLive,
   relationsToSee,
   type TaskRelation,
   taskRelations,
@@ -163,7 +163,7 @@ export const allowsWebhook = (permission: Permission, caller: CallerPlaceholders
   const relations = {
     owner: sql`(${owner_id} = ${caller.caller} and ${project_id} is null)`,
     manager: isMember(project_id, caller.caller, 'manager'),
-    admin: sql`(${caller.is_admin} and ${isInUse(webhook)})`,
+    admin: sql`(${caller.is_admin} and ${isListLive(webhook)})`,
   }
   return unlessDeleted(permission === 'webhook.see', webhook, allowed(permission, relations))
 }
@@ -171,7 +171,7 @@ export const allowsWebhook = (permission: Permission, caller: CallerPlaceholders
 /** Access branches for the webhooks `item` that pass `webhook.see`. */
 export const webhookBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
   const isNotDeleted = sql`item.deleted_at is null`
-  if (role === 'admin') return onlyBranch(sql`${isNotDeleted} and ${isInUse(sql`item`)}`)
+  if (role === 'admin') return onlyBranch(sql`${isNotDeleted} and ${isListLive(sql`item`)}`)
   const isManager = hasRole(sql`membership`, 'manager')
   const ofMembership = sql`${isNotDeleted} and item.project_id = membership.project_id`
   return [
@@ -199,7 +199,7 @@ export const taskBranches = (
   caller: CallerPlaceholders,
 ): readonly AccessBranch[] => {
   const item = sql`item`
-  if (role === 'admin') return onlyBranch(withTrashState(permission, item, isInUse(item)))
+  if (role === 'admin') return onlyBranch(withTrashState(permission, item, isListLive(item)))
   const relations = relationsToSee(permission).map((name) => taskRelations[name])
   return branchesOf(relations, caller, (condition) => withTrashState(permission, item, condition))
 }
@@ -232,7 +232,7 @@ export const changeBranches = (
   const isRestored = sql`(project.visible_in >= ${since} and project.deleted_at is null)`
   const ofRestored = sql`exists (select from projects project where project.id = item.project_id and ${isRestored})`
   return [
-    ...onlyBranch(withTrashState('task.see', item, sql`${isInUse(item)} and not ${ofRestored}`)),
+    ...onlyBranch(withTrashState('task.see', item, sql`${isListLive(item)} and not ${ofRestored}`)),
     {
       select: (rows) => sql`
         select reached.* from projects project
@@ -262,7 +262,7 @@ export const branchesOfProjects = (
     select: (rows) => sql`
       select reached.* from projects chosen cross join lateral (${rows(ofProject(sql`chosen.id`, condition))}) reached
       where chosen.id = any(${ids}) and chosen.deleted_at is null and ${isChosen}`,
-    holds: isOfProjects(sql`${isProjectInUse(project_id)} and ${condition}`),
+    holds: isOfProjects(sql`${isProjectLive(project_id)} and ${condition}`),
   })
   if (role === 'admin') return [ofEach(sql`true`, sql`true`)]
   const ofMember: AccessBranch = {
@@ -333,7 +333,7 @@ const relationsOf = (caller: CallerPlaceholders, task: SQL): Relations => ({
   ...Object.fromEntries(
     Object.entries(taskRelations).map(([name, { holds }]) => [name, holds(task, caller.caller)]),
   ),
-  admin: sql`(${caller.is_admin} and ${isInUse(task)})`,
+  admin: sql`(${caller.is_admin} and ${isListLive(task)})`,
 })
 
 /** Whether the caller sees the task with an id. */
@@ -363,7 +363,7 @@ export const allowsEvent = (permission: Permission, caller: CallerPlaceholders, 
       and (${caller.is_admin} or granted.user_id = ${caller.caller}))`
   // Unlike the current rule, this ignores whether the owner is being deleted, since that is how an assignee loses the task.
   const wasAssigned = sql`(${assignee_id} = ${caller.caller}
-    and (${project_id} is null or ${isProjectInUse(project_id)}))`
+    and (${project_id} is null or ${isProjectLive(project_id)}))`
   const sawTask = allowed('task.see', { ...relationsOf(caller, event), assignee: wasAssigned })
   return allowed(permission, {
     sees_task: sql`(${task_id} is not null and ${seesEventOfTask(caller, event, task_id)})`,
@@ -458,14 +458,14 @@ export const allowsTag = (permission: Permission, caller: CallerPlaceholders, ta
 const isCountOfReader = (caller: CallerPlaceholders, row: SQL): SQL => {
   const { project_id, user_id } = columnsOf<'tag_counts'>(row)
   const isOfMember = isMember(project_id, caller.caller, 'viewer')
-  const isOfAssignee = sql`${project_id} is null or (not ${isOfMember} and ${isProjectInUse(project_id)})`
+  const isOfAssignee = sql`${project_id} is null or (not ${isOfMember} and ${isProjectLive(project_id)})`
   return sql`case when ${user_id} is null then ${isOfMember} else ${user_id} = ${caller.caller} and (${isOfAssignee}) end`
 }
 
 /** The number of tasks with the tag that the reader can see. */
 export const countTasks = (tag: SQL, role: Role, caller: CallerPlaceholders): SQL => {
   const { tasks, project_id, user_id, tag_id } = columnsOf<'tag_counts'>(sql`counted`)
-  const isInTrash = sql`${project_id} is not null and not ${isProjectInUse(project_id)}`
+  const isInTrash = sql`${project_id} is not null and not ${isProjectLive(project_id)}`
   // Administrators see everything but the projects in the trash.
   const count =
     role === 'admin'

@@ -47,9 +47,9 @@ const isAssignee = (task: SQL, user: SQL): SQL => sql`coalesce(${task}.assignee_
 
 const assignee: TaskRelation = {
   // In this order, so that the second condition is not evaluated without an assignee.
-  holds: (task, user) => sql`(${isAssignee(task, user)} and ${isInUse(task)})`,
+  holds: (task, user) => sql`(${isAssignee(task, user)} and ${isListLive(task)})`,
   isReason: isAssignee,
-  branch: (user, rows) => rows(sql`item.assignee_id = ${user} and ${isInUse(sql`item`)}`),
+  branch: (user, rows) => rows(sql`item.assignee_id = ${user} and ${isListLive(sql`item`)}`),
   beganIn: null,
   viewer: {
     project_id: '(task).project_id',
@@ -101,12 +101,12 @@ export const isMember = (projectId: SQL, user: SQL, role: ProjectRole): SQL => {
  * hides the tasks and webhooks immediately. Deleted users are few, since they are purged soon. Uses an array operator, because
  * the planner overestimates how many rows `<> all` removes.
  */
-export const isInUse = (task: SQL): SQL => sql`case when ${task}.project_id is null
+export const isListLive = (task: SQL): SQL => sql`case when ${task}.project_id is null
   then not (array(select id from users where deleted_at is not null) @> array[${task}.owner_id])
-  else ${isProjectInUse(sql`${task}.project_id`)} end`
+  else ${isProjectLive(sql`${task}.project_id`)} end`
 
 /** Whether a project is not in the trash. */
-export const isProjectInUse = (projectId: SQL): SQL =>
+export const isProjectLive = (projectId: SQL): SQL =>
   sql`exists (select from projects where projects.id = ${projectId} and projects.deleted_at is null offset 0)`
 
 /** Whether the project of the row `task` is archived. Archiving does not affect who sees its tasks. */

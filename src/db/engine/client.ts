@@ -14,7 +14,7 @@ import {
   translateError,
 } from './errors.ts'
 import { listenForNotifications, type NotificationListener } from './notifications.ts'
-import { socketsAtBoundedRate } from './sockets.ts'
+import { rateLimitedSockets } from './sockets.ts'
 
 /**
  * How a statement runs. `prepared`: the connection keeps the prepared statement for reuse. `once`: not kept, planned for its
@@ -92,7 +92,7 @@ type Pool = readonly Connection[]
 /** Opens a database. It connects at the first statement. */
 export const openDatabase = (options: ConnectionOptions, deadline: number = defaultDeadline): Database => {
   // Shared, so that the rate limit applies to all pools together.
-  const shared = options.kind === 'server' ? { socket: socketsAtBoundedRate() } : {}
+  const shared = options.kind === 'server' ? { socket: rateLimitedSockets() } : {}
   // One driver pool per connection: in a larger pool the driver searches, for each statement, a list of all connections used
   // since the pool was last idle, which grows while the pool is busy (postgres 3.4.9, queue.js).
   const openPool = (): Pool =>

@@ -1,5 +1,5 @@
 import postgres from 'postgres'
-import { socketsAtBoundedRate } from './sockets.ts'
+import { rateLimitedSockets } from './sockets.ts'
 
 /** The address of the embedded database: a Unix socket, or a TCP port on systems without them. */
 export type EmbeddedConnection = (
@@ -34,7 +34,7 @@ export const standbysAt = (url: string): readonly ServerConnection[] => {
 
 /** The driver's types omit `socket`. */
 type DriverOptions = postgres.Options<Record<string, postgres.PostgresType>> & {
-  readonly socket?: ReturnType<typeof socketsAtBoundedRate>
+  readonly socket?: ReturnType<typeof rateLimitedSockets>
 }
 
 /** Seconds to connect and complete the startup handshake. */
@@ -66,7 +66,7 @@ export function createClient(connection: ConnectionOptions, overrides: DriverOpt
 function serverOptions({ waitsForStandbys = false }: ServerConnection): DriverOptions {
   return {
     ...common,
-    socket: socketsAtBoundedRate(),
+    socket: rateLimitedSockets(),
     connect_timeout: connectSeconds,
     idle_timeout: 300,
     connection: {

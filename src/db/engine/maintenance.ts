@@ -26,7 +26,7 @@ const vacuum = async (db: Database): Promise<void> => {
  * its tables would grow without limit. Uses the shared client, since the database has only one session. Returns a function
  * that stops it and waits for the current round.
  */
-export const keepEmbeddedTidy = (db: Database): (() => Promise<void>) => {
+export const startEmbeddedMaintenance = (db: Database): (() => Promise<void>) => {
   let running: Promise<unknown> = Promise.resolve()
   const timer = setInterval(() => {
     // A failed round is ignored: the next one does the same work.

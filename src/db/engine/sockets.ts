@@ -18,7 +18,7 @@ const maxPerSecond = 20
  * Opens sockets at a limited rate. When a connection closes before the server has sent anything (such as by a proxy whose
  * server is down), the driver reconnects at once, endlessly, and without an error for any statement.
  */
-export const socketsAtBoundedRate = (): ((address: Address) => Promise<Duplex>) => {
+export const rateLimitedSockets = (): ((address: Address) => Promise<Duplex>) => {
   let second = 0
   let opened = 0
   let nextHost = 0

@@ -1,5 +1,5 @@
 /** Caches the result of `check`, or its error, for `milliseconds` after it settles. Concurrent callers share one run. */
-export const rememberFor = <T>(milliseconds: number, check: () => Promise<T>): (() => Promise<T>) => {
+export const memoizeFor = <T>(milliseconds: number, check: () => Promise<T>): (() => Promise<T>) => {
   let result: Promise<T> | null = null
   let end = Infinity
   return () => {

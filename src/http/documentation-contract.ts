@@ -8,7 +8,7 @@ type Paths = Readonly<Record<string, Readonly<Record<string, { readonly descript
  * The contract for the documentation pages, as JSON. The pages do not show extensions, so each operation's description ends
  * with its scope and permission. `base`, the path of PUBLIC_URL, becomes the server URL.
  */
-export const readableContract = ({ document, operations }: Contract, base: string): string => {
+export const documentationContract = ({ document, operations }: Contract, base: string): string => {
   const paths = { ...(document.paths as Paths) }
   for (const operation of operations.values()) {
     const { path, method } = operation
