@@ -74,7 +74,7 @@ import { createPaging } from './http/paging.ts'
 import { registerEmailChangeUndoPage } from './http/email-change-undo-page.ts'
 import { registerInvitationPage } from './http/invitation-page.ts'
 import { registerPasswordResetPage } from './http/password-reset-page.ts'
-import { refuseUnreadable, sendProblem } from './http/problem-answers.ts'
+import { refuseUnreadable, sendProblem } from './http/problem-responses.ts'
 import { logRequests, requestIdOf } from './http/request-log.ts'
 import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
 import { countInMemory, countInSupervisor } from './http/request-counts.ts'
@@ -280,7 +280,7 @@ export const buildApp = async ({
   const checkPassword = createCheckPassword({ passwords, attemptKeys })
   const reauthenticate = createReauthenticate({ checkPassword, attemptKeys, secondFactorKeys })
   const webhookKeys = deriveKeys(secrets, 'webhook')
-  const answerKeys = deriveKeys(secrets, 'idempotent-answer')
+  const replayKeys = deriveKeys(secrets, 'idempotent-answer')
   const cursorKeys = deriveKeys(secrets, 'cursor')
   const linkKeys = deriveKeys(secrets, 'attachment-link')
   const paging = createPaging({ cursorKeys, publicUrl, clock })
@@ -357,7 +357,7 @@ export const buildApp = async ({
     }),
     ...apiTokenHandlers({
       paging,
-      apiTokens: createApiTokens({ credentials, answerKeys }),
+      apiTokens: createApiTokens({ credentials, replayKeys }),
     }),
     ...secondFactorHandlers({
       secondFactor: createSecondFactors({ checkPassword, attemptKeys, secondFactorKeys }),
@@ -404,7 +404,7 @@ export const buildApp = async ({
     ...webhookHandlers({
       paging,
       jobs,
-      webhooks: createWebhooks({ webhookKeys, answerKeys, addressRules }),
+      webhooks: createWebhooks({ webhookKeys, replayKeys, addressRules }),
     }),
     ...assistantHandlers({
       contract,

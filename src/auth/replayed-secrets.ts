@@ -8,8 +8,8 @@ import { open, seal } from './seal.ts'
  */
 
 /** Seals a secret for the stored response to the creation of the resource with this id. */
-export const sealForReplay = (answerKeys: KeyRing, secret: string, id: string): string =>
-  seal(answerKeys, Buffer.from(secret), id).toString('base64url')
+export const sealForReplay = (replayKeys: KeyRing, secret: string, id: string): string =>
+  seal(replayKeys, Buffer.from(secret), id).toString('base64url')
 
 /**
  * The JSON of a response with the secret as its member `name`: `secret`, or, for a replay, the secret of the first response.
@@ -17,7 +17,7 @@ export const sealForReplay = (answerKeys: KeyRing, secret: string, id: string): 
  * @throws Error when no key opens the secret of a replay
  */
 export const jsonWithSecret = (
-  answerKeys: KeyRing,
+  replayKeys: KeyRing,
   { id, json, replayed }: Pick<Created, 'id' | 'json' | 'replayed'>,
   { name, secret }: { readonly name: string; readonly secret: string },
 ): string => {
@@ -26,7 +26,7 @@ export const jsonWithSecret = (
   const start = json.lastIndexOf(member)
   const sealed = json.slice(start + member.length, -2)
   // Fingerprints use the same secrets: a key that recognized the replayed request can also open the secret.
-  const opened = open(answerKeys, Buffer.from(sealed, 'base64url'), id)
+  const opened = open(replayKeys, Buffer.from(sealed, 'base64url'), id)
   if (opened === null) throw new Error(`No key opens the ${name} of a replayed creation`)
   return `${json.slice(0, start)}"${name}":"${opened.plaintext.toString()}"}`
 }

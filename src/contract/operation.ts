@@ -10,7 +10,7 @@ import type { EventStreamBody } from './event-stream.ts'
 import type { FileBody, FileForm, UploadChunk } from './files.ts'
 
 /**
- * The types of handlers. A handler maps typed input to a typed answer, both derived from the contract. `http/adapter.ts`
+ * The types of handlers. A handler maps typed input to a typed response, both derived from the contract. `http/adapter.ts`
  * adapts it to Fastify.
  */
 
@@ -66,7 +66,7 @@ type PrincipalOf<Id extends OperationId> = Id extends (typeof openOperations)[nu
 type SuccessStatus = 200 | 201 | 202 | 204 | 206
 
 /** The statuses that a handler returns: success, and errors in `application/json`, such as those of JSON-RPC. Problems are thrown. */
-type AnswerStatus<Responses> = {
+type ResponseStatus<Responses> = {
   [Status in keyof Responses]: Status extends SuccessStatus
     ? Status
     : Responses[Status] extends { content: { 'application/json': unknown } }
@@ -88,7 +88,7 @@ type RequestBodyOf<Op> =
         : Content[keyof Content]
     : undefined
 
-type AnswerBodyOf<Response> = Response extends { content: infer Content }
+type ResponseBodyOf<Response> = Response extends { content: infer Content }
   ? 'application/octet-stream' extends keyof Content
     ? FileBody
     : 'image/webp' extends keyof Content
@@ -132,14 +132,14 @@ type HeadersPart<Response> = keyof HeadersOf<Response> extends never
   : { readonly headers: HeadersOf<Response> }
 
 type BodyPart<Response> =
-  AnswerBodyOf<Response> extends undefined
+  ResponseBodyOf<Response> extends undefined
     ? { readonly body?: undefined }
-    : { readonly body: AnswerBodyOf<Response> }
+    : { readonly body: ResponseBodyOf<Response> }
 
-interface AnswerOptions {
+interface ResponseOptions {
   /** The media type, if the contract does not fix it. */
   readonly contentType?: string
-  /** Whether this is the stored answer to an earlier request with the same Idempotency-Key. */
+  /** Whether this is the stored response to an earlier request with the same Idempotency-Key. */
   readonly replayed?: boolean
   /** The path of the resource in the body, if it differs from the path of the request. */
   readonly contentLocation?: string
@@ -148,12 +148,12 @@ interface AnswerOptions {
 }
 
 /** A response as documented in the contract: status, required headers and body. */
-export type Answer<Op> = Op extends { responses: infer Responses }
+export type OperationResponse<Op> = Op extends { responses: infer Responses }
   ? {
-      [Status in AnswerStatus<Responses>]: { readonly status: Status } & HeadersPart<Responses[Status]> &
+      [Status in ResponseStatus<Responses>]: { readonly status: Status } & HeadersPart<Responses[Status]> &
         BodyPart<Responses[Status]> &
-        AnswerOptions
-    }[AnswerStatus<Responses>]
+        ResponseOptions
+    }[ResponseStatus<Responses>]
   : never
 
 /** The context of an operation. The principal of an open operation is null. */
@@ -172,10 +172,13 @@ export interface Input<Id extends OperationId> {
 }
 
 export type Handlers = {
-  readonly [Id in OperationId]: (ctx: ContextOf<Id>, input: Input<Id>) => Promise<Answer<operations[Id]>>
+  readonly [Id in OperationId]: (
+    ctx: ContextOf<Id>,
+    input: Input<Id>,
+  ) => Promise<OperationResponse<operations[Id]>>
 }
 
-/** The answer to a creation: 201 with Location, ETag and the resource. */
+/** The response to a creation: 201 with Location, ETag and the resource. */
 export const created = <T>(
   path: string,
   etag: string,

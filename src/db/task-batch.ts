@@ -53,7 +53,7 @@ export interface BatchOptions {
 }
 
 /** The result of a batch. */
-export interface BatchAnswer {
+export interface BatchResponse {
   /** The id of the request that ran the batch: this one, or an earlier one with the same Idempotency-Key. */
   readonly requestId: string
   readonly results: readonly BatchResult[]
@@ -228,7 +228,7 @@ export const runTaskBatch = async (
   batch: TaskBatch<NewTask, TaskPatch>,
   { atomic, dryRun }: BatchOptions,
   prepare: () => Promise<void>,
-): Promise<BatchAnswer> => {
+): Promise<BatchResponse> => {
   const { json, replayed } = await run(ctx, async () => {
     await prepare()
     return {
@@ -244,7 +244,7 @@ export const runTaskBatch = async (
       },
     }
   }).then(expectCreated)
-  return { ...readAnswer(json, batch), replayed }
+  return { ...readResponse(json, batch), replayed }
 }
 
 /** A new task with all values for its creation. The owner is the caller by default. */
@@ -283,10 +283,10 @@ interface ItemResult {
   readonly unknown_tag: string | null
 }
 
-const readAnswer = (
+const readResponse = (
   json: string,
   { create, update }: TaskBatch<NewTask, TaskPatch>,
-): Omit<BatchAnswer, 'replayed'> => {
+): Omit<BatchResponse, 'replayed'> => {
   const { request_id: requestId, results } = JSON.parse(json) as {
     readonly request_id: string
     readonly results: readonly ItemResult[]

@@ -30,7 +30,7 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   none: true,
 }
 
-/** The read scope that each write scope includes, because the answer to a write contains the resource. */
+/** The read scope that each write scope includes, because the response to a write contains the resource. */
 const readScopes: Partial<Record<Scope, Scope>> = {
   'tasks:write': 'tasks:read',
   'tags:write': 'tags:read',

@@ -16,8 +16,8 @@ interface Deps {
 export const apiTokenHandlers = ({ paging, apiTokens }: Deps) =>
   ({
     async listApiTokens(ctx, { path, query }) {
-      const { request, answer } = paging(path, ctx.principal, query)
-      return answer(await selectApiTokens(ctx, request))
+      const { request, respond } = paging(path, ctx.principal, query)
+      return respond(await selectApiTokens(ctx, request))
     },
 
     async createApiToken(ctx, { body }) {
@@ -37,9 +37,9 @@ export const apiTokenHandlers = ({ paging, apiTokens }: Deps) =>
     },
 
     async listUserApiTokens(ctx, { path, params, query }) {
-      const { request, answer } = paging(path, ctx.principal, query)
+      const { request, respond } = paging(path, ctx.principal, query)
       expectDone(await selectUser(ctx, params.user_id))
-      return answer(await selectUserApiTokens(ctx, params.user_id, request))
+      return respond(await selectUserApiTokens(ctx, params.user_id, request))
     },
 
     async revokeUserApiToken(ctx, { params }) {

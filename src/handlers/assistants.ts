@@ -24,14 +24,14 @@ export const assistantHandlers = ({ contract, isEnabled, corsOrigins, publicUrl 
       if (!isEnabled) throw problems.notFound()
       if (!isTrustedOrigin(headers, { corsOrigins, publicUrl })) throw problems.originNotAllowed()
       // Loaded on first use: the library takes 0.16 s of CPU time and 30 MiB.
-      const { answerMessage } = await import('../mcp/messages.ts')
+      const { handleMessage } = await import('../mcp/messages.ts')
       options ??= serverOptions(contract)
       const own = mcpHeaders.flatMap((name) => {
         const value = headers[name]
         return typeof value === 'string' ? [[name, value] as const] : []
       })
       const message = { message: body, headers: Object.fromEntries(own), principal, dispatch }
-      const { status, text } = await answerMessage(options, message)
+      const { status, text } = await handleMessage(options, message)
       if (status === 202) return { status }
       if (status === 200 || status === 400 || status === 404) return { status, body: jsonText(text) }
       throw new Error(`The MCP library answered ${status}: ${text}`)

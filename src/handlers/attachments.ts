@@ -25,8 +25,8 @@ interface Deps {
 export const attachmentHandlers = ({ paging, publicUrl, attachments, jobs }: Deps) =>
   ({
     async listTaskAttachments(ctx, { path, params, query }) {
-      const { request: page, answer } = paging(path, ctx.principal, query)
-      return answer(expectDone(await selectTaskAttachments(ctx, { taskId: params.task_id, page })))
+      const { request: page, respond } = paging(path, ctx.principal, query)
+      return respond(expectDone(await selectTaskAttachments(ctx, { taskId: params.task_id, page })))
     },
 
     async addTaskAttachment(ctx, { params, body }) {
@@ -37,7 +37,7 @@ export const attachmentHandlers = ({ paging, publicUrl, attachments, jobs }: Dep
     },
 
     async downloadAttachment(ctx, { params, query, headers }) {
-      return fileAnswer(await attachments.download(ctx, params.attach_id), query?.disposition, headers)
+      return fileResponse(await attachments.download(ctx, params.attach_id), query?.disposition, headers)
     },
 
     async createAttachmentLink(ctx, { params, body }) {
@@ -58,7 +58,7 @@ export const attachmentHandlers = ({ paging, publicUrl, attachments, jobs }: Dep
 
     async downloadLinkedAttachment(ctx, { params, headers }) {
       const { disposition } = ctx.principal.credential
-      return fileAnswer(await attachments.download(ctx, params.attach_id), disposition, headers)
+      return fileResponse(await attachments.download(ctx, params.attach_id), disposition, headers)
     },
 
     async deleteAttachment(ctx, { params }) {
@@ -69,7 +69,7 @@ export const attachmentHandlers = ({ paging, publicUrl, attachments, jobs }: Dep
   }) satisfies Partial<Handlers>
 
 /** The whole file, or the requested range. */
-const fileAnswer = (
+const fileResponse = (
   { file, open }: Download,
   disposition: Disposition | undefined,
   headers: FastifyRequest['headers'],

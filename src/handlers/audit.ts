@@ -11,8 +11,8 @@ interface Deps {
 export const auditHandlers = ({ paging }: Deps) =>
   ({
     async listAuditEvents(ctx, { path, query }) {
-      const { filter, request, answer } = paging(path, ctx.principal, query)
+      const { filter, request, respond } = paging(path, ctx.principal, query)
       const times = createdTimes(filter, ctx.principal.timeZone)
-      return answer(await selectAuditEvents(ctx, { ...filter, ...times }, request))
+      return respond(await selectAuditEvents(ctx, { ...filter, ...times }, request))
     },
   }) satisfies Partial<Handlers>

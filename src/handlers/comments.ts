@@ -25,12 +25,12 @@ export const commentHandlers = ({ paging }: Deps) =>
   ({
     async listTaskComments(ctx, { path, params, query }) {
       expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
+      const { filter, request, respond } = paging(path, ctx.principal, query)
       const { page, ownerReadByAdmin } = expectDone(
         await selectTaskComments(ctx, params.task_id, filter, request),
       )
       await auditReadByAdmin(ctx, 'comment.read_by_admin', ownerReadByAdmin)
-      return answer(page)
+      return respond(page)
     },
 
     async createComment(ctx, { params, body }) {
@@ -42,11 +42,11 @@ export const commentHandlers = ({ paging }: Deps) =>
     async getComment(ctx, { params }) {
       const { owner_read_by_admin, ...comment } = expectDone(await selectComment(ctx, params.comment_id))
       await auditReadByAdmin(ctx, 'comment.read_by_admin', owner_read_by_admin)
-      return commentAnswer(comment)
+      return commentResponse(comment)
     },
 
     async updateComment(ctx, { params, body }) {
-      return commentAnswer(expectDone(await updateComment(ctx, params.comment_id, body)))
+      return commentResponse(expectDone(await updateComment(ctx, params.comment_id, body)))
     },
 
     async deleteComment(ctx, { params }) {
@@ -55,7 +55,7 @@ export const commentHandlers = ({ paging }: Deps) =>
     },
   }) satisfies Partial<Handlers>
 
-const commentAnswer = ({ json, version }: CommentRow) => ({
+const commentResponse = ({ json, version }: CommentRow) => ({
   status: 200 as const,
   headers: { etag: quoteETag(version) },
   body: jsonText<Comment>(json),

@@ -19,16 +19,16 @@ export const eventHandlers = ({ paging, streams, expiryOf }: Deps) =>
   ({
     async listEvents(ctx, { path, query }) {
       expectMayListAll(ctx.principal, query)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
+      const { filter, request, respond } = paging(path, ctx.principal, query)
       const times = createdTimes(filter, ctx.principal.timeZone)
-      return answer(await selectEvents(ctx, { ...filter, ...times }, request))
+      return respond(await selectEvents(ctx, { ...filter, ...times }, request))
     },
 
     async listTaskEvents(ctx, { path, params, query }) {
-      const { request, answer } = paging(path, ctx.principal, query)
+      const { request, respond } = paging(path, ctx.principal, query)
       const history = expectDone(await selectTaskEvents(ctx, { taskId: params.task_id, request }))
       await auditReadByAdmin(ctx, 'task.read_by_admin', history.ownerReadByAdmin)
-      return answer(history.page)
+      return respond(history.page)
     },
 
     async streamEvents(ctx, { query, headers }) {

@@ -5,7 +5,7 @@ import { checkInvitations, deleteInvitation, selectInvitations } from '../db/inv
 import type { Paging } from '../http/paging.ts'
 import { expectDone } from '../problems/problems.ts'
 import type { Invitations } from '../services/invitations.ts'
-import { projectAnswer } from './projects.ts'
+import { projectResponse } from './projects.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -18,9 +18,9 @@ type Schemas = components['schemas']
 export const invitationHandlers = ({ paging, invitations }: Deps) =>
   ({
     async listInvitations(ctx, { path, params, query }) {
-      const { request, answer } = paging(path, ctx.principal, query)
+      const { request, respond } = paging(path, ctx.principal, query)
       expectDone(await checkInvitations(ctx, params.project_id))
-      return answer(await selectInvitations(ctx, params.project_id, request))
+      return respond(await selectInvitations(ctx, params.project_id, request))
     },
 
     async createInvitation(ctx, { params, body }) {
@@ -45,6 +45,6 @@ export const invitationHandlers = ({ paging, invitations }: Deps) =>
     },
 
     async acceptInvitation(ctx, { body }) {
-      return projectAnswer(await invitations.accept(ctx, body.token))
+      return projectResponse(await invitations.accept(ctx, body.token))
     },
   }) satisfies Partial<Handlers>

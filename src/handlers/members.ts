@@ -16,7 +16,7 @@ import {
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes } from '../problems/problems.ts'
-import { memberAnswer, requiresExisting, setAnswer } from './member-answers.ts'
+import { memberResponse, requiresExisting, upsertResponse } from './member-responses.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -30,19 +30,19 @@ export const memberHandlers = ({ paging }: Deps) =>
   ({
     async listProjectMembers(ctx, { path, params, query }) {
       expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(expectDone(await selectProjectMembers(ctx, params.project_id, filter, request)))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(expectDone(await selectProjectMembers(ctx, params.project_id, filter, request)))
     },
 
     async getProjectMember(ctx, { params }) {
-      return memberAnswer<ProjectMember>(expectDone(await selectProjectMember(ctx, keyOf(params))))
+      return memberResponse<ProjectMember>(expectDone(await selectProjectMember(ctx, keyOf(params))))
     },
 
     async setProjectMember(ctx, { path, params, body, headers }) {
       const key = keyOf(params)
       const change = { ...key, role: body.role, mustExist: requiresExisting(headers) }
       const member = expectDone(await setProjectMember(withVersion(ctx, body.version), change))
-      return setAnswer<ProjectMember>(path, member)
+      return upsertResponse<ProjectMember>(path, member)
     },
 
     async removeProjectMember(ctx, { params }) {
@@ -51,18 +51,18 @@ export const memberHandlers = ({ paging }: Deps) =>
     },
 
     async listProjectTeams(ctx, { path, params, query }) {
-      const { request, answer } = paging(path, ctx.principal, query)
-      return answer(expectDone(await selectProjectTeams(ctx, params.project_id, request)))
+      const { request, respond } = paging(path, ctx.principal, query)
+      return respond(expectDone(await selectProjectTeams(ctx, params.project_id, request)))
     },
 
     async getProjectTeam(ctx, { params }) {
-      return memberAnswer<ProjectTeam>(expectDone(await selectProjectTeam(ctx, teamKeyOf(params))))
+      return memberResponse<ProjectTeam>(expectDone(await selectProjectTeam(ctx, teamKeyOf(params))))
     },
 
     async setProjectTeam(ctx, { path, params, body, headers }) {
       const change = { ...teamKeyOf(params), role: body.role, mustExist: requiresExisting(headers) }
       const team = expectDone(await setProjectTeam(withVersion(ctx, body.version), change))
-      return setAnswer<ProjectTeam>(path, team)
+      return upsertResponse<ProjectTeam>(path, team)
     },
 
     async removeProjectTeam(ctx, { params }) {

@@ -23,8 +23,8 @@ export const notificationHandlers = ({ paging }: Deps) =>
   ({
     async listTaskFollowers(ctx, { path, params, query }) {
       expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(expectDone(await selectTaskFollowers(ctx, params.task_id, filter, request)))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(expectDone(await selectTaskFollowers(ctx, params.task_id, filter, request)))
     },
 
     async followTask(ctx, { params }) {
@@ -39,8 +39,8 @@ export const notificationHandlers = ({ paging }: Deps) =>
 
     async listNotifications(ctx, { path, query }) {
       expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(await selectNotifications(ctx, filter, request))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(await selectNotifications(ctx, filter, request))
     },
 
     async updateNotification(ctx, { params, body }) {
@@ -53,15 +53,15 @@ export const notificationHandlers = ({ paging }: Deps) =>
     },
 
     async getNotificationSettings(ctx) {
-      return settingsAnswer(expectDone(await selectNotificationSettings(ctx)))
+      return settingsResponse(expectDone(await selectNotificationSettings(ctx)))
     },
 
     async updateNotificationSettings(ctx, { body }) {
-      return settingsAnswer(expectDone(await updateNotificationSettings(ctx, body)))
+      return settingsResponse(expectDone(await updateNotificationSettings(ctx, body)))
     },
   }) satisfies Partial<Handlers>
 
-const settingsAnswer = ({ json, version }: NotificationSettingsRow) => ({
+const settingsResponse = ({ json, version }: NotificationSettingsRow) => ({
   status: 200 as const,
   headers: { etag: quoteETag(version) },
   body: jsonText<Schemas['NotificationSettings']>(json),

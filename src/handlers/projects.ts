@@ -30,8 +30,8 @@ export const projectHandlers = ({ paging }: Deps) =>
   ({
     async listProjects(ctx, { path, query }) {
       expectMayListAll(ctx.principal, query)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(await selectProjects(ctx, filter, request))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(await selectProjects(ctx, filter, request))
     },
 
     async createProject(ctx, { body }) {
@@ -41,18 +41,18 @@ export const projectHandlers = ({ paging }: Deps) =>
     },
 
     async getProject(ctx, { params }) {
-      return projectAnswer(expectDone(await selectProject(ctx, params.project_id)))
+      return projectResponse(expectDone(await selectProject(ctx, params.project_id)))
     },
 
     async replaceProject(ctx, { params, body: { version, ...fields } }) {
       const replacement = { color: null, ...fields }
-      return projectAnswer(
+      return projectResponse(
         expectDone(await updateProject(withVersion(ctx, version), params.project_id, replacement)),
       )
     },
 
     async updateProject(ctx, { params, body }) {
-      return projectAnswer(expectDone(await updateProject(ctx, params.project_id, body)))
+      return projectResponse(expectDone(await updateProject(ctx, params.project_id, body)))
     },
 
     async deleteProject(ctx, { params }) {
@@ -61,21 +61,21 @@ export const projectHandlers = ({ paging }: Deps) =>
     },
 
     async archiveProject(ctx, { params }) {
-      return projectAnswer(expectDone(await setProjectArchived(ctx, params.project_id, true)))
+      return projectResponse(expectDone(await setProjectArchived(ctx, params.project_id, true)))
     },
 
     async unarchiveProject(ctx, { params }) {
-      return projectAnswer(expectDone(await setProjectArchived(ctx, params.project_id, false)))
+      return projectResponse(expectDone(await setProjectArchived(ctx, params.project_id, false)))
     },
 
     async listProjectTasks(ctx, { path, params, query }) {
       const { principal } = ctx
-      const { filter, asOf, request, answer } = paging(path, principal, query)
+      const { filter, asOf, request, respond } = paging(path, principal, query)
       const list = taskList(filter, { now: asOf, ...principal }, { projectId: params.project_id })
       if (list === null) throw problems.sortedTwice()
       expectScopes(scopesOfExpansions(list.expand), principal)
       expectDone(await selectProject(ctx, params.project_id))
-      return answer(await selectTasks(ctx.db, principal, list, request))
+      return respond(await selectTasks(ctx.db, principal, list, request))
     },
   }) satisfies Partial<Handlers>
 
@@ -83,7 +83,7 @@ export const projectHandlers = ({ paging }: Deps) =>
 export const projectEtag = ({ version, variant }: Pick<ProjectRow, 'version' | 'variant'>): string =>
   quoteETag(variantTag(version, variant))
 
-export const projectAnswer = (project: ProjectRow) => ({
+export const projectResponse = (project: ProjectRow) => ({
   status: 200 as const,
   headers: { etag: projectEtag(project) },
   body: jsonText<Project>(project.json),

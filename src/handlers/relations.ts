@@ -26,8 +26,8 @@ const relationOf = ({ task_id: taskId, kind, other_task_id: relatedId }: Relatio
 export const relationHandlers = ({ paging }: Deps) =>
   ({
     async listTaskRelations(ctx, { path, params, query }) {
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(expectDone(await selectRelations(ctx, params.task_id, filter, request)))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(expectDone(await selectRelations(ctx, params.task_id, filter, request)))
     },
 
     async addTaskRelation(ctx, { params }) {

@@ -22,8 +22,8 @@ type Section = components['schemas']['Section']
 export const sectionHandlers = ({ paging }: Deps) =>
   ({
     async listSections(ctx, { path, params, query }) {
-      const { request, answer } = paging(path, ctx.principal, query)
-      return answer(expectDone(await selectSections(ctx, params.project_id, request)))
+      const { request, respond } = paging(path, ctx.principal, query)
+      return respond(expectDone(await selectSections(ctx, params.project_id, request)))
     },
 
     async createSection(ctx, { params, body }) {
@@ -33,12 +33,12 @@ export const sectionHandlers = ({ paging }: Deps) =>
     },
 
     async getSection(ctx, { params }) {
-      return sectionAnswer(expectDone(await selectSection(ctx, pathOf(params))))
+      return sectionResponse(expectDone(await selectSection(ctx, pathOf(params))))
     },
 
     async updateSection(ctx, { params, body }) {
       expectOnePlace(body)
-      return sectionAnswer(expectDone(await updateSection(ctx, pathOf(params), body)))
+      return sectionResponse(expectDone(await updateSection(ctx, pathOf(params), body)))
     },
 
     async deleteSection(ctx, { params }) {
@@ -52,7 +52,7 @@ const pathOf = (params: { readonly project_id: string; readonly section_id: stri
   sectionId: params.section_id,
 })
 
-const sectionAnswer = ({ json, version }: SectionRow) => ({
+const sectionResponse = ({ json, version }: SectionRow) => ({
   status: 200 as const,
   headers: { etag: quoteETag(version) },
   body: jsonText<Section>(json),

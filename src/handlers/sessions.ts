@@ -12,8 +12,8 @@ interface Deps {
 export const sessionHandlers = ({ paging, sessions }: Deps) =>
   ({
     async listSessions(ctx, { path, query }) {
-      const { request, answer } = paging(path, ctx.principal, query)
-      return answer(await selectSessions(ctx, request))
+      const { request, respond } = paging(path, ctx.principal, query)
+      return respond(await selectSessions(ctx, request))
     },
 
     async revokeSession(ctx, { params }) {

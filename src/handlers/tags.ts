@@ -15,8 +15,8 @@ export const tagHandlers = ({ paging, jobs }: Deps) =>
   ({
     async listTags(ctx, { path, query }) {
       expectMayListAll(ctx.principal, query)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(await selectTags(ctx, filter, request))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(await selectTags(ctx, filter, request))
     },
 
     async createTag(ctx, { body }) {

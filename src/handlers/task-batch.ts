@@ -32,7 +32,7 @@ export const taskBatchHandlers = ({ publicUrl, runBatch }: Deps) =>
         .map((result) => ({ result, problem: problemOfItem(result) }))
       if (atomic) throwFirst(ended.flatMap(({ problem }) => problem ?? []))
 
-      const answer = ({ result, problem }: (typeof ended)[number]): Schemas['TaskBatchResult'] => {
+      const resultOf = ({ result, problem }: (typeof ended)[number]): Schemas['TaskBatchResult'] => {
         const { kind, id, version } = result
         return {
           status: problem?.status ?? successStatuses[kind],
@@ -41,7 +41,7 @@ export const taskBatchHandlers = ({ publicUrl, runBatch }: Deps) =>
           ...(problem !== null && { problem: problemDocument(problem, publicUrl, path, requestId) }),
         }
       }
-      const of = (kind: BatchKind) => ended.filter(({ result }) => result.kind === kind).map(answer)
+      const of = (kind: BatchKind) => ended.filter(({ result }) => result.kind === kind).map(resultOf)
       const lists = { create: of('create'), update: of('update'), delete: of('delete') }
       return { status: 200, body: { ...lists, tag: of('tag'), untag: of('untag') }, replayed }
     },

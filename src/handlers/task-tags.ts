@@ -11,8 +11,8 @@ interface Deps {
 export const taskTagHandlers = ({ paging }: Deps) =>
   ({
     async listTaskTags(ctx, { path, params, query }) {
-      const { request, answer } = paging(path, ctx.principal, query)
-      return answer(expectDone(await selectTaskTags(ctx, params.task_id, request)))
+      const { request, respond } = paging(path, ctx.principal, query)
+      return respond(expectDone(await selectTaskTags(ctx, params.task_id, request)))
     },
 
     async addTaskTag(ctx, { params }) {

@@ -17,7 +17,7 @@ import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import type { Tasks } from '../services/tasks.ts'
-import { taskAnswer } from './task-answers.ts'
+import { taskResponse } from './task-responses.ts'
 import { expectDone, expectMayListAll, expectOnePlace, expectScopes, problems } from '../problems/problems.ts'
 
 interface Deps {
@@ -36,11 +36,11 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
     async listTasks(ctx, { path, query }) {
       const { principal } = ctx
       expectMayListAll(principal, query)
-      const { filter, asOf, request, answer } = paging(path, principal, query)
+      const { filter, asOf, request, respond } = paging(path, principal, query)
       const list = taskList(filter, { now: asOf, ...principal })
       if (list === null) throw problems.sortedTwice()
       expectScopes(scopesOfExpansions(list.expand), principal)
-      return answer(await selectTasks(ctx.db, principal, list, request))
+      return respond(await selectTasks(ctx.db, principal, list, request))
     },
 
     async listTaskChanges(ctx, { query }) {
@@ -73,22 +73,22 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
       expectScopes(scopesOfExpansions(expand), ctx.principal)
       const task = expectDone(await selectTask(ctx, params.task_id, expand))
       await auditReadByAdmin(ctx, 'task.read_by_admin', task.owner_read_by_admin)
-      return expand.length === 0 ? taskAnswer(task) : expandedTaskAnswer(task)
+      return expand.length === 0 ? taskResponse(task) : expandedTaskResponse(task)
     },
 
     async replaceTask(ctx, { params, body }) {
       const { version, ...fields } = body
       const replacement = { ...noDates, assignee_id: null, ...fields }
-      return taskAnswer(await tasks.update(withVersion(ctx, version), params.task_id, replacement))
+      return taskResponse(await tasks.update(withVersion(ctx, version), params.task_id, replacement))
     },
 
     async updateTask(ctx, { params, body }) {
-      return taskAnswer(await tasks.update(ctx, params.task_id, body))
+      return taskResponse(await tasks.update(ctx, params.task_id, body))
     },
 
     async moveTask(ctx, { params, body }) {
       expectOnePlace(body)
-      return taskAnswer(expectDone(await moveTask(ctx, params.task_id, body)))
+      return taskResponse(expectDone(await moveTask(ctx, params.task_id, body)))
     },
 
     async deleteTask(ctx, { params }) {
@@ -98,7 +98,7 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
   }) satisfies Partial<Handlers>
 
 /** The entity tag includes a hash, since the representation also depends on the expanded resources. */
-const expandedTaskAnswer = ({ json, version }: TaskRow) => ({
+const expandedTaskResponse = ({ json, version }: TaskRow) => ({
   status: 200 as const,
   headers: { etag: quoteETag(variantTag(version, hash('sha256', json, 'base64url'))) },
   body: jsonText<Task>(json),

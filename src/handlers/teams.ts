@@ -8,7 +8,7 @@ import { variantTag } from '../domain/entity-tags.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll, expectScopes } from '../problems/problems.ts'
-import { memberAnswer, requiresExisting, setAnswer } from './member-answers.ts'
+import { memberResponse, requiresExisting, upsertResponse } from './member-responses.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -22,8 +22,8 @@ export const teamHandlers = ({ paging }: Deps) =>
   ({
     async listTeams(ctx, { path, query }) {
       expectMayListAll(ctx.principal, query)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(await selectTeams(ctx, filter, request))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(await selectTeams(ctx, filter, request))
     },
 
     async createTeam(ctx, { body }) {
@@ -32,11 +32,11 @@ export const teamHandlers = ({ paging }: Deps) =>
     },
 
     async getTeam(ctx, { params }) {
-      return teamAnswer(expectDone(await selectTeam(ctx, params.team_id)))
+      return teamResponse(expectDone(await selectTeam(ctx, params.team_id)))
     },
 
     async updateTeam(ctx, { params, body }) {
-      return teamAnswer(expectDone(await updateTeam(ctx, params.team_id, body)))
+      return teamResponse(expectDone(await updateTeam(ctx, params.team_id, body)))
     },
 
     async deleteTeam(ctx, { params }) {
@@ -46,18 +46,18 @@ export const teamHandlers = ({ paging }: Deps) =>
 
     async listTeamMembers(ctx, { path, params, query }) {
       expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(expectDone(await selectTeamMembers(ctx, params.team_id, filter, request)))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(expectDone(await selectTeamMembers(ctx, params.team_id, filter, request)))
     },
 
     async getTeamMember(ctx, { params }) {
-      return memberAnswer<TeamMember>(expectDone(await selectTeamMember(ctx, keyOf(params))))
+      return memberResponse<TeamMember>(expectDone(await selectTeamMember(ctx, keyOf(params))))
     },
 
     async setTeamMember(ctx, { path, params, body, headers }) {
       const change = { ...keyOf(params), role: body.role, mustExist: requiresExisting(headers) }
       const member = expectDone(await setTeamMember(withVersion(ctx, body.version), change))
-      return setAnswer<TeamMember>(path, member)
+      return upsertResponse<TeamMember>(path, member)
     },
 
     async removeTeamMember(ctx, { params }) {
@@ -75,7 +75,7 @@ const keyOf = (params: { readonly team_id: string; readonly user_id: string }) =
 const etagOf = ({ version, role }: Pick<TeamRow, 'version' | 'role'>): string =>
   quoteETag(variantTag(version, role ?? 'none'))
 
-const teamAnswer = (team: TeamRow) => ({
+const teamResponse = (team: TeamRow) => ({
   status: 200 as const,
   headers: { etag: etagOf(team) },
   body: jsonText<Team>(team.json),

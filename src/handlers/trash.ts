@@ -11,9 +11,9 @@ import { jsonText } from '../contract/json-text.ts'
 import type { Handlers } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
-import { projectAnswer, projectEtag } from './projects.ts'
+import { projectResponse, projectEtag } from './projects.ts'
 import type { Jobs } from '../jobs/registry.ts'
-import { taskAnswer, taskETag } from './task-answers.ts'
+import { taskResponse, taskETag } from './task-responses.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -27,8 +27,8 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
   ({
     async listTrash(ctx, { path, query }) {
       expectMayListAll(ctx.principal, query)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(await selectTrash(ctx, filter, request))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(await selectTrash(ctx, filter, request))
     },
 
     async getTrashedTask(ctx, { params }) {
@@ -42,7 +42,7 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
     },
 
     async restoreTask(ctx, { params }) {
-      return taskAnswer(expectDone(await restoreTask(ctx, params.task_id)))
+      return taskResponse(expectDone(await restoreTask(ctx, params.task_id)))
     },
 
     async deleteTrashedTask(ctx, { params }) {
@@ -53,8 +53,8 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
 
     async listTrashedProjects(ctx, { path, query }) {
       expectMayListAll(ctx.principal, query)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(await selectTrashedProjects(ctx, filter, request))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(await selectTrashedProjects(ctx, filter, request))
     },
 
     async getTrashedProject(ctx, { params }) {
@@ -67,7 +67,7 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
     },
 
     async restoreProject(ctx, { params }) {
-      return projectAnswer(expectDone(await restoreProject(ctx, params.project_id)))
+      return projectResponse(expectDone(await restoreProject(ctx, params.project_id)))
     },
 
     async deleteTrashedProject(ctx, { params }) {

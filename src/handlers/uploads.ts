@@ -31,19 +31,19 @@ export const uploadHandlers = ({ uploads, attachmentMaxBytes }: Deps) =>
           file: { taskId: params.task_id, size, ...readMetadata(headers) },
           chunk: body.hasContent || size === 0 ? { content, checksum } : null,
         })
-        const answer = describeProgress(progress)
-        return { ...answer, status: 201, headers: { location: `/uploads/${id}`, ...answer.headers } }
+        const response = describeProgress(progress)
+        return { ...response, status: 201, headers: { location: `/uploads/${id}`, ...response.headers } }
       })
     },
 
     async getUploadOffset(ctx, { params }) {
       const upload = expectDone(await selectUpload(ctx, params.upload_id))
       const { upload_length, upload_metadata } = upload
-      const answer = describeProgress(upload)
+      const response = describeProgress(upload)
       return {
-        ...answer,
+        ...response,
         status: 200,
-        headers: { ...answer.headers, 'upload-length': upload_length, 'upload-metadata': upload_metadata },
+        headers: { ...response.headers, 'upload-length': upload_length, 'upload-metadata': upload_metadata },
       }
     },
 

@@ -29,13 +29,13 @@ export const userHandlers = ({ paging, quotas, users }: Deps) => {
     { params, body }: Input<'replaceUser'> | Input<'updateUser'>,
   ) => {
     const { current_password: currentPassword, ...change } = body
-    return userAnswer(await users.update(ctx, { userId: params.user_id, change, currentPassword }))
+    return userResponse(await users.update(ctx, { userId: params.user_id, change, currentPassword }))
   }
 
   return {
     async listUsers(ctx, { path, query }) {
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(await selectUsers(ctx, filter, request))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(await selectUsers(ctx, filter, request))
     },
 
     async createUser(ctx, { body }) {
@@ -46,7 +46,7 @@ export const userHandlers = ({ paging, quotas, users }: Deps) => {
     },
 
     async getUser(ctx, { params }) {
-      return userAnswer(expectDone(await selectUser(ctx, params.user_id)))
+      return userResponse(expectDone(await selectUser(ctx, params.user_id)))
     },
 
     async replaceUser(ctx, { body: { version, ...body }, ...input }) {
@@ -67,25 +67,25 @@ export const userHandlers = ({ paging, quotas, users }: Deps) => {
 
     async listUserTasks(ctx, { path, params, query }) {
       const { principal } = ctx
-      const { filter, asOf, request, answer } = paging(path, principal, query)
+      const { filter, asOf, request, respond } = paging(path, principal, query)
       const list = taskList(filter, { now: asOf, ...principal }, { userId: params.user_id })
       if (list === null) throw problems.sortedTwice()
       expectScopes(scopesOfExpansions(list.expand), principal)
       expectDone(await selectUser(ctx, params.user_id))
-      return answer(await selectTasks(ctx.db, principal, list, request))
+      return respond(await selectTasks(ctx.db, principal, list, request))
     },
 
     async getCurrentUser(ctx) {
       const user = await selectUser(ctx, ctx.principal.userId)
       // The user was deleted after authentication, or while a credential cache still had them.
       if (user.outcome === 'missing') throw problems.invalidToken()
-      return userAnswer(expectDone(user))
+      return userResponse(expectDone(user))
     },
   } satisfies Partial<Handlers>
 }
 
 /** The ETag includes whether the caller sees the email address and the quotas, since the representation differs then. */
-const userAnswer = ({ json, version, shows_private }: UserRow) => ({
+const userResponse = ({ json, version, shows_private }: UserRow) => ({
   status: 200 as const,
   headers: { etag: quoteETag(shows_private ? version : variantTag(version, 'public')) },
   body: jsonText<User>(json),

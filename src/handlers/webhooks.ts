@@ -27,8 +27,8 @@ export const webhookHandlers = ({ paging, webhooks, jobs }: Deps) =>
   ({
     async listWebhooks(ctx, { path, query }) {
       expectMayListAll(ctx.principal, query)
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(await selectWebhooks(ctx, filter, request))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(await selectWebhooks(ctx, filter, request))
     },
 
     async createWebhook(ctx, { body }) {
@@ -40,11 +40,11 @@ export const webhookHandlers = ({ paging, webhooks, jobs }: Deps) =>
     },
 
     async getWebhook(ctx, { params }) {
-      return webhookAnswer(expectDone(await selectWebhook(ctx, params.webhook_id)))
+      return webhookResponse(expectDone(await selectWebhook(ctx, params.webhook_id)))
     },
 
     async updateWebhook(ctx, { params, body }) {
-      return webhookAnswer(await webhooks.update(ctx, params.webhook_id, body))
+      return webhookResponse(await webhooks.update(ctx, params.webhook_id, body))
     },
 
     async deleteWebhook(ctx, { params }) {
@@ -71,8 +71,8 @@ export const webhookHandlers = ({ paging, webhooks, jobs }: Deps) =>
     },
 
     async listWebhookDeliveries(ctx, { path, params, query }) {
-      const { filter, request, answer } = paging(path, ctx.principal, query)
-      return answer(expectDone(await selectDeliveries(ctx, params.webhook_id, filter, request)))
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(expectDone(await selectDeliveries(ctx, params.webhook_id, filter, request)))
     },
 
     async getWebhookDelivery(ctx, { params }) {
@@ -99,7 +99,7 @@ const deliveryCreated = (webhookId: string, { id, json, replayed }: Created) => 
   replayed,
 })
 
-const webhookAnswer = ({ json, version }: WebhookRow) => ({
+const webhookResponse = ({ json, version }: WebhookRow) => ({
   status: 200 as const,
   headers: { etag: quoteETag(version) },
   body: jsonText<Schemas['Webhook']>(json),

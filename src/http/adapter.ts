@@ -69,12 +69,12 @@ export interface AdapterDeps {
  * A handler of any operation. The call is untyped: validation ensures that the input follows the contract, from which the types
  * of the handler are generated.
  */
-export type AnyHandler = (ctx: never, input: never) => Promise<PlainAnswer>
+export type AnyHandler = (ctx: never, input: never) => Promise<PlainResponse>
 
 const tusVersion = '1.0.0'
 
-/** The answer of any operation. */
-interface PlainAnswer {
+/** The response of any operation. */
+interface PlainResponse {
   readonly status: number
   readonly headers?: Readonly<Record<string, string | number>>
   readonly body?: unknown
@@ -137,24 +137,24 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         headers: conditionsOf(request),
         dispatch: (dispatched: DispatchedRequest) => deps.dispatch(request, dispatched),
       }
-      const answering = runAs(work, () => handle(ctx as never, input as never)).catch((error: unknown) => {
+      const responding = runAs(work, () => handle(ctx as never, input as never)).catch((error: unknown) => {
         throw error instanceof DatabaseUnavailable ? unavailable(work, request, error) : error
       })
       // On failure, the handler still has to remove a partial file and release a lease.
-      if (takesFile(operation)) deps.finish(answering)
-      const answer = await (operation.hasDeadline && !takesFile(operation)
-        ? withTimeout(deps.deadline, answering, () => tooLate(work, request))
-        : answering)
+      if (takesFile(operation)) deps.finish(responding)
+      const response = await (operation.hasDeadline && !takesFile(operation)
+        ? withTimeout(deps.deadline, responding, () => tooLate(work, request))
+        : responding)
 
-      if (operation.takesIfMatch) checkUnchanged(answer, ifMatch, request)
-      const notModified = isNotModified(answer, request)
+      if (operation.takesIfMatch) checkUnchanged(response, ifMatch, request)
+      const notModified = isNotModified(response, request)
       // Before any header is set: a problem must not carry the headers of the file that failed to open.
-      const content = notModified ? null : await openContent(answer, request)
-      const payload = notModified || content !== null ? undefined : payloadOf(answer)
+      const content = notModified ? null : await openContent(response, request)
+      const payload = notModified || content !== null ? undefined : payloadOf(response)
       if (payload !== undefined) deps.shares.hold(request, reply, payload)
-      setHeaders(operation, answer, reply, deps.publicUrl)
-      if (isEventStream(answer.body)) startStreaming(reply)
-      return notModified ? sendNotModified(reply) : send(answer, content ?? payload, reply)
+      setHeaders(operation, response, reply, deps.publicUrl)
+      if (isEventStream(response.body)) startStreaming(reply)
+      return notModified ? sendNotModified(reply) : send(response, content ?? payload, reply)
     },
   } satisfies { bodyLimit: number; onRequest: unknown; handler: RouteHandlerMethod }
 }
@@ -276,7 +276,7 @@ const canonicalPath = ({ path }: ContractOperation, { params }: FastifyRequest):
   return path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(values.get(name))))
 }
 
-/** Aborted when the answer has been sent or the connection has closed. */
+/** Aborted when the response has been sent or the connection has closed. */
 const signalOf = ({ raw }: FastifyReply): AbortSignal => {
   const ended = new AbortController()
   if (raw.closed) ended.abort(problems.clientGone())
@@ -352,7 +352,7 @@ const readIfMatch = (value: string | undefined): readonly string[] | null => {
  * Writes check If-Match in their SQL statement, by the version alone.
  */
 const checkUnchanged = (
-  { headers }: PlainAnswer,
+  { headers }: PlainResponse,
   ifMatch: readonly string[] | null,
   request: FastifyRequest,
 ): void => {
@@ -366,7 +366,7 @@ const checkUnchanged = (
 }
 
 /** The opaque tags that match a representation: its own, and the version of its resource. */
-const tagsOf = (headers: PlainAnswer['headers']): readonly string[] => {
+const tagsOf = (headers: PlainResponse['headers']): readonly string[] => {
   if (typeof headers?.etag !== 'string') return []
   const opaque = headers.etag.slice(1, -1)
   return [opaque, withoutVariant(opaque)]
@@ -376,7 +376,7 @@ const tagsOf = (headers: PlainAnswer['headers']): readonly string[] => {
  * RFC 9110 §13.1.2, §13.1.3: only reads return 304. Tags compare weakly. If-Modified-Since applies only without
  * If-None-Match.
  */
-const isNotModified = ({ headers }: PlainAnswer, request: FastifyRequest): boolean => {
+const isNotModified = ({ headers }: PlainResponse, request: FastifyRequest): boolean => {
   if (!isRead(request)) return false
   const list = readETags('If-None-Match', request.headers['if-none-match'])
   if (list !== null) return typeof headers?.etag === 'string' && matchesWeakly(list, headers.etag)
@@ -390,7 +390,8 @@ const isRead = ({ method }: FastifyRequest): boolean => method === 'GET' || meth
 const timeOf = (date: string | undefined): number | null => (date === undefined ? null : parseHttpDate(date))
 
 /** Milliseconds since the epoch. NaN without Last-Modified, so that every comparison is false. */
-const modifiedAt = (headers: PlainAnswer['headers']): number => Date.parse(String(headers?.['last-modified']))
+const modifiedAt = (headers: PlainResponse['headers']): number =>
+  Date.parse(String(headers?.['last-modified']))
 
 const sendNotModified = (reply: FastifyReply): FastifyReply =>
   reply.code(304).removeHeader('content-length').removeHeader('content-range').send()
@@ -457,25 +458,25 @@ const canonical = (value: unknown): unknown => {
 
 const setHeaders = (
   operation: ContractOperation,
-  answer: PlainAnswer,
+  response: PlainResponse,
   reply: FastifyReply,
   publicUrl: string,
 ): void => {
-  reply.headers(operation.constantHeaders[answer.status] ?? {})
-  const { location, ...headers } = answer.headers ?? {}
+  reply.headers(operation.constantHeaders[response.status] ?? {})
+  const { location, ...headers } = response.headers ?? {}
   reply.headers(headers)
   if (location !== undefined) reply.header('location', `${publicUrl}${location}`)
-  if (answer.replayed === true) reply.header('idempotency-replayed', 'true')
-  if (answer.contentLocation !== undefined)
-    reply.header('content-location', `${publicUrl}${answer.contentLocation}`)
-  if (answer.taskVersion !== undefined) reply.header('task-etag', quoteETag(answer.taskVersion))
+  if (response.replayed === true) reply.header('idempotency-replayed', 'true')
+  if (response.contentLocation !== undefined)
+    reply.header('content-location', `${publicUrl}${response.contentLocation}`)
+  if (response.taskVersion !== undefined) reply.header('task-etag', quoteETag(response.taskVersion))
 }
 
 /**
  * The content of a file or an event stream; null for other bodies. HEAD opens a file too, to return the status and length of
  * GET, but sends no bytes.
  */
-const openContent = async ({ body }: PlainAnswer, { method }: FastifyRequest): Promise<Readable | null> => {
+const openContent = async ({ body }: PlainResponse, { method }: FastifyRequest): Promise<Readable | null> => {
   if (isEventStream(body)) return method === 'HEAD' ? Readable.from([]) : body.begin()
   if (!isFile(body)) return null
   const content = await body.open()
@@ -485,13 +486,13 @@ const openContent = async ({ body }: PlainAnswer, { method }: FastifyRequest): P
 }
 
 /** Serializes a body that is not a file. */
-const payloadOf = ({ body }: PlainAnswer): string | Buffer | undefined => {
+const payloadOf = ({ body }: PlainResponse): string | Buffer | undefined => {
   if (body === undefined || typeof body === 'string' || Buffer.isBuffer(body)) return body
   return isJsonText(body) ? body.json : JSON.stringify(body)
 }
 
 const send = (
-  { status, body, contentType }: PlainAnswer,
+  { status, body, contentType }: PlainResponse,
   payload: Readable | string | Buffer | undefined,
   reply: FastifyReply,
 ): FastifyReply => {

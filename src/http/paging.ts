@@ -20,16 +20,16 @@ export interface PageQuery {
   readonly include_total?: boolean
 }
 
-/** A parsed list request: the filter and page to query, and the formatter of the answer. */
+/** A parsed list request: the filter and page to query, and the formatter of the response. */
 export interface PagedList<Filter> {
   readonly filter: Filter
   /** The value of `now` in a `filter`: the time of the request for the first page. */
   readonly asOf: Date
   readonly request: PageRequest
-  readonly answer: <List>(page: Page) => ListAnswer<List>
+  readonly respond: <List>(page: Page) => ListResponse<List>
 }
 
-export interface ListAnswer<List> {
+export interface ListResponse<List> {
   readonly status: 200
   readonly headers: { readonly link: string }
   readonly body: JsonText<List>
@@ -84,7 +84,7 @@ export const createPaging =
         position: from?.position ?? null,
         includeTotal,
       },
-      answer: ({ items, next, previous, total }) => {
+      respond: ({ items, next, previous, total }) => {
         const nextCursor = cursorOf(next)
         const previousCursor = cursorOf(previous)
         const links = [

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { reasonOf } from './problem-answers.ts'
+import { reasonOf } from './problem-responses.ts'
 import { shownPathOf } from './url.ts'
 
 /** The X-Request-Id of the client or proxy if it is well-formed, otherwise a new id. */

@@ -42,11 +42,11 @@ const oldestVersion = '2025-06-18'
 const listLifetime = 300_000
 
 /**
- * Answers a message. Clients of the 2025 versions begin with a handshake, those of 2026-07-28 do not; the server keeps no session
+ * Handles a message. Clients of the 2025 versions begin with a handshake, those of 2026-07-28 do not; the server keeps no session
  * for either. Every response is one JSON message rather than a stream, since no tool reports progress and there is nothing to
  * subscribe to.
  */
-export const answerMessage = async (options: McpServerOptions, request: McpRequest): Promise<McpResponse> => {
+export const handleMessage = async (options: McpServerOptions, request: McpRequest): Promise<McpResponse> => {
   let failure: Error | undefined
   const createServer = () =>
     serverOf(options, request, (cause) => {
@@ -68,7 +68,7 @@ export const answerMessage = async (options: McpServerOptions, request: McpReque
   })
   const parsed = { parsedBody: request.message }
   const response = (await isLegacyRequest(http, request.message))
-    ? await answerLegacy(createServer(), http, parsed)
+    ? await handleLegacy(createServer(), http, parsed)
     : await createMcpHandler(createServer, { legacy: 'reject', maxSubscriptions: 0, onerror }).fetch(
         http,
         parsed,
@@ -80,7 +80,7 @@ export const answerMessage = async (options: McpServerOptions, request: McpReque
   return { status, text }
 }
 
-const answerLegacy = async (
+const handleLegacy = async (
   server: Server,
   http: Request,
   parsed: { readonly parsedBody: unknown },

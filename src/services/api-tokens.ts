@@ -30,19 +30,19 @@ export interface ApiTokens {
 interface Deps {
   readonly credentials: Credentials
   /** Seal the tokens in stored responses. */
-  readonly answerKeys: KeyRing
+  readonly replayKeys: KeyRing
 }
 
-export const createApiTokens = ({ credentials, answerKeys }: Deps): ApiTokens => ({
+export const createApiTokens = ({ credentials, replayKeys }: Deps): ApiTokens => ({
   async create(ctx, fields) {
     const { token, hash } = newApiToken()
     const created = await insertApiToken(ctx, {
       ...fields,
       hash,
-      seal: (id) => sealForReplay(answerKeys, token, id),
+      seal: (id) => sealForReplay(replayKeys, token, id),
     })
     if (created === null) throw problems.invalidField('/expires_at', 'must be in the future')
-    return { ...created, json: jsonWithSecret(answerKeys, created, { name: 'token', secret: token }) }
+    return { ...created, json: jsonWithSecret(replayKeys, created, { name: 'token', secret: token }) }
   },
 
   async revoke(ctx, id) {

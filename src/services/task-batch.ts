@@ -1,5 +1,5 @@
 import { type OpContext, withoutKey } from '../db/engine/context.ts'
-import { type BatchAnswer, type BatchOptions, runTaskBatch } from '../db/task-batch.ts'
+import { type BatchResponse, type BatchOptions, runTaskBatch } from '../db/task-batch.ts'
 import type { NewTask, TaskPatch } from '../db/tasks.ts'
 import type { Principal } from '../domain/permissions.ts'
 import {
@@ -24,7 +24,7 @@ export type RunBatch = (
   ctx: OpContext<Principal>,
   batch: Batch,
   options: BatchOptions,
-) => Promise<BatchAnswer>
+) => Promise<BatchResponse>
 
 export const createRunBatch =
   (quota: TaskQuota): RunBatch =>
@@ -33,11 +33,11 @@ export const createRunBatch =
     // The response of a dry run is not stored under the key: it must not be replayed for the real request.
     const repeatable = options.dryRun ? withoutKey(ctx) : ctx
     const { userId } = ctx.principal
-    const answer = await runTaskBatch(repeatable, batch, options, () =>
+    const response = await runTaskBatch(repeatable, batch, options, () =>
       expectRoom(quota, ctx.principal, batch),
     )
-    if (!answer.replayed && !options.dryRun) countAdded(quota, userId, batch, answer.results)
-    return answer
+    if (!response.replayed && !options.dryRun) countAdded(quota, userId, batch, response.results)
+    return response
   }
 
 const checkItems = (batch: Batch): void => {

@@ -44,11 +44,11 @@ interface Deps {
   /** Seal the secrets of webhooks. */
   readonly webhookKeys: KeyRing
   /** Seal the secrets in stored responses. */
-  readonly answerKeys: KeyRing
+  readonly replayKeys: KeyRing
   readonly addressRules: AddressRules
 }
 
-export const createWebhooks = ({ webhookKeys, answerKeys, addressRules }: Deps): Webhooks => {
+export const createWebhooks = ({ webhookKeys, replayKeys, addressRules }: Deps): Webhooks => {
   /** Validates a URL and returns its canonical form. */
   const expectUrl = (text: string): string => {
     const url = URL.parse(text)
@@ -61,7 +61,7 @@ export const createWebhooks = ({ webhookKeys, answerKeys, addressRules }: Deps):
     return url.href
   }
   const withSecret = (created: Created, secret: string): WebhookWithSecret => {
-    const json = jsonWithSecret(answerKeys, created, { name: 'secret', secret })
+    const json = jsonWithSecret(replayKeys, created, { name: 'secret', secret })
     return { ...created, json, version: versionIn(json) }
   }
 
@@ -72,7 +72,7 @@ export const createWebhooks = ({ webhookKeys, answerKeys, addressRules }: Deps):
         ...fields,
         url: expectUrl(fields.url),
         secretFor: sealFor,
-        seal: (id) => sealForReplay(answerKeys, text, id),
+        seal: (id) => sealForReplay(replayKeys, text, id),
       })
       return withSecret(expectDone(created), text)
     },
@@ -87,7 +87,7 @@ export const createWebhooks = ({ webhookKeys, answerKeys, addressRules }: Deps):
       const rotation = {
         webhookId: id,
         secret: sealFor(id),
-        sealedSecret: sealForReplay(answerKeys, text, id),
+        sealedSecret: sealForReplay(replayKeys, text, id),
       }
       return withSecret(expectDone(await rotateWebhookSecret(ctx, rotation)), text)
     },

@@ -2,7 +2,7 @@ import { done, missing, type Outcome } from '../../domain/outcome.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { ContextPlaceholders, OpContext } from './context.ts'
 import { DatabaseUnavailable } from './errors.ts'
-import { findAnswer, type StoredAnswer, storeAnswer } from './idempotency.ts'
+import { findStoredResponse, type StoredResponse, storeResponse } from './idempotency.ts'
 import { newId } from './ids.ts'
 import type { Columns, Parameters, Placeholders, Row, Values } from './parameters.ts'
 import { query, type StatementName } from './statement.ts'
@@ -23,7 +23,7 @@ interface CreationParts {
 
 /** The stored response to an earlier request with the same Idempotency-Key, or the row that the statement returned. */
 export type CreationResult<C extends Columns> =
-  StoredAnswer | { readonly replayed: false; readonly id: string; readonly row: Row<C> | null }
+  StoredResponse | { readonly replayed: false; readonly id: string; readonly row: Row<C> | null }
 
 /**
  * A query that creates a resource, once per Idempotency-Key. Its statement also stores the response: an existing key violates
@@ -44,20 +44,20 @@ export const creation = <P extends Parameters, C extends Columns>(
 ) => Promise<CreationResult<C>>) => {
   const insert = query(name, { ...parameters, id: 'uuid' as const }, columns, (p) => {
     const { parts, select } = build(p)
-    return sql`with ${parts}, kept as (${storeAnswer(p)}) ${select}`
+    return sql`with ${parts}, kept as (${storeResponse(p)}) ${select}`
   })
   return async (ctx, prepare) => {
-    const earlier = await findAnswer(ctx)
+    const earlier = await findStoredResponse(ctx)
     if (earlier !== null) return earlier
     try {
       const id = newId()
       const rows = await insert(ctx, { ...(await prepare(id)), id } as Values<P & { id: 'uuid' }>)
       const row = rows[0] ?? null
       // The loser of a race gets the winner's response, whether a quota or a constraint refused it.
-      const winner = isRefused(row) ? await findAnswer(ctx) : null
+      const winner = isRefused(row) ? await findStoredResponse(ctx) : null
       return winner ?? { replayed: false, id, row }
     } catch (error) {
-      const winner = error instanceof DatabaseUnavailable ? null : await findAnswer(ctx)
+      const winner = error instanceof DatabaseUnavailable ? null : await findStoredResponse(ctx)
       if (winner === null) throw error
       return winner
     }
@@ -76,7 +76,7 @@ const isRefused = (row: object | null): boolean => row === null || ('json' in ro
  * was deleted concurrently.
  */
 export const readCreation = <R extends { readonly json: string | null }>(
-  result: StoredAnswer | { readonly replayed: false; readonly id: string; readonly row: R | null },
+  result: StoredResponse | { readonly replayed: false; readonly id: string; readonly row: R | null },
   readChecks: (row: R | null) => Outcome<R>,
 ): Outcome<Created> => {
   if (result.replayed) return done(result)
@@ -89,6 +89,6 @@ export const readCreation = <R extends { readonly json: string | null }>(
 /** The result of a creation whose statement always returns a row. */
 export const expectCreated = (result: CreationResult<{ json: 'text' }>): Created => {
   if (result.replayed) return result
-  if (result.row === null) throw new Error('The creation did not answer with a row')
+  if (result.row === null) throw new Error('The creation returned no row')
   return { id: result.id, json: result.row.json, replayed: false }
 }

@@ -15,7 +15,7 @@ export class IdempotencyKeyReused extends Error {
 }
 
 /** SQL that stores the row of `created` as the response to the request's Idempotency-Key, if it has one. */
-export const storeAnswer = (p: ContextPlaceholders): SQL => {
+export const storeResponse = (p: ContextPlaceholders): SQL => {
   const key = insertion<'idempotency_keys'>({
     principal_id: p.caller,
     operation: p.idempotency_operation,
@@ -29,7 +29,7 @@ export const storeAnswer = (p: ContextPlaceholders): SQL => {
     from created where ${p.idempotency_key} is not null and json is not null`
 }
 
-const selectAnswer = statement(
+const selectStored = statement(
   'idempotency_keys.select',
   { principal_id: 'uuid', operation: 'text', key: 'text' },
   { fingerprint: 'text', resource_id: 'text', body: 'text' },
@@ -45,17 +45,17 @@ const selectAnswer = statement(
 )
 
 /** The stored response to an earlier request with the same key. */
-export interface StoredAnswer {
+export interface StoredResponse {
   readonly id: string
   readonly json: string
   readonly replayed: true
 }
 
 /** @throws IdempotencyKeyReused when the key was used with a different request */
-export const findAnswer = async ({ db, idempotency }: OpContext): Promise<StoredAnswer | null> => {
+export const findStoredResponse = async ({ db, idempotency }: OpContext): Promise<StoredResponse | null> => {
   if (idempotency === null) return null
   const { principalId, operation, key, isFingerprint } = idempotency
-  const [stored] = await selectAnswer(db, { principal_id: principalId, operation, key })
+  const [stored] = await selectStored(db, { principal_id: principalId, operation, key })
   if (stored === undefined) return null
   if (!isFingerprint(stored.fingerprint)) throw new IdempotencyKeyReused()
   return { id: stored.resource_id, json: stored.body, replayed: true }

@@ -8,7 +8,7 @@ import { variantTag } from '../domain/entity-tags.ts'
 export const taskETag = ({ version, is_blocked }: Omit<TaskRow, 'json'>): string =>
   quoteETag(is_blocked ? variantTag(version, 'blocked') : version)
 
-export const taskAnswer = (task: TaskRow) => ({
+export const taskResponse = (task: TaskRow) => ({
   status: 200 as const,
   headers: { etag: taskETag(task) },
   body: jsonText<components['schemas']['Task']>(task.json),

@@ -10,17 +10,17 @@ import { variantTag } from '../domain/entity-tags.ts'
 const etagOf = ({ json, version }: MemberRow): string =>
   quoteETag(variantTag(version, hash('sha256', json, 'base64url')))
 
-export const memberAnswer = <T>(member: MemberRow) => ({
+export const memberResponse = <T>(member: MemberRow) => ({
   status: 200 as const,
   headers: { etag: etagOf(member) },
   body: jsonText<T>(member.json),
 })
 
 /** The response to a PUT: 201 if it created the member, otherwise 200. */
-export const setAnswer = <T>(path: string, member: ChangedMember) =>
+export const upsertResponse = <T>(path: string, member: ChangedMember) =>
   member.isNew
     ? created<T>(path, etagOf(member), { json: member.json, replayed: false })
-    : memberAnswer<T>(member)
+    : memberResponse<T>(member)
 
 /** Whether If-Match is `*`, with which a PUT must not create the member (RFC 9110 §13.1.1). */
 export const requiresExisting = (headers: Input<'setProjectMember'>['headers']): boolean =>
