@@ -7,9 +7,9 @@ import { load } from 'js-yaml'
 import manifest from '../package.json' with { type: 'json' }
 
 /**
- * `npm run release -- FOLDER`: tags the commit that is checked out as the version in package.json, and writes to the folder what
- * belongs to the release: an archive of the sources, its notes and their checksums. Refuses a commit that is not ready for it, and
- * then changes nothing. CONTRIBUTING.md says what comes before and after.
+ * `npm run release -- FOLDER`: tags the checked-out commit with the version in package.json, and writes an archive of the sources,
+ * the release notes and their checksums to the folder. If the commit is not ready, it fails and changes nothing. CONTRIBUTING.md
+ * describes the whole release.
  */
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -20,7 +20,7 @@ const git = (...args: readonly string[]): string =>
 const { name, version } = manifest
 const tag = `v${version}`
 
-/** What CHANGELOG.md says about the version, without its heading; empty if there is nothing. */
+/** The entry of the version in CHANGELOG.md without its heading, or an empty text. */
 const notesOf = (changelog: string): string => {
   const section = changelog.split(/^## /m).find((text) => text.split(/\s/, 1)[0] === version) ?? ''
   return section.slice(section.indexOf('\n') + 1).trim()
@@ -28,19 +28,19 @@ const notesOf = (changelog: string): string => {
 
 const notes = notesOf(read('CHANGELOG.md'))
 
-/** Why the commit cannot be released, and what to do; null if it can. */
+/** Why the commit cannot be released, and what to do. Null if it can. */
 const findFault = (): string | null => {
   const { info } = load(read('openapi.yaml')) as { readonly info: { readonly version: string } }
   if (git('status', '--porcelain') !== '') return 'The work tree has changes. Commit them first.'
   if (info.version !== version)
-    return `package.json says ${version} and openapi.yaml ${info.version}. Set both to the version to be released.`
-  if (git('tag', '--list', tag) !== '') return `The tag ${tag} exists already. Set a new version.`
-  if (notes === '') return `CHANGELOG.md says nothing about ${version}. Add a section with that heading.`
+    return `package.json has version ${version}, but openapi.yaml ${info.version}. Set both to the new version.`
+  if (git('tag', '--list', tag) !== '') return `The tag ${tag} already exists. Set a new version.`
+  if (notes === '') return `CHANGELOG.md has no entry for ${version}. Add a section with this heading.`
   if (
     git('ls-files', 'scripts/released/openapi.yaml') === '' ||
     read('scripts/released/openapi.yaml') !== read('openapi.yaml')
   )
-    return 'scripts/released/openapi.yaml is not the contract. Copy openapi.yaml there, and commit it.'
+    return 'scripts/released/openapi.yaml differs from openapi.yaml. Copy openapi.yaml there, and commit it.'
   return null
 }
 
@@ -61,8 +61,7 @@ const release = (folder: string): void => {
 }
 
 const [folder] = process.argv.slice(2)
-const fault =
-  folder === undefined ? 'Name the folder for the archive: npm run release -- FOLDER' : findFault()
+const fault = folder === undefined ? 'Usage: npm run release -- FOLDER' : findFault()
 if (folder === undefined || fault !== null) {
   console.error(`release: ${fault}`)
   process.exitCode = 1
