@@ -1,5 +1,5 @@
-// Which folder of src may import which. Imports point one way: a folder imports only folders that stand above it here.
-// Rules about packages and globals are the linter's (.oxlintrc.json).
+// The folders that each folder of src may import. Imports point one way: a folder imports only folders listed above it.
+// .oxlintrc.json has the rules for packages and globals.
 
 const mayImport = {
   domain: [],
@@ -57,10 +57,10 @@ const mayImport = {
 const folders = Object.keys(mayImport)
 for (const [folder, others] of Object.entries(mayImport)) {
   const below = others.find((other) => folders.indexOf(other) > folders.indexOf(folder))
-  if (below !== undefined) throw new Error(`${folder} cannot import ${below}: it stands below`)
+  if (below !== undefined) throw new Error(`${folder} cannot import ${below}, which is listed below it`)
 }
 
-/** The files of a folder. Those of db's subfolders are not db's own. */
+/** The files of a folder, without subfolders for db, which have their own rules. */
 const filesOf = (folder) => (folder === 'db' ? '^src/db/[^/]+$' : `^src/${folder}/`)
 
 module.exports = {
@@ -93,7 +93,7 @@ module.exports = {
   ],
   options: {
     doNotFollow: { path: ['node_modules', '^generated'] },
-    // Imports of types count as well.
+    // Includes type-only imports.
     tsPreCompilationDeps: true,
     tsConfig: { fileName: 'tsconfig.json' },
     enhancedResolveOptions: { extensions: ['.ts', '.js'] },

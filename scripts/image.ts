@@ -11,25 +11,25 @@ import { findCommand, isInstalled, runCommand } from './commands.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
- * Builds the image without a registry and a container engine, on a base that debootstrap makes. Runs it as its
- * configuration says, in namespaces of its own, drives the tour against it, and stops it.
+ * Builds the container image without a registry or a container engine: debootstrap makes the base image. Then runs the image by its
+ * configuration in its own namespaces, runs the tour against it, and stops it.
  */
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 20 * 60_000
 
-/** Megabytes, as buildah counts them. */
+/** Megabytes as shown by buildah. */
 const maxSize = 350
 
-/** The exit code when the image cannot be tried here: .ci/run then counts the step as skipped. */
-const unanswered = 75
+/** The exit code if the image cannot be built on this machine. .ci/run counts the step as skipped. */
+const skippedCode = 75
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const tour = fileURLToPath(new URL('tour.ts', import.meta.url))
 const image = 'localhost/taskwright'
 const certificates = '/etc/ssl/certs/ca-certificates.crt'
 
-/** What a container engine reads from an image. */
+/** The configuration in an image that a container engine uses. */
 interface ImageConfig {
   readonly env: readonly string[]
   readonly user: string
@@ -38,15 +38,15 @@ interface ImageConfig {
   readonly healthcheck: readonly string[]
 }
 
-/** Runs a command, and resolves with the lines that it printed. */
+/** Runs a command. Resolves to the lines of its output. */
 type Run = (command: string, ...args: readonly string[]) => Promise<readonly string[]>
 
 const createRun =
   (t: Teardown, folder: string): Run =>
   async (command, ...args) => {
     const storage = command === 'buildah' ? storageIn(folder) : []
-    const printed = await runCommand(t, { command, args: [...storage, ...args], cwd: root, env: process.env })
-    return printed.trim().split('\n')
+    const output = await runCommand(t, { command, args: [...storage, ...args], cwd: root, env: process.env })
+    return output.trim().split('\n')
   }
 
 const storageIn = (folder: string): readonly string[] => [
@@ -59,22 +59,22 @@ const storageIn = (folder: string): readonly string[] => [
 ]
 
 /**
- * Why the image cannot be built or run here; null when it can.
+ * Why the image cannot be built or run on this machine, or null if it can.
  *
- * @throws Error in CI, which installs the commands, when one is missing
+ * @throws Error in CI if a command is missing, because CI installs them
  */
-const findObstacle = (): string | null => {
-  const absent = ['buildah', 'debootstrap', 'unshare', 'npm'].filter((name) => !isInstalled(name))
-  if (absent.length > 0) {
-    if (process.env.CI) throw new Error(`In CI, this requires ${absent.join(', ')}`)
-    return `${absent.join(', ')} not installed`
+const findSkipReason = (): string | null => {
+  const missing = ['buildah', 'debootstrap', 'unshare', 'npm'].filter((name) => !isInstalled(name))
+  if (missing.length > 0) {
+    if (process.env.CI) throw new Error(`In CI, this requires ${missing.join(', ')}`)
+    return `${missing.join(', ')} not installed`
   }
-  if (process.getuid?.() !== 0) return 'it needs root'
+  if (process.getuid?.() !== 0) return 'root is required'
   const { status } = spawnSync('unshare', ['--mount', '--pid', '--fork', '--mount-proc', 'true'])
-  return status === 0 ? null : 'it may not make namespaces'
+  return status === 0 ? null : 'namespaces cannot be created'
 }
 
-/** Makes the images `base`, a slim Debian, and `build`, the same with Node.js, npm and the certificates of this machine. */
+/** Makes two images: `base`, a minimal Debian, and `build`, which adds Node.js, npm and the certificates of this machine. */
 const makeBases = async (run: Run, folder: string): Promise<void> => {
   const [base, extra] = [join(folder, 'base'), join(folder, 'extra')]
   await run('debootstrap', '--variant=minbase', 'bookworm', base)
@@ -99,7 +99,7 @@ const makeBases = async (run: Run, folder: string): Promise<void> => {
 }
 
 const buildImage = async (run: Run): Promise<void> => {
-  // Warnings come before the value.
+  // npm prints warnings before the value.
   const settings = (await run('npm', 'config', 'get', 'userconfig')).at(-1) ?? ''
   const secret = existsSync(settings) ? ['--secret', `id=npmrc,src=${settings}`] : []
   const bases = ['--build-arg', 'BUILD=localhost/build', '--build-arg', 'BASE=localhost/base']
@@ -107,12 +107,12 @@ const buildImage = async (run: Run): Promise<void> => {
   await run('buildah', 'bud', ...options, '--tag', image, root)
 }
 
-/** Sizes are printed like `320 MB`. */
+/** buildah prints a size as `320 MB`. */
 const checkSize = async (run: Run): Promise<string> => {
   const [size = ''] = await run('buildah', 'images', '--noheading', '--format', '{{.Size}}', image)
   const megabytes = /^(?<megabytes>[\d.]+) MB$/.exec(size)?.groups?.megabytes
   if (megabytes === undefined || Number(megabytes) >= maxSize)
-    throw new Error(`The image has ${size}; it must be smaller than ${maxSize} MB`)
+    throw new Error(`The size of the image is ${size}, but must be less than ${maxSize} MB`)
   return size
 }
 
@@ -123,12 +123,12 @@ const readConfig = async (run: Run): Promise<ImageConfig> => {
   const [user = '', folder = ''] = await inspect(
     '{{println .Docker.Config.User}}{{.Docker.Config.WorkingDir}}',
   )
-  // Its first word is CMD.
+  // The first element is CMD.
   const [, ...healthcheck] = await list('Healthcheck.Test')
   return { user, folder, env: await list('Env'), entrypoint: await list('Entrypoint'), healthcheck }
 }
 
-/** Starts a command in the image whose files are in `files`, as the first process of a namespace, like a container engine. */
+/** Starts a command as the first process of a PID namespace, like a container engine. `files` is the root of the mounted image. */
 const spawnInImage = (
   t: Teardown,
   files: string,
@@ -138,7 +138,7 @@ const spawnInImage = (
   const [uid = '', gid = ''] = user.split(':')
   const namespaces = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc']
   const place = ['--root', files, '--wd', folder, '--setgid', gid, '--setuid', uid]
-  // env is given the variables of the image, since it finds the command by its PATH.
+  // env sets the variables of the image, because the command is found in the PATH of the image.
   const settings = ['-i', ...env, `PORT=${port}`, 'RATE_LIMIT=off']
   const args = [...namespaces, ...place, '/usr/bin/env', ...settings, ...command]
   const child = spawn('unshare', args, { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -155,16 +155,16 @@ const exitCode = async (child: ChildProcess): Promise<number | null> => {
   return child.exitCode
 }
 
-/** Sends a signal to the first process of the image, which is the only child of unshare. */
+/** Sends a signal to the first process in the namespace, the only child of unshare. */
 const signalImage = async ({ pid }: ChildProcess, signal: NodeJS.Signals): Promise<void> => {
   const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')
   const first = Number(children.trim())
-  // Zero is the process group of this script.
-  if (first === 0) throw new Error('The image has ended')
+  // Without a child, it would signal the process group of this script.
+  if (first === 0) throw new Error('The process of the image has exited')
   process.kill(first, signal)
 }
 
-/** Resolves when the service has logged that it is ready. Rejects when its log ends before. */
+/** Resolves when the service logs that it is ready. Rejects if the log ends before that. */
 const untilReady = async ({ stdout }: ChildProcess): Promise<void> => {
   if (stdout === null) throw new Error('The service has no log')
   const lines = createInterface({ input: stdout })
@@ -172,7 +172,7 @@ const untilReady = async ({ stdout }: ChildProcess): Promise<void> => {
   lines.on('line', (line) => {
     if (line.includes('ready and listening')) ready.resolve()
   })
-  lines.on('close', () => ready.reject(new Error('The service ended before it was ready')))
+  lines.on('close', () => ready.reject(new Error('The service exited before it was ready')))
   await ready.promise
 }
 
@@ -195,15 +195,15 @@ const runImage = async (t: Teardown, files: string, config: ImageConfig): Promis
 }
 
 await runToEnd('image', deadline, async (t) => {
-  const obstacle = findObstacle()
-  if (obstacle !== null) {
-    console.log(`skipped: ${obstacle}`)
-    process.exitCode = unanswered
+  const skipReason = findSkipReason()
+  if (skipReason !== null) {
+    console.log(`skipped: ${skipReason}`)
+    process.exitCode = skippedCode
     return
   }
   const folder = await temporaryFolder(t)
   const run = createRun(t, folder)
-  console.log('image: making the bases')
+  console.log('image: making the base images')
   await makeBases(run, folder)
   console.log('image: building')
   await buildImage(run)
@@ -211,5 +211,5 @@ await runToEnd('image', deadline, async (t) => {
   const [container = ''] = await run('buildah', 'from', image)
   const [files = ''] = await run('buildah', 'mount', container)
   await runImage(t, files, await readConfig(run))
-  console.log(`image: ${size}; it was healthy, passed the tour and stopped with 0`)
+  console.log(`image: ${size}; the health check and the tour passed, and it stopped with exit code 0`)
 })

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes the secrets of compose.yaml, once. Files are readable by the users of the containers; the folder is not by others.
+# Creates the secrets of compose.yaml. Run it once. Files are readable by all users, because containers have different ones, but the
+# folder only by its owner.
 set -eu
 cd "$(dirname "$0")"
 mkdir -m 700 secrets
