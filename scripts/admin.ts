@@ -23,7 +23,7 @@ import { expectDone, type Problem, problemOf } from '../src/problems/problems.ts
 import { openConfigured } from './configured-database.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
-/** Administers users from the shell of the server, with the rules and the audit events of the API. */
+/** Administers users from the server's shell. The rules and the audit events are those of the API. */
 
 const usage = `Usage: npm run --silent admin -- user <command>
 
@@ -42,10 +42,9 @@ const deadline = 120_000
 
 type Schemas = components['schemas']
 
-/** What a command works with. */
 interface Shell {
   readonly ctx: OpContext<Principal>
-  /** Tells the running service that a user has changed. */
+  /** Invalidates the cached credentials of a user in the running service. */
   forgetUser(userId: string): Promise<void>
 }
 
@@ -58,15 +57,14 @@ interface Options {
 }
 
 interface Command {
-  /** How many arguments it takes. */
-  readonly takes: number
+  readonly argumentCount: number
   readonly options?: readonly (keyof Options)[]
-  /** Resolves to what is printed. */
+  /** Resolves to the output. */
   run(shell: Shell, names: readonly string[], options: Options): Promise<string>
 }
 
-/** A user is not there, or has nothing to change. */
-class Refused extends Error {}
+/** A message for the operator: the command cannot be executed. */
+class CommandError extends Error {}
 
 const hasher = passwordHasher()
 
@@ -91,7 +89,7 @@ const validBody = <Name extends 'UserCreate' | 'UserPassword' | 'UserPatch'>(
 
 const expectUser = async ({ ctx }: Shell, name: string): Promise<string> => {
   const id = await selectUserIdByName(ctx.db, { name, email: canonicalEmail(name) })
-  if (id === null) throw new Refused(`There is no user ${name}`)
+  if (id === null) throw new CommandError(`There is no user ${name}`)
   return id
 }
 
@@ -104,7 +102,7 @@ const changeUser = async (shell: Shell, name: string, change: UserChange): Promi
 
 const commands: Readonly<Record<string, Command>> = {
   create: {
-    takes: 2,
+    argumentCount: 2,
     options: ['admin', 'display-name'],
     async run({ ctx }, [username, email], { admin = false, 'display-name': displayName }) {
       const user = validBody('UserCreate', {
@@ -130,7 +128,7 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   list: {
-    takes: 0,
+    argumentCount: 0,
     options: ['json'],
     async run({ ctx }, _names, { json = false }) {
       const users: Schemas['User'][] = []
@@ -150,7 +148,7 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   'set-password': {
-    takes: 1,
+    argumentCount: 1,
     async run(shell, [name = '']) {
       const userId = await expectUser(shell, name)
       const { password } = validBody('UserPassword', {
@@ -164,16 +162,16 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   'reset-second-factor': {
-    takes: 1,
+    argumentCount: 1,
     async run(shell, [name = '']) {
       const isReset = await resetSecondFactor(shell.ctx, await expectUser(shell, name))
-      if (!isReset) throw new Refused(`${name} has no second factor`)
+      if (!isReset) throw new CommandError(`${name} has no second factor`)
       return `Disabled the second factor of ${name}`
     },
   },
 
   'make-admin': {
-    takes: 1,
+    argumentCount: 1,
     async run(shell, [name = '']) {
       await changeUser(shell, name, { role: 'admin' })
       return `${name} is an administrator`
@@ -181,7 +179,7 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   disable: {
-    takes: 1,
+    argumentCount: 1,
     async run(shell, [name = '']) {
       await changeUser(shell, name, { is_disabled: true })
       return `Disabled ${name}, and ended all sessions`
@@ -189,7 +187,7 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   enable: {
-    takes: 1,
+    argumentCount: 1,
     async run(shell, [name = '']) {
       await changeUser(shell, name, { is_disabled: false })
       return `Enabled ${name}`
@@ -197,10 +195,10 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   'set-quota': {
-    takes: 1,
+    argumentCount: 1,
     options: ['attachment-bytes', 'tasks'],
     async run(shell, [name = ''], { 'attachment-bytes': bytes, tasks }) {
-      if (bytes === undefined && tasks === undefined) throw new Refused('There is no quota to set')
+      if (bytes === undefined && tasks === undefined) throw new CommandError('There is no quota to set')
       const quotas = {
         ...(bytes !== undefined && { attachment_quota_bytes: quotaOf(bytes) }),
         ...(tasks !== undefined && { task_quota: quotaOf(tasks) }),
@@ -212,24 +210,24 @@ const commands: Readonly<Record<string, Command>> = {
 }
 
 /**
- * A quota as the API has it: 0 is unlimited, and null is the quota of the installation. Refuses 0 itself, by which some people
- * mean that nothing is allowed.
+ * A quota in the format of the API: 0 is unlimited, null is the default of the installation. The number 0 is refused, since
+ * some people mean by it that nothing is allowed.
  */
 const quotaOf = (text: string): number | null => {
   if (text === 'default') return null
   if (text === 'unlimited') return 0
   if (/^[1-9][0-9]*$/.test(text)) return Number(text)
-  throw new Refused(`${text} is not a quota. Expected a whole number from 1, unlimited or default`)
+  throw new CommandError(`${text} is not a quota. Expected a whole number from 1, unlimited or default`)
 }
 
-/** A password from the terminal, without echo, or the first line of standard input. Never an argument, which others can see. */
+/** Reads a password from the terminal without echo, or from the first line of standard input. Other users can see arguments. */
 const readPassword = async (): Promise<string> => {
   if (!process.stdin.isTTY) {
     const [line = ''] = (await text(process.stdin)).split('\n')
     return line.replace(/\r$/, '')
   }
   const password = await ask('Password: ')
-  if ((await ask('Again: ')) !== password) throw new Refused('The passwords differ')
+  if ((await ask('Again: ')) !== password) throw new CommandError('The passwords differ')
   return password
 }
 
@@ -250,27 +248,25 @@ const ask = async (question: string): Promise<string> => {
 const openShell = async (t: Teardown): Promise<Shell> => {
   const connection = await openConfigured(t, readConfig()).catch((error: unknown) => {
     if (!(error instanceof FolderInUse)) throw error
-    throw new Refused(
-      `${error.message}. The embedded database has no room for a second one: stop the service first.`,
+    throw new CommandError(
+      `${error.message}. Only one process can open the embedded database: stop the service first.`,
     )
   })
   const { pending } = await readMigrationState(connection)
   if (pending > 0)
-    throw new Refused(
-      'The schema of the database is not up to date. Start the service once, which migrates it.',
-    )
+    throw new CommandError('The database schema is not up to date. Start the service once to migrate it.')
   const db = openDatabase(connection)
   t.teardown(() => db.close())
   const credentials = cacheCredentials(db, { background: db, log: console })
   return { ctx: shellContext(db, 'shell'), forgetUser: (userId) => credentials.forgetUser(userId) }
 }
 
-/** Why a command was refused, in the words of the API. */
+/** The message of a problem, or one line for each of its errors. */
 const describe = ({ message, errors }: Problem): string =>
   errors === null ? message : errors.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}`).join('\n')
 
-/** The command that the arguments name, ready to run; null if they are not those of one. */
-const readCommand = (args: readonly string[]): ((shell: Shell) => Promise<string>) | null => {
+/** The command with its arguments, or null if the arguments are invalid. */
+const parseCommand = (args: readonly string[]): ((shell: Shell) => Promise<string>) | null => {
   try {
     const { values, positionals } = parseArgs({
       args: [...args],
@@ -285,16 +281,16 @@ const readCommand = (args: readonly string[]): ((shell: Shell) => Promise<string
     })
     const [topic, name = '', ...names] = positionals
     const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-    if (topic !== 'user' || command?.takes !== names.length) return null
-    const known: readonly string[] = command.options ?? []
-    if (!Object.keys(values).every((option) => known.includes(option))) return null
+    if (topic !== 'user' || command?.argumentCount !== names.length) return null
+    const allowed: readonly string[] = command.options ?? []
+    if (!Object.keys(values).every((option) => allowed.includes(option))) return null
     return (shell) => command.run(shell, names, values)
   } catch {
     return null
   }
 }
 
-const command = readCommand(process.argv.slice(2))
+const command = parseCommand(process.argv.slice(2))
 if (command === null) {
   console.error(usage)
   process.exit(2)
@@ -305,7 +301,7 @@ await runToEnd('admin', deadline, async (t) => {
   try {
     console.log(await command(shell))
   } catch (error) {
-    if (error instanceof Refused) throw error
+    if (error instanceof CommandError) throw error
     throw new Error(describe(problemOf(error)), { cause: error })
   }
 })

@@ -7,38 +7,37 @@ import { finished, pipeline } from 'node:stream/promises'
 import { extract, pack, type Header, type Pack } from 'tar-stream'
 
 /**
- * One file that holds a folder: a tar archive whose last entry has the SHA-256 of all others, in the format of sha256sum,
- * so that `tar x` and `sha256sum -c SHA256SUMS` read and check it too. An archive that was cut short lacks that entry.
+ * The archive of a folder, as a tar file. Its last entry lists the SHA-256 of every file in the format of sha256sum, so that `tar x`
+ * and `sha256sum -c SHA256SUMS` can extract and verify it. A truncated archive lacks this entry.
  */
 
 const sumsName = 'SHA256SUMS'
 
-/** Writes what is below `folder` and not left out into a new file; `scratch` is a folder for what is not yet finished. */
+/** Archives `folder` without the excluded paths in a new file. `scratch` is a folder for temporary files. */
 export const writeArchive = async (
   file: string,
   folder: string,
-  isLeftOut: (path: string) => boolean,
+  isExcluded: (path: string) => boolean,
   scratch: string,
 ): Promise<{ readonly files: number; readonly bytes: number }> => {
   const archive = pack()
   const written = pipeline(archive, createWriteStream(file, { flags: 'wx', mode: 0o600, flush: true }))
   const sums = join(scratch, sumsName)
-  const [[files, bytes]] = await Promise.all([addFolder(archive, folder, isLeftOut, sums), written])
+  const [[files, bytes]] = await Promise.all([addFolder(archive, folder, isExcluded, sums), written])
   await syncFolder(dirname(file))
   return { files, bytes }
 }
 
-/** Adds the folder and its sums, and ends the archive. */
 const addFolder = async (
   archive: Pack,
   folder: string,
-  isLeftOut: (path: string) => boolean,
+  isExcluded: (path: string) => boolean,
   sumsPath: string,
 ): Promise<readonly [files: number, bytes: number]> => {
   let [files, bytes] = [0, 0]
   const sums = createWriteStream(sumsPath, { flags: 'wx', mode: 0o600 })
   try {
-    for await (const { path, isFolder } of walk(folder, isLeftOut)) {
+    for await (const { path, isFolder } of walk(folder, isExcluded)) {
       const name = path.split(sep).join('/')
       if (isFolder) {
         archive.entry({ name: `${name}/`, type: 'directory', mode: 0o700 })
@@ -64,19 +63,19 @@ const addFolder = async (
 const addFile = async (archive: Pack, path: string, name: string) => {
   const { size } = await stat(path)
   const hash = createHash('sha256')
-  // A file that grows or shrinks meanwhile is an error of the archive's entry.
+  // If the file grows or shrinks while it is read, the entry fails.
   await pipeline(createReadStream(path), hashing(hash), archive.entry({ name, size, mode: 0o600 }))
   return { hash, size }
 }
 
 /**
- * Extracts an archive into an empty folder and checks every byte of it; rejects when a file is damaged, missing or none
- * of the archive's, and leaves what it has made to its caller.
+ * Extracts an archive into an empty folder and verifies every file. Rejects if a file is damaged, missing or not listed; the caller
+ * then removes the extracted files.
  */
 export const readArchive = async (file: string, folder: string, scratch: string): Promise<number> => {
   const entries = extract()
   const input = pipeline(createReadStream(file), entries)
-  // Whoever reads the entries learns of it first.
+  // The loop over the entries throws the same error.
   input.catch(() => undefined)
   const sumsPath = join(scratch, `${sumsName}.found`)
   const sums = createWriteStream(sumsPath, { flags: 'wx', mode: 0o600 })
@@ -110,7 +109,7 @@ export const readArchive = async (file: string, folder: string, scratch: string)
   return files
 }
 
-/** Nothing in an archive may lead out of the folder, or be anything but a file or a folder. */
+/** @throws Error if the path of an entry leaves the folder, or an entry is neither a file nor a folder */
 const checkHeader = ({ name, type }: Header): { name: string; type: 'file' | 'directory' } => {
   const parts = name.replace(/\/$/, '').split('/')
   const isInside = parts.every(
@@ -134,32 +133,32 @@ const write = async (stream: NodeJS.WritableStream, text: string): Promise<void>
   if (!stream.write(text)) await new Promise((resolve) => stream.once('drain', resolve))
 }
 
-/** Whether two files of sums are the same; a line for each file of the archive is little beside the files. */
+/** Compares two lists of checksums in memory: one line for each file. */
 const isSame = async (one: string, other: string): Promise<boolean> =>
   (await readFile(one)).equals(await readFile(other))
 
-/** What is below a folder, folders before what is in them. */
+/** The files and folders in a folder. A folder comes before its content. */
 async function* walk(
   folder: string,
-  isLeftOut: (path: string) => boolean,
+  isExcluded: (path: string) => boolean,
   below = '',
 ): AsyncGenerator<{ readonly path: string; readonly isFolder: boolean }> {
   for await (const entry of await opendir(join(folder, below))) {
     const path = join(below, entry.name)
-    if (isLeftOut(path)) continue
+    if (isExcluded(path)) continue
     if (entry.isFile()) yield { path, isFolder: false }
     if (!entry.isDirectory()) continue
     yield { path, isFolder: true }
-    yield* walk(folder, isLeftOut, path)
+    yield* walk(folder, isExcluded, path)
   }
 }
 
-/** Without this a crash could undo that the file, complete as it is, has its name. */
+/** Makes a rename in a folder durable. */
 export const syncFolder = async (folder: string): Promise<void> => {
   if (process.platform === 'win32') return
   await using handle = await open(folder, 'r')
   await handle.sync()
 }
 
-/** The name of a file that is not finished. */
+/** The temporary name of a file until it is complete. */
 export const unfinishedName = (file: string): string => join(dirname(file), `.${basename(file)}.unfinished`)

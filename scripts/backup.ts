@@ -9,18 +9,17 @@ import { hasEmbedded } from './configured-database.ts'
 import { runToEnd } from './run-to-end.ts'
 
 /**
- * Puts the embedded database, the attachments and the generated secret of DATA_DIR into one file, which `npm run restore`
- * reads:
+ * Writes the embedded database, the attachments and the generated secret of DATA_DIR to one file. `npm run restore` reads it:
  *
  *     npm run backup -- /backups/taskwright.tar
  *
- * The service has to be stopped, and is kept from starting meanwhile.
+ * The service must be stopped, and cannot start during the backup.
  */
 
 const deadline = 24 * 3_600_000
 
-/** What a running process leaves. */
-const leftOut = new Set(['lock', 'postgres.sock', 'postgres.new', 'compiled'])
+/** Files of a running process. */
+const excluded = new Set(['lock', 'postgres.sock', 'postgres.new', 'compiled'])
 
 await runToEnd('backup', deadline, async (t) => {
   const [name, ...more] = process.argv.slice(2)
@@ -33,14 +32,14 @@ await runToEnd('backup', deadline, async (t) => {
   if (existsSync(file)) throw new Error(`${file} already exists`)
   if (!relative(dataDir, file).startsWith(`..${sep}`)) throw new Error(`${file} must not be inside DATA_DIR`)
 
-  t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, endWith))
+  t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, exitWithError))
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-backup-'))
   t.teardown(() => rm(scratch, { recursive: true, force: true }))
   const unfinished = unfinishedName(file)
   await rm(unfinished, { force: true })
   t.teardown(() => rm(unfinished, { force: true }))
 
-  const { files, bytes } = await writeArchive(unfinished, dataDir, (path) => leftOut.has(path), scratch)
+  const { files, bytes } = await writeArchive(unfinished, dataDir, (path) => excluded.has(path), scratch)
   await rename(unfinished, file)
   await syncFolder(dirname(file))
   console.log(`${file}: ${files} files, ${bytes} bytes`)
@@ -48,8 +47,8 @@ await runToEnd('backup', deadline, async (t) => {
     console.log(`The attachments are not included; they are in the bucket ${storageUrl.bucket}.`)
 })
 
-/** Somebody else has taken the folder: what was copied may not fit together. */
-function endWith(error: Error): never {
+/** The lock was lost, so another process may have changed files during the copy. */
+function exitWithError(error: Error): never {
   console.error(`backup: ${error.message}`)
   process.exit(1)
 }

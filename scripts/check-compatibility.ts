@@ -5,9 +5,8 @@ import manifest from '../package.json' with { type: 'json' }
 import { findBreaking, findEarlyRemovals, findOasdiff, judge } from './compatibility.ts'
 
 /**
- * Fails when openapi.yaml breaks clients of the last released contract and its version does not say so, or when
- * CHANGELOG.md does not know its version. The last released contract is kept beside this script, as it was released;
- * another may be given as the argument.
+ * Fails if openapi.yaml breaks clients of the last released contract without a matching version, or if CHANGELOG.md has no entry
+ * for the version. The default for the released contract is scripts/released/openapi.yaml; an argument overrides it.
  */
 
 const inRepository = (path: string): string => fileURLToPath(new URL(`../${path}`, import.meta.url))
@@ -29,7 +28,7 @@ interface Operation {
   'x-sunset'?: string
 }
 
-/** The parts of openapi.yaml that the proof changes. */
+/** The parts of openapi.yaml that the known changes modify. */
 interface Document {
   readonly info: { readonly version: string }
   readonly paths: Record<string, Record<string, Operation>>
@@ -65,11 +64,11 @@ const inSchemas =
 interface KnownChange {
   readonly name: string
   readonly change: (document: Document) => void
-  /** What the released contract has and this one does not. */
+  /** Changes the released contract first. */
   readonly released?: (document: Document) => void
 }
 
-/** What the section "Compatibility" lets any version do. */
+/** Allowed in any version by the section "Compatibility". */
 const harmless: readonly KnownChange[] = [
   { name: 'no change', change() {} },
   {
@@ -122,7 +121,7 @@ const harmless: readonly KnownChange[] = [
   },
 ]
 
-/** What only a version that may break clients may do. */
+/** Allowed only in a version that may break clients. */
 const breaking: readonly KnownChange[] = [
   {
     name: 'a removed response field',
@@ -187,7 +186,7 @@ const breaking: readonly KnownChange[] = [
   },
 ]
 
-/** What no version may do. */
+/** Allowed in no version. */
 const early: readonly KnownChange[] = [
   {
     name: 'an operation removed before its sunset',
@@ -202,35 +201,35 @@ const early: readonly KnownChange[] = [
   },
 ]
 
-/** Throws unless each known change is seen for what it is: a tool that sees nothing, or everything, is found out. */
-const proveTool = (oasdiff: string): void => {
-  const prove = (changes: readonly KnownChange[], expected: { breaking: boolean; early: boolean }): void => {
+/** Throws unless oasdiff classifies every known change correctly. */
+const verifyTool = (oasdiff: string): void => {
+  const verify = (changes: readonly KnownChange[], expected: { breaking: boolean; early: boolean }): void => {
     for (const { name, change, released: prepare } of changes) {
       const [released, current] = [read(currentFile), read(currentFile)]
       prepare?.(released)
       change(current)
-      const seen = findBreaking(oasdiff, released, current)
+      const found = findBreaking(oasdiff, released, current)
       const removals = findEarlyRemovals(oasdiff, released, current)
-      if (seen.length > 0 !== expected.breaking || removals.length > 0 !== expected.early)
+      if (found.length > 0 !== expected.breaking || removals.length > 0 !== expected.early)
         throw new Error(
           [
-            `"${name}" has ${seen.length} breaking changes and ${removals.length} early removals`,
-            ...seen,
+            `"${name}" has ${found.length} breaking changes and ${removals.length} early removals`,
+            ...found,
             ...removals,
           ].join('\n'),
         )
     }
   }
-  prove(harmless, { breaking: false, early: false })
-  prove(breaking, { breaking: true, early: false })
-  prove(early, { breaking: true, early: true })
+  verify(harmless, { breaking: false, early: false })
+  verify(breaking, { breaking: true, early: false })
+  verify(early, { breaking: true, early: true })
   console.log(`oasdiff classifies all ${[...harmless, ...breaking, ...early].length} known changes correctly`)
 }
 
-/** The tool, proved; null when there is none. */
+/** The path of oasdiff, or null without Go. */
 const prepareTool = (): string | null => {
   const oasdiff = findOasdiff()
-  if (oasdiff !== null) proveTool(oasdiff)
+  if (oasdiff !== null) verifyTool(oasdiff)
   else if (process.env.CI) throw new Error('In CI, this check requires Go to install oasdiff')
   else console.log('skipped: Go is not installed')
   return oasdiff
@@ -253,10 +252,11 @@ const check = (): void => {
   if (manifest.version !== version)
     faults.push(`package.json has version ${manifest.version}, not ${version}`)
   if (faults.length > 0) throw new Error(faults.join('\n'))
-  if (released === null) console.log(`no contract has been released yet, so ${version} cannot break clients`)
+  if (released === null)
+    console.log(`no contract has been released yet, so ${version} has no breaking changes`)
   if (canCompare)
     console.log(
-      [`${version} breaks clients of ${released.info.version} in ${changes.length} places`, ...changes].join(
+      [`${version} has ${changes.length} breaking changes since ${released.info.version}`, ...changes].join(
         '\n',
       ),
     )

@@ -15,17 +15,17 @@ import { isInstalled, runCommand } from './commands.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
- * Runs every query of docs/operations on a real Prometheus that scrapes a real service: those of the dashboard, those that
- * monitoring.md prints, and those of the alerts, whose tests it runs too. A query that fails or finds nothing is an error.
+ * Runs the queries of docs/operations (dashboard, monitoring.md, alerts) on a Prometheus server that scrapes the service, and the
+ * tests of the alerts. A query that fails or returns no result is an error.
  */
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 180_000
 
 const operations = fileURLToPath(new URL('../docs/operations/', import.meta.url))
 const scrapeToken = 'the-token-of-the-scraper'
 
-/** What Grafana would put in for the variables of the dashboard. The interval has several scrapes. */
+/** Values of the variables that Grafana replaces. The interval covers several scrapes. */
 const variables: Readonly<Record<string, string>> = {
   $job: 'taskwright',
   $instance: '.*',
@@ -33,13 +33,13 @@ const variables: Readonly<Record<string, string>> = {
 }
 
 interface Query {
-  readonly where: string
+  readonly source: string
   readonly expr: string
 }
 
-/** Queries that find nothing on a service without trouble. */
-const mayBeEmpty: readonly { readonly part: string; readonly why: string }[] = [
-  { part: 'status=~"5.."', why: 'no request is answered with a server error' },
+/** Parts of queries that return no result on a healthy service. */
+const mayBeEmpty: readonly { readonly part: string; readonly reason: string }[] = [
+  { part: 'status=~"5.."', reason: 'no response is a server error' },
 ]
 
 interface Panel {
@@ -63,14 +63,15 @@ const readText = (name: string): Promise<string> => readFile(join(operations, na
 const overlap = ({ gridPos: a }: Panel, { gridPos: b }: Panel): boolean =>
   a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h
 
-/** Throws for what Grafana would show badly without a message. */
+/** Throws on mistakes that Grafana does not report. */
 const checkLayout = (panels: readonly Panel[]): void => {
-  if (new Set(panels.map(({ id }) => id)).size < panels.length) throw new Error('Two panels have one id')
+  if (new Set(panels.map(({ id }) => id)).size < panels.length) throw new Error('Two panels have the same id')
   for (const panel of panels) {
     const other = panels.find((one) => one !== panel && overlap(one, panel))
     if (other !== undefined) throw new Error(`The panels "${panel.title}" and "${other.title}" overlap`)
     for (const { datasource } of panel.targets ?? [])
-      if (datasource.uid !== '${datasource}') throw new Error(`"${panel.title}" has a data source of its own`)
+      if (datasource.uid !== '${datasource}')
+        throw new Error(`"${panel.title}" does not use the data source variable`)
   }
 }
 
@@ -79,7 +80,7 @@ const queriesOfDashboard = async (): Promise<readonly Query[]> => {
   checkLayout(panels)
   return panels.flatMap(({ title, targets = [] }) =>
     targets.map(({ expr }) => ({
-      where: `dashboard, ${title}`,
+      source: `dashboard, ${title}`,
       expr: expr.replaceAll(/\$\w+/g, (name) => variables[name] ?? name),
     })),
   )
@@ -88,23 +89,23 @@ const queriesOfDashboard = async (): Promise<readonly Query[]> => {
 const queriesOfPage = async (): Promise<readonly Query[]> =>
   fencedBlocks(await readText('monitoring.md'), 'text')
     .flatMap((block) => block.trim().split('\n'))
-    .map((expr) => ({ where: 'monitoring.md', expr }))
+    .map((expr) => ({ source: 'monitoring.md', expr }))
 
-/** Alerts find nothing while all is well: their metrics must exist. */
+/** An alert that does not fire has no result, so each of its metrics is queried as well. */
 const queriesOfAlerts = async (): Promise<readonly Query[]> => {
   const { groups } = load(await readText('alerts.yml')) as Alerts
   return groups.flatMap(({ rules }) =>
     rules.flatMap(({ alert, expr }) => [
-      { where: `alert ${alert}`, expr: `count(${expr}) or vector(0)` },
+      { source: `alert ${alert}`, expr: `count(${expr}) or vector(0)` },
       ...[...new Set(expr.match(/\b(?:(?:taskwright|nodejs|process)_\w+|up\b)/g))].map((metric) => ({
-        where: `metric of the alert ${alert}`,
+        source: `metric of the alert ${alert}`,
         expr: metric,
       })),
     ]),
   )
 }
 
-/** A service, and requests that use all of it that has metrics. */
+/** Starts a service. `sendRequests` sends requests that update every metric. */
 const startBusyService = async (t: Teardown) => {
   const service = await startProcess(t, {
     DATA_DIR: await temporaryFolder(t),
@@ -113,10 +114,10 @@ const startBusyService = async (t: Teardown) => {
     METRICS_TOKEN: scrapeToken,
     LOG_LEVEL: 'info',
   })
-  // Nothing of this is to reach the coverage of the tests.
+  // These responses do not count towards the contract coverage of the tests.
   const { call, expect, register } = createClient(service.url, () => undefined)
   const { token, email } = await register('ada')
-  const use = async (): Promise<void> => {
+  const sendRequests = async (): Promise<void> => {
     const { body: task } = await expect('createTask', 201, { token, body: { title: 'Measured' } })
     const params = { task_id: task.id }
     await expect('addTaskAttachment', 201, { token, params, body: fileForm('measured') })
@@ -124,7 +125,7 @@ const startBusyService = async (t: Teardown) => {
     await call('getTask', { token, params: { task_id: token } })
     await call('login', { body: { email, password: 'wrong' } })
   }
-  return { service, use }
+  return { service, sendRequests }
 }
 
 const startPrometheus = async (t: Teardown, target: URL) => {
@@ -160,16 +161,16 @@ const startPrometheus = async (t: Teardown, target: URL) => {
   return `http://127.0.0.1:${port}`
 }
 
-interface Answer {
+interface QueryResponse {
   readonly status: string
   readonly error?: string
   readonly data?: { readonly result: readonly { readonly value: readonly [number, string] }[] }
 }
 
-/** The values that a query finds now. */
-const ask = async (prometheus: string, expr: string): Promise<readonly string[]> => {
+/** The current values of a query. */
+const runQuery = async (prometheus: string, expr: string): Promise<readonly string[]> => {
   const response = await fetch(`${prometheus}/api/v1/query?query=${encodeURIComponent(expr)}`)
-  const { status, error, data } = (await response.json()) as Answer
+  const { status, error, data } = (await response.json()) as QueryResponse
   if (status !== 'success') throw new Error(`${error} in ${expr}`)
   return (data?.result ?? []).map(({ value: [, value] }) => value)
 }
@@ -178,35 +179,39 @@ const isEmpty = (values: readonly string[]): boolean => values.every((value) => 
 
 const isAllowedEmpty = ({ expr }: Query): boolean => mayBeEmpty.some(({ part }) => expr.includes(part))
 
-/** Those of the queries that find nothing, and should. */
+/** The queries without a result that must have one. */
 const findEmpty = async (prometheus: string, queries: readonly Query[]): Promise<readonly Query[]> => {
-  const answers = await Promise.all(queries.map(({ expr }) => ask(prometheus, expr)))
-  return queries.filter((query, index) => isEmpty(answers[index] ?? []) && !isAllowedEmpty(query))
+  const results = await Promise.all(queries.map(({ expr }) => runQuery(prometheus, expr)))
+  return queries.filter((query, index) => isEmpty(results[index] ?? []) && !isAllowedEmpty(query))
 }
 
-/** Milliseconds until every query finds something: rates need two scrapes, and durations requests between them. */
-const patience = 60_000
+/** Milliseconds until every query has a result: a rate needs two scrapes, and a duration requests between them. */
+const resultTimeout = 60_000
 
 const checkQueries = async (t: Teardown): Promise<void> => {
   const queries = [...(await queriesOfDashboard()), ...(await queriesOfPage()), ...(await queriesOfAlerts())]
-  const { service, use } = await startBusyService(t)
+  const { service, sendRequests } = await startBusyService(t)
   const prometheus = await startPrometheus(t, new URL(metricsUrl(service)))
   let empty: readonly Query[] = queries
-  await eventually('Prometheus answers', async () =>
+  await eventually('Prometheus is ready', async () =>
     fetch(`${prometheus}/-/ready`).then(
       ({ ok }) => ok,
       () => false,
     ),
   )
-  const end = Date.now() + patience
+  const end = Date.now() + resultTimeout
   while (empty.length > 0 && Date.now() < end) {
-    await use()
+    await sendRequests()
     empty = await findEmpty(prometheus, queries)
     await pause(500)
   }
   if (empty.length > 0)
-    throw new Error(`These find nothing:\n${empty.map(({ where, expr }) => `${where}: ${expr}`).join('\n')}`)
-  console.log(`${queries.length} queries, ${queries.filter(isAllowedEmpty).length} of which may find nothing`)
+    throw new Error(
+      `Queries without a result:\n${empty.map(({ source, expr }) => `${source}: ${expr}`).join('\n')}`,
+    )
+  console.log(
+    `${queries.length} queries succeeded; ${queries.filter(isAllowedEmpty).length} of them may be empty`,
+  )
 }
 
 const checkRules = async (t: Teardown): Promise<void> => {
@@ -218,7 +223,7 @@ const checkRules = async (t: Teardown): Promise<void> => {
 }
 
 if (process.env.CI === undefined && !(isInstalled('prometheus') && isInstalled('promtool'))) {
-  console.log('skipped: no prometheus')
+  console.log('skipped: Prometheus is not installed')
 } else {
   await runToEnd('check:dashboard', deadline, async (t) => {
     await checkRules(t)

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 
-/** Fails when the generated types, the migrations or the generated tables of docs/ differ from what their sources lead to. */
+/** Fails if the generated types, migrations, routines or tables of docs/ are out of date. */
 
 const snapshot = (): ReadonlyMap<string, string> =>
   new Map(

@@ -4,8 +4,8 @@ import ts from 'typescript'
 import { loadContract } from '../src/contract/contract.ts'
 
 /**
- * Fails when a regular expression may take more than linear time: each `pattern` of openapi.yaml, each literal in src. One
- * that is built at run time cannot be checked, and fails as well.
+ * Fails if a regular expression may take more than linear time: each `pattern` of openapi.yaml and each literal in src. An
+ * expression built at run time cannot be checked and fails, too.
  */
 
 interface Pattern {
@@ -45,13 +45,13 @@ const collectFromSource = (path: string): void => {
       add(node.text.slice(1, end), node.text.slice(end + 1), placeOf(node))
     }
     if ((ts.isNewExpression(node) || ts.isCallExpression(node)) && node.expression.getText() === 'RegExp')
-      failures.push(`${placeOf(node)}: built at run time; write a literal, or parse by code`)
+      failures.push(`${placeOf(node)}: built at run time; use a literal, or write a parser`)
     ts.forEachChild(node, visit)
   }
   visit(file)
 }
 
-/** Files whose patterns never meet what a client sends, and what they read instead. */
+/** Files whose patterns are not applied to input of clients, and the source of their input. */
 const trusted = new Map([
   ['src/config/config.ts', 'the environment'],
   ['src/config/values.ts', 'the environment'],
@@ -63,11 +63,11 @@ for (const path of globSync('src/**/*.{ts,js}').toSorted()) if (!trusted.has(pat
 for (const [text, { source, flags, places }] of patterns) {
   const result = await check(source, flags, { timeout })
   if (result.status === 'safe') continue
-  const why =
+  const reason =
     result.status === 'vulnerable'
-      ? `${result.complexity.summary}, by ${result.attack.pattern.slice(0, 200)}`
+      ? `${result.complexity.summary}, for example with ${result.attack.pattern.slice(0, 200)}`
       : `undecided (${result.error.kind})`
-  failures.push(`${places.join(', ')}: ${text} is ${why}`)
+  failures.push(`${places.join(', ')}: ${text} is ${reason}`)
 }
 
 for (const failure of failures) console.error(failure)

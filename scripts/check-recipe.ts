@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 /**
- * Fails when the endpoint that CONTRIBUTING.md adds cannot be added as it says: applies the diff to a copy of the repository,
- * generates the types, and runs the checks and the tests that a contributor would.
+ * Follows the recipe for a new endpoint in CONTRIBUTING.md: applies the diff to a copy of the repository, generates the types, and
+ * runs checks and tests. Fails if any step fails.
  */
 
 const maxFiles = 8
@@ -24,8 +24,7 @@ const run = (command: string, args: readonly string[], input?: string): void => 
     stdio: [input === undefined ? 'ignore' : 'pipe', 'inherit', 'inherit'],
   })
 }
-/** The files of the copy that differ from the repository. */
-const countChanges = (): number =>
+const countChangedFiles = (): number =>
   execFileSync('git', ['status', '--porcelain'], { cwd: copy, encoding: 'utf8' }).split('\n').filter(Boolean)
     .length
 
@@ -50,9 +49,9 @@ try {
   run('npm', ['run', '--silent', 'check:types'])
   run('npm', ['run', '--silent', 'check:contract'])
   run('npm', ['test', '--', ...tests])
-  const changed = countChanges()
+  const changed = countChangedFiles()
   console.log(`The endpoint changes ${changed} files`)
-  if (changed > maxFiles) throw new Error(`An endpoint is to change at most ${maxFiles} files`)
+  if (changed > maxFiles) throw new Error(`A new endpoint must not change more than ${maxFiles} files`)
 } finally {
   rmSync(copy, { recursive: true, force: true })
 }

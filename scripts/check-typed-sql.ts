@@ -3,9 +3,9 @@ import { resolve } from 'node:path'
 import ts from 'typescript'
 
 /**
- * Fails when the compiler would not notice a change of the schema or the contract that statements have not followed. It makes
- * such changes in memory and looks for the compile error of each: every column of tables.ts renamed, every read schema of the
- * contract with one field more, every read model with one field less.
+ * Fails if the compiler does not detect that the SQL and the schema or the contract differ. It makes changes in memory and expects a
+ * compile error for each: it renames every column of tables.ts, adds a field to every read schema of the contract, and removes a
+ * field from every read model.
  */
 
 const tablesPath = resolve('src/db/schema/tables.ts')
@@ -19,7 +19,7 @@ const options = ts.parseJsonConfigFileContent(
   '.',
 ).options
 
-/** Sources by path and text, so that a program parses only what differs from the one before. */
+/** Parsed files by path, shared by all programs. Changed files are parsed again. */
 const parsed = new Map<string, ts.SourceFile>()
 
 interface CompileError {
@@ -28,7 +28,7 @@ interface CompileError {
   readonly message: string
 }
 
-/** The compile errors of src/db when the files in `changed` have these texts. */
+/** The compile errors of src/db with the content of some files replaced. */
 const compile = (changed: ReadonlyMap<string, string>): readonly CompileError[] => {
   const host = ts.createCompilerHost(options)
   const readSource = host.getSourceFile.bind(host)
@@ -49,7 +49,7 @@ const compile = (changed: ReadonlyMap<string, string>): readonly CompileError[] 
     }))
 }
 
-/** A piece of a text that is replaced. */
+/** A range of a text, and its replacement. */
 interface Edit {
   readonly start: number
   readonly end: number
@@ -97,7 +97,7 @@ const findColumns = (): Column[] => {
   return columns
 }
 
-/** One column of every table at a time: each error names its table. */
+/** Renames one column of every table at a time, because a compile error names its table. */
 const findUncheckedColumns = (columns: readonly Column[]): Column[] => {
   const byTable = Map.groupBy(columns, ({ table }) => table)
   const rounds = Math.max(...byTable.values().map(({ length }) => length))
@@ -119,17 +119,19 @@ const findUncheckedColumns = (columns: readonly Column[]): Column[] => {
 const unchecked: string[] = []
 const baseline = compile(new Map())
 if (baseline.length > 0)
-  throw new Error(`The code does not compile as it is:\n${baseline.map(({ message }) => message).join('\n')}`)
+  throw new Error(
+    `The unchanged code does not compile:\n${baseline.map(({ message }) => message).join('\n')}`,
+  )
 
 const columns = findColumns()
 for (const { table, name } of findUncheckedColumns(columns))
-  unchecked.push(`${table}.${name} can be renamed: no statement names it through db/schema/columns.ts`)
+  unchecked.push(`${table}.${name} can be renamed: no statement refers to it through db/schema/columns.ts`)
 
-/** A read model: the fields that `read` gives a schema of the contract. */
+/** An object literal that satisfies the fields of a schema of the contract. */
 interface Model {
   readonly schema: string
   readonly fields: ts.ObjectLiteralExpression
-  /** Where `read … satisfies` ends. */
+  /** The end of the `satisfies` expression. */
   readonly end: number
 }
 
@@ -144,14 +146,14 @@ if (models.length === 0) throw new Error('read-models.ts has no read models')
 const readSchemas = new Map<string, ts.TypeLiteralNode>()
 walk(parse(contractPath), (node) => {
   if (!ts.isPropertySignature(node) || node.type === undefined) return
-  // A schema with `allOf` is an intersection of types.
+  // A schema with `allOf` is an intersection type.
   const types: readonly ts.TypeNode[] = ts.isIntersectionTypeNode(node.type) ? node.type.types : [node.type]
   const type = types.find(ts.isTypeLiteralNode)
   const name = node.name.getText()
   if (type !== undefined && models.some(({ schema }) => schema === name)) readSchemas.set(name, type)
 })
 
-/** Adds a field to every schema at a time: each error is in the model and names the field. */
+/** Adds a field to all schemas at once: a compile error is in the read model and names the field. */
 const findUncheckedSchemas = (): readonly Model[] => {
   const added = ({ schema }: Model): string => `added_to_${schema}`
   const edits = models.map((model) => {
@@ -164,7 +166,7 @@ const findUncheckedSchemas = (): readonly Model[] => {
   return models.filter((model) => !errors.some((error) => isIn(model, error, added(model))))
 }
 
-/** Removes the last field of every model at a time. Spaces take its place, so that what follows stays where it is. */
+/** Removes the last field of all read models at once. Spaces replace it, which keeps the positions of the text after it. */
 const findUncheckedModels = (): readonly Model[] => {
   const removed = models.map(({ schema, fields }) => {
     const last = fields.properties.at(-1)
@@ -187,12 +189,12 @@ const isIn = ({ fields, end }: Model, { path, start, message }: CompileError, fi
   path === modelsPath && start >= fields.getStart() && start < end && message.includes(field)
 
 for (const { schema } of findUncheckedSchemas())
-  unchecked.push(`${schema}: the contract can have one field more`)
+  unchecked.push(`${schema}: a field can be added to the contract`)
 for (const { schema } of findUncheckedModels())
-  unchecked.push(`${schema}: the read model can have one field less`)
+  unchecked.push(`${schema}: a field can be removed from the read model`)
 
 for (const problem of unchecked) console.error(problem)
 console.log(
-  `${columns.length} columns and ${models.length} read models changed, ${unchecked.length} changes not noticed`,
+  `${columns.length} columns and ${models.length} read models changed, ${unchecked.length} changes not detected`,
 )
 if (unchecked.length > 0) process.exitCode = 1

@@ -4,7 +4,6 @@ import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import type { Teardown } from './run-to-end.ts'
 
-/** A command of another toolchain. */
 export interface Command {
   readonly command: string
   readonly args: readonly string[]
@@ -12,29 +11,28 @@ export interface Command {
   readonly env: NodeJS.ProcessEnv
 }
 
-/** A command that ended badly, with what it printed. */
+/** The command exited with an error or a signal. The message includes its output. */
 export class CommandFailure extends Error {}
 
-/** Runs a command in a process group of its own, which ends with `t`; resolves with what it printed. */
+/** Runs a command in its own process group, which a teardown kills. Resolves to the output. */
 export const runCommand = async (t: Teardown, { command, args, cwd, env }: Command): Promise<string> => {
   const child = spawn(command, args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   t.teardown(async () => {
     if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)
       process.kill(-child.pid, 'SIGKILL')
   })
-  let printed = ''
+  let output = ''
   for (const stream of [child.stdout, child.stderr])
-    stream.setEncoding('utf8').on('data', (text: string) => (printed += text))
+    stream.setEncoding('utf8').on('data', (text: string) => (output += text))
   await once(child, 'close')
   if (child.exitCode !== 0)
-    throw new CommandFailure(`ended with ${child.exitCode ?? child.signalCode}\n${printed}`)
-  return printed
+    throw new CommandFailure(`exited with ${child.exitCode ?? child.signalCode}\n${output}`)
+  return output
 }
 
 /** The folders of PATH. */
 export const pathFolders = (): string[] => (process.env.PATH ?? '').split(delimiter)
 
-/** Whether this process may run the file at `path`. */
 export const isExecutable = (path: string): boolean => {
   try {
     accessSync(path, constants.X_OK)
@@ -44,11 +42,10 @@ export const isExecutable = (path: string): boolean => {
   }
 }
 
-/** Where a command is in PATH; null when it is not. */
+/** The path of a command, or null if it is not in PATH. */
 export const findCommand = (name: string): string | null =>
   pathFolders()
     .map((folder) => join(folder, name))
     .find(isExecutable) ?? null
 
-/** Whether a command is in PATH. */
 export const isInstalled = (name: string): boolean => findCommand(name) !== null

@@ -4,19 +4,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/**
- * What a version of the contract may change, as its section "Compatibility" promises, and the tool that finds out what it does
- * change.
- */
+/** Compatibility of a version of the contract with the last released one, found with oasdiff. */
 
 export interface ContractState {
   /** `info.version` of openapi.yaml. */
   readonly version: string
   /** `info.version` of the last released contract; null when none has been released. */
   readonly released: string | null
-  /** What breaks clients of the released contract. */
+  /** Changes that break clients of the released contract. */
   readonly breaking: readonly string[]
-  /** What is removed before its announced date. */
+  /** Removals before their announced date. */
   readonly earlyRemovals: readonly string[]
   readonly changelog: string
 }
@@ -31,10 +28,10 @@ const parseVersion = (text: string): Version | null => {
 
 const compare = (a: Version, b: Version): number => a[0] - b[0] || a[1] - b[1] || a[2] - b[2]
 
-/** Semantic Versioning: a new major version breaks; before 1.0.0 (item 4 of it) a new minor version does. */
+/** Semantic Versioning: a new major version may break clients; before 1.0.0, a new minor version may (item 4). */
 const mayBreak = (from: Version, to: Version): boolean => to[0] > from[0] || (to[0] === 0 && to[1] > from[1])
 
-/** The faults of a contract beside the released one; none when it may be merged. */
+/** Reasons why a contract may not follow the released one. Empty if it may. */
 export const judge = ({ version, released, breaking, earlyRemovals, changelog }: ContractState): string[] => {
   const to = parseVersion(version)
   if (to === null) return [`info.version ${version} is not a version such as 1.2.3`]
@@ -58,16 +55,16 @@ export const judge = ({ version, released, breaking, earlyRemovals, changelog }:
 
 const indent = (change: string): string => `  ${change}`
 
-/** An entry's heading may have a date behind the version. */
+/** The heading of an entry may have a date after the version. */
 const hasEntry = (changelog: string, version: string): boolean =>
   changelog.split('\n').some((line) => line === `## ${version}` || line.startsWith(`## ${version} `))
 
-/** The newest one whose modules the Go proxy has all of. */
+/** The newest version whose dependencies are all in the Go module proxy. */
 const oasdiffVersion = 'v1.33.0'
 
 const toolFolder = fileURLToPath(new URL(`../.cache/tools/oasdiff-${oasdiffVersion}`, import.meta.url))
 
-/** Where oasdiff is, which is installed if it is not there yet; null when there is no Go to install it with. */
+/** The path of oasdiff, which is installed on first use. Null if Go is not installed. */
 export const findOasdiff = (): string | null => {
   const tool = join(toolFolder, 'oasdiff')
   if (existsSync(tool)) return tool
@@ -94,8 +91,8 @@ const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /**
- * The part of a contract that clients of the released one rely on: without new values of enums that may grow
- * (`x-extensible-enum` in the released contract), and without deprecations, which allow no removal by themselves.
+ * The part of a contract that clients of the released one rely on: without new values of enums that the released contract marks with
+ * `x-extensible-enum`, and without deprecations, because oasdiff would then allow removals.
  */
 export const reliedOn = (current: unknown, released: unknown): unknown => {
   if (Array.isArray(current)) {
@@ -116,13 +113,13 @@ export const reliedOn = (current: unknown, released: unknown): unknown => {
 interface Change {
   readonly id: string
   readonly text: string
-  /** 3 breaks clients, 2 may break some. */
+  /** 3: breaks clients. 2: may break some clients. */
   readonly level: number
   readonly operation?: string
   readonly path?: string
 }
 
-/** What oasdiff takes for harmless, and breaks clients that rely on it. */
+/** Changes that oasdiff considers harmless, but that break clients which rely on a default. */
 const alsoBreaking = ['parameter', 'property', 'body'].flatMap((place) => [
   `request-${place}-default-value-changed`,
   `request-${place}-default-value-removed`,
@@ -154,13 +151,13 @@ const findChanges = (oasdiff: string, released: unknown, current: unknown): read
 
 const describe = ({ operation = '', path = '', text }: Change): string => `${operation} ${path}: ${text}`
 
-/** What breaks clients of the released contract. */
+/** Changes that break clients of the released contract. */
 export const findBreaking = (oasdiff: string, released: unknown, current: unknown): string[] =>
   findChanges(oasdiff, reliedOn(released, released), reliedOn(current, released))
     .filter(({ level }) => level === 3)
     .map(describe)
 
-/** What is removed before the date that the released contract names, which no version may do. */
+/** Removals before the sunset date of the released contract. No version may have any. */
 export const findEarlyRemovals = (oasdiff: string, released: unknown, current: unknown): string[] =>
   findChanges(oasdiff, released, current)
     .filter(({ id }) => /-before-sunset$|sunset-deleted$|sunset-date-changed-too-small$/.test(id))

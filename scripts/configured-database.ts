@@ -5,36 +5,36 @@ import type { ConnectionOptions } from '../src/db/engine/connection.ts'
 import { startEmbedded } from '../src/db/engine/embedded.ts'
 import type { Teardown } from './run-to-end.ts'
 
-type Place = Pick<Config, 'databaseUrl' | 'dataDir'>
+type DatabaseConfig = Pick<Config, 'databaseUrl' | 'dataDir'>
 
 /** Whether there is a database in DATA_DIR. */
 export const hasEmbedded = ({ dataDir }: Pick<Config, 'dataDir'>): boolean =>
   existsSync(join(dataDir, 'postgres'))
 
 /**
- * The configured database, which has to be there already; an embedded one is stopped at the end.
+ * The configured database, which must exist. An embedded database is stopped by a teardown.
  *
- * @throws FolderInUse while the service runs on it
+ * @throws FolderInUse if the service uses the embedded database
  */
-export const openConfigured = async (t: Teardown, place: Place): Promise<ConnectionOptions> => {
-  if (place.databaseUrl !== null) return { kind: 'server', url: place.databaseUrl }
-  if (!hasEmbedded(place)) throw new Error(`DATA_DIR ${place.dataDir} does not contain a database`)
-  return openEmbedded(t, place)
+export const openConfigured = async (t: Teardown, config: DatabaseConfig): Promise<ConnectionOptions> => {
+  if (config.databaseUrl !== null) return { kind: 'server', url: config.databaseUrl }
+  if (!hasEmbedded(config)) throw new Error(`DATA_DIR ${config.dataDir} does not contain a database`)
+  return openEmbedded(t, config)
 }
 
-/** The database in DATA_DIR, which is made if need be. */
+/** The embedded database in DATA_DIR, which is created if missing. */
 export const openEmbedded = async (
   t: Teardown,
   { dataDir }: Pick<Config, 'dataDir'>,
 ): Promise<ConnectionOptions> => {
   const log = { info: console.error, warn: console.error }
-  const embedded = await startEmbedded({ dataDir, log, onFailure: endWith })
+  const embedded = await startEmbedded({ dataDir, log, onFailure: exitWithError })
   t.teardown(() => embedded.close())
   return embedded.connection
 }
 
-/** A database that is lost cannot be closed either. */
-const endWith = (error: Error): never => {
+/** Without teardowns: a failed database cannot be closed. */
+const exitWithError = (error: Error): never => {
   console.error(error.message)
   process.exit(2)
 }

@@ -2,9 +2,9 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { loadContract } from '../src/contract/contract.ts'
 import { coverageFolder } from '../test/fixture/contract-check.ts'
 
-/** Reports which documented responses no test has seen. Returns whether all were seen. */
+/** Reports documented responses that no test has received. Returns whether all were received. */
 export const reportCoverage = (): boolean => {
-  const seen = new Set(
+  const received = new Set(
     readdirSync(coverageFolder).flatMap((file) =>
       readFileSync(new URL(file, coverageFolder), 'utf8').split('\n'),
     ),
@@ -12,7 +12,7 @@ export const reportCoverage = (): boolean => {
   const documented = [...loadContract().operations.values()].flatMap(({ id, constantHeaders }) =>
     Object.keys(constantHeaders).map((status) => `${id} ${status}`),
   )
-  const missing = documented.filter((line) => !seen.has(line))
+  const missing = documented.filter((line) => !received.has(line))
   console.log(
     `contract coverage: ${documented.length - missing.length} of ${documented.length} documented responses were tested`,
   )

@@ -26,25 +26,25 @@ import { hasEmbedded, openConfigured } from './configured-database.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
- * Looks at everything that the service needs, as it is configured, and says what is wrong and what to do about it:
+ * Checks the configuration and everything that the service depends on. Each failure says how to fix it:
  *
  *     npm run doctor
  *
- * It creates nothing but, for a moment, an object in the bucket of STORAGE_URL, and leaves everything as it was. Exits with 0 when the service could start and work, else with 1.
+ * It changes nothing, but writes and deletes a test object in the bucket of STORAGE_URL. Exits with 0 if all checks pass, else with 1.
  */
 
 const deadline = 120_000
 
-/** The oldest PostgreSQL that the tests run on. */
-const oldestVersion = 150_000
+/** The oldest version of PostgreSQL that the tests run on. */
+const minVersion = 150_000
 
-/** Access tokens allow 30 s of skew, and rows have times that people see. */
-const mostSkew = 5_000
+/** Milliseconds. Access tokens allow 30 s of clock skew, but users see the times of rows. */
+const maxSkew = 5_000
 
-/** Something that an operator has to do something about. */
+/** A failed check. The message tells the operator what to do. */
 class Fault extends Error {}
 
-/** What is to be said about something that is all right, or null when it is not used. */
+/** Resolves to a note, or to null if the configuration does not use what is checked. @throws Fault if the check fails */
 type Check = (config: Config, t: Teardown) => Promise<string | null>
 
 const checkHosts: Check = async ({ host, metricsHost, metricsPort }) => {
@@ -53,7 +53,7 @@ const checkHosts: Check = async ({ host, metricsHost, metricsPort }) => {
   return `${host} is an address of this machine`
 }
 
-/** The folder itself, or the one that it would be made in. */
+/** The folder, or its nearest ancestor that exists. */
 const nearestFolder = (path: string): string => (existsSync(path) ? path : nearestFolder(dirname(path)))
 
 const mebibyte = 1_048_576
@@ -87,7 +87,7 @@ const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
 
 let connecting: Promise<ConnectionOptions> | null = null
 
-/** An embedded database can be opened once. */
+/** Checks share the connection, because the embedded database can be opened only once. */
 const connect = (config: Config, t: Teardown): Promise<ConnectionOptions> =>
   (connecting ??= openConfigured(t, config))
 
@@ -101,8 +101,7 @@ const checkDatabase: Check = async (config, t) => {
       await diagnose(connection)
     const { applied, pending, unknown } = await readMigrationState(connection)
     const name = `PostgreSQL ${Math.floor(version / 10_000)}.${version % 10_000}`
-    if (version < oldestVersion)
-      throw new Fault(`${name} is not supported. Upgrade to PostgreSQL 15 or newer.`)
+    if (version < minVersion) throw new Fault(`${name} is not supported. Upgrade to PostgreSQL 15 or newer.`)
     if (!takesWrites)
       throw new Fault(
         'It is read-only: it is a standby, or default_transaction_read_only is on. Set DATABASE_URL to the primary, or turn the setting off.',
@@ -115,7 +114,7 @@ const checkDatabase: Check = async (config, t) => {
       throw new Fault(
         `The database user lacks permissions on ${deniedTables}. Set DATABASE_URL to the user that created them, or change their owner: REASSIGN OWNED BY … TO ….`,
       )
-    if (Math.abs(clockAhead) > mostSkew)
+    if (Math.abs(clockAhead) > maxSkew)
       throw new Fault(
         `Its clock is ${Math.round(clockAhead / 1_000)} s ahead of this machine's. Synchronize both with NTP.`,
       )
@@ -124,16 +123,16 @@ const checkDatabase: Check = async (config, t) => {
       throw new Fault(
         `A connection pooler ignores the statement_timeout that the service sets. Set it for the user: ALTER ROLE … SET statement_timeout = '${maxStatementTimeout}ms'.`,
       )
-    const silence =
+    const notificationNote =
       notifies === false
         ? '; it delivers no notifications, as behind a pooler by transaction: what one process revokes works in others for up to 5 seconds'
         : ''
-    const todo = pending > 0 ? `; the next start applies ${pending} migrations` : ''
-    const newer =
+    const pendingNote = pending > 0 ? `; the next start applies ${pending} migrations` : ''
+    const unknownNote =
       unknown > 0
         ? `; ${unknown} more are from a newer version of Taskwright: this version can use it only during a rolling upgrade`
         : ''
-    return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${todo}${newer}${silence}`
+    return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${pendingNote}${unknownNote}${notificationNote}`
   } catch (error) {
     if (error instanceof FolderInUse) return 'in use by the running service; check GET /health/ready'
     if (error instanceof DiskFull) throw new Fault(error.message)
@@ -183,7 +182,7 @@ const checkFilesFolder = async (config: Config): Promise<string> => {
   return `${folder} is writable`
 }
 
-/** Nothing but writing shows whether the credentials suffice. */
+/** Only a write shows whether the credentials have the permission. */
 const checkBucket = async (config: Config, bucket: string, t: Teardown): Promise<string> => {
   const content = randomBytes(1_024)
   try {
@@ -205,9 +204,9 @@ const checkBucket = async (config: Config, bucket: string, t: Teardown): Promise
   return `an object was written, read and deleted in the bucket ${bucket}`
 }
 
-/** Whether a background job may remove what is left over. That it cannot be asked is told by the checks before. */
+/** Whether a background job may delete unreferenced files. Errors are ignored: the checks of the database and the storage report them. */
 const checkOwner: Check = async (config, t) => {
-  const ownership = await askOwnership(config, t).catch(() => null)
+  const ownership = await readOwnership(config, t).catch(() => null)
   if (ownership === null) return null
   const reason = ownershipConflict(ownership)
   if (reason === null) return 'they belong to this database'
@@ -216,8 +215,8 @@ const checkOwner: Check = async (config, t) => {
   )
 }
 
-const askOwnership = async (config: Config, t: Teardown): Promise<Ownership | null> => {
-  // Opening it would make the folder.
+const readOwnership = async (config: Config, t: Teardown): Promise<Ownership | null> => {
+  // Opening the storage would create the folder.
   if (config.storageUrl === null && !existsSync(filesFolder(config))) return null
   const db = openDatabase(await connect(config, t))
   t.teardown(() => db.close())
@@ -234,7 +233,7 @@ const checkRedis: Check = async ({ redisUrl }) => {
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
   })
-  // Without a listener it would be printed, with its stack.
+  // Without a listener, ioredis prints errors with their stack.
   let reason = ''
   client.on('error', (error) => (reason = error.message))
   try {
@@ -271,7 +270,7 @@ const checks: Readonly<Record<string, Check>> = {
   mail: checkMail,
 }
 
-/** With its causes, which say what the system said. */
+/** The message of an error and its causes, which include the error of the operating system. */
 const messageOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error)
   const { message, cause } = error
@@ -292,17 +291,17 @@ const runCheck = async (name: string, check: Check, config: Config, t: Teardown)
 }
 
 await runToEnd('doctor', deadline, async (t) => {
-  let isWell = true
+  let passed = true
   try {
     const config = readConfig()
     console.log('ok     configuration')
     for (const [name, check] of Object.entries(checks))
-      isWell = (await runCheck(name, check, config, t)) && isWell
+      passed = (await runCheck(name, check, config, t)) && passed
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     console.log(`FAIL   ${error.message}`)
-    isWell = false
+    passed = false
   }
-  console.log(isWell ? 'All checks passed.' : 'Some checks failed; see above.')
-  process.exitCode = isWell ? 0 : 1
+  console.log(passed ? 'All checks passed.' : 'Some checks failed; see above.')
+  process.exitCode = passed ? 0 : 1
 })

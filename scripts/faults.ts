@@ -3,9 +3,8 @@ import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 /**
- * Runs the slow test files, then the fault suite. It takes away what the service relies on, while it works: the database
- * server, the network to it, room on the disk, and the process itself. FAULT_ROUNDS is how often it kills the process,
- * 50 by default.
+ * Runs the slow test files, then the fault suite: failures of the database server, the network, the disk and the process under load.
+ * FAULT_ROUNDS is how often the suite kills the process, 50 by default.
  */
 
 const folder = fileURLToPath(new URL('../test/faults', import.meta.url))

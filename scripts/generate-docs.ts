@@ -4,7 +4,7 @@ import { loadContract } from '../src/contract/contract.ts'
 import { retryRules } from '../src/contract/retries.ts'
 import { problemCodes, problemTypes } from '../src/problems/catalogue.ts'
 
-/** Writes the tables of docs/ that are made from code, each between `<!-- name -->` and `<!-- /name -->`. */
+/** Generates tables in docs/, each between `<!-- name -->` and `<!-- /name -->`. */
 
 const problemTable = (): string => {
   const rows = problemCodes.map((code) => {

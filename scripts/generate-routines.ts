@@ -4,7 +4,7 @@ import { blockedRoutine } from '../src/db/access/blocked.ts'
 import { viewerRoutines } from '../src/db/access/task-relations.ts'
 import { eventRoutines } from '../src/db/event-values.ts'
 
-/** Writes into routines.sql what triggers know of access, from the relations that predicates and lists are compiled from, and the events of tasks. */
+/** Generates the functions and triggers of routines.sql that are derived from the access rules and the fields of events. */
 
 const path = fileURLToPath(new URL('../src/db/routines.sql', import.meta.url))
 const part = /(?<=-- Generated from .*\n)[^]*(?=-- End of the generated part\.)/

@@ -8,12 +8,12 @@ import { openConfigured } from './configured-database.ts'
 import { runToEnd } from './run-to-end.ts'
 
 /**
- * Copies the embedded database of DATA_DIR to a PostgreSQL server, whose database has to be empty:
+ * Copies the embedded database of DATA_DIR to an empty database on a PostgreSQL server:
  *
  *     npm run migrate:to -- postgres://user:password@host:5432/taskwright
  *
- * The service has to be stopped, and is then started with that DATABASE_URL and the same DATA_DIR, which keeps the
- * attachments and the secret. The files belong to the server's database from then on; the embedded one stays as it was.
+ * The service must be stopped. Start it afterwards with this DATABASE_URL and the same DATA_DIR, which keeps the attachments and the
+ * secret. The files then belong to the new database. The embedded database does not change.
  */
 
 const deadline = 24 * 3_600_000
@@ -31,7 +31,7 @@ await runToEnd('migrate:to', deadline, async (t) => {
   const [source, target] = [openDatabase(from), openDatabase(to)]
   t.teardown(() => Promise.all([source.close(), target.close()]))
   for (const { table, rows } of await copyDatabase(from, to)) console.log(`${table}: ${rows}`)
-  // Files that were not of the old database are not given to the new one either.
+  // Files that did not belong to the old database do not belong to the new one.
   const reason = ownershipConflict(await ownershipOf(source, storage))
   if (reason === null) await claimFiles(storage, await restartHistoryIfCopied(target))
   else console.log(`${reason}; run npm run doctor for help.`)

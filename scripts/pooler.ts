@@ -11,24 +11,24 @@ import { runToEnd, type Teardown } from './run-to-end.ts'
 import { temporaryRoot } from './temporary-root.ts'
 
 /**
- * Runs a command with PgBouncer in front of the server of DATABASE_URL, configured as docs/operations/install.md says:
+ * Runs a command with PgBouncer in front of the server of DATABASE_URL, configured as described in docs/operations/install.md:
  *
  *     node scripts/pooler.ts [--session] [--] <command> [parameter...]
  *
- * It pools by transaction, or by session.
+ * The pool mode is transaction, or session with `--session`.
  */
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 30 * 60_000
 
-/** The first version that keeps prepared statements apart when it pools by transaction. */
-const oldestVersion = { transaction: [1, 21], session: [1, 18] } as const
+/** 1.21 is the first version that supports prepared statements in transaction mode. */
+const minVersions = { transaction: [1, 21], session: [1, 18] } as const
 
-export type Mode = keyof typeof oldestVersion
+export type Mode = keyof typeof minVersions
 
 /**
- * Server connections for each database. By transaction they are fewer than the clients that one instance opens, so that
- * statements really change their connections.
+ * Server connections for each database. In transaction mode, fewer than the client connections of one instance, so that statements
+ * of a client run on different server connections.
  */
 const poolSize: Readonly<Record<Mode, number>> = { transaction: 4, session: 60 }
 
@@ -37,18 +37,20 @@ export interface Pooler {
   readonly version: string
 }
 
-/** PgBouncer, if it is installed and can pool in this mode; otherwise why not. */
+/** Finds PgBouncer. Returns the reason if it is not installed or too old for the mode. */
 export const findPooler = (mode: Mode): Pooler | string => {
   const program = findCommand('pgbouncer')
   if (program === null) return 'PgBouncer is not installed'
   const text = execFileSync(program, ['--version'], { encoding: 'utf8' })
   const [, version = '', major, minor] = /PgBouncer ((\d+)\.(\d+)\S*)/.exec(text) ?? []
-  const [oldestMajor, oldestMinor] = oldestVersion[mode]
-  const isNew = Number(major) > oldestMajor || (Number(major) === oldestMajor && Number(minor) >= oldestMinor)
-  return isNew ? { program, version } : `PgBouncer ${version} is older than ${oldestVersion[mode].join('.')}`
+  const [minMajor, minMinor] = minVersions[mode]
+  const isSupported = Number(major) > minMajor || (Number(major) === minMajor && Number(minor) >= minMinor)
+  return isSupported
+    ? { program, version }
+    : `PgBouncer ${version} is older than ${minVersions[mode].join('.')}`
 }
 
-/** Starts PgBouncer in front of a server; resolves to the URL of the same database through it. */
+/** Starts PgBouncer in front of a server. Resolves to the URL of the database through PgBouncer. */
 export const startPooler = async (
   t: Teardown,
   { program }: Pooler,
@@ -74,7 +76,7 @@ export const startPooler = async (
     ignore_startup_parameters: 'statement_timeout,jit',
     log_connections: 0,
     log_disconnections: 0,
-    // A session that has ended frees its connection only when the next one asks, and each test has a database of its own.
+    // Each test uses its own database, and PgBouncer keeps the idle connections of a database that is no longer used.
     server_idle_timeout: 2,
     ...(mode === 'transaction' && { max_prepared_statements: 200 }),
   }
@@ -93,7 +95,7 @@ export const startPooler = async (
   })
   const exited = once(child, 'exit')
   t.teardown(async () => {
-    // From 1.23 on, SIGTERM waits for the clients.
+    // Since 1.23, SIGTERM waits for the clients.
     child.kill('SIGKILL')
     await exited
   })
@@ -108,14 +110,15 @@ export const startPooler = async (
     })(),
     exited,
   ])
-  if (!output.at(-1)?.includes('process up')) throw new Error(`It did not start:\n${output.join('\n')}`)
-  // A full pipe would stop it.
+  if (!output.at(-1)?.includes('process up'))
+    throw new Error(`PgBouncer did not start:\n${output.join('\n')}`)
+  // A full pipe would block PgBouncer.
   child.stderr.resume()
   url.port = String(port)
   return url.href
 }
 
-/** What the service sets for its sessions, and PgBouncer ignores. */
+/** Sets for the role the session parameters that PgBouncer ignores. */
 export const setForRole = async (url: string): Promise<void> => {
   const sql = createClient({ kind: 'server', url })
   try {
@@ -139,7 +142,7 @@ const main = async (t: Teardown): Promise<void> => {
     console.log(`pooler: skipped: ${pooler}`)
     return
   }
-  console.log(`pooler: PgBouncer ${pooler.version}, by ${mode}`)
+  console.log(`pooler: PgBouncer ${pooler.version} in ${mode} mode`)
   await setForRole(serverUrl)
   const env = { ...process.env, DATABASE_URL: await startPooler(t, pooler, mode, serverUrl) }
   const child = spawn(command, parameters, { stdio: 'inherit', env })

@@ -11,7 +11,7 @@ import { freePort } from '../test/fixture/ports.ts'
 import { isExecutable, pathFolders } from './commands.ts'
 import { temporaryRoot } from './temporary-root.ts'
 
-/** The user to run the server as; empty unless this process is root, whom PostgreSQL refuses. */
+/** The user that runs the server. Empty unless this process is root, because PostgreSQL does not run as root. */
 export type Identity = Pick<SpawnOptions, 'uid' | 'gid'>
 
 interface Cluster {
@@ -22,16 +22,15 @@ interface Cluster {
 }
 
 interface Options {
-  /** Nothing is synced to the disk: faster, but not what a real server does. */
+  /** Disables fsync and synchronous commits. Not for benchmarks. */
   readonly fast?: boolean
-  /** Where the folder of its data is created. */
+  /** The parent of the data folder. */
   readonly parent?: string
 }
 
 /**
- * Runs `use` with the postgres:// URL of a PostgreSQL server of its own, which listens on a loopback port and
- * is stopped and removed afterwards. Rejects when PostgreSQL is not installed or does not start, and with
- * what `use` rejects with.
+ * Runs `use` with the URL of a new PostgreSQL server, which listens on a loopback port and is removed afterwards. Rejects if
+ * PostgreSQL is not installed or does not start, or if `use` rejects.
  */
 export async function withPostgres<T>(
   use: (url: string) => T | Promise<T>,
@@ -46,21 +45,20 @@ export async function withPostgres<T>(
   }
 }
 
-/** A server that can be taken away and brought back, at the same address and with the same data. */
+/** A server that can be stopped and restarted with the same address and the same data. */
 export interface FragileServer {
   readonly url: string
   readonly port: number
   start(): Promise<void>
   stop(): Promise<void>
-  /** Stops every process of it in its tracks, with connections open, or lets them go on. */
+  /** Suspends or resumes all processes of the server. Connections stay open. */
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void
-  /** Runs `use` with a standby of it, which it knows by a name. Both have to be started first. */
+  /** Runs `use` with a standby, whose application_name is `name`. The caller starts the primary before and the standby in `use`. */
   withStandby<T>(name: string, use: (standby: FragileServer) => Promise<T>): Promise<T>
 }
 
 /**
- * Runs `use` with a server of its own, like `withPostgres`; it has to be started first. Its data is in a new folder in
- * `parent`.
+ * Runs `use` with a new server, like `withPostgres`, but does not start it. Its data is in a new folder in `parent`.
  */
 export async function withFragilePostgres<T>(
   use: (server: FragileServer) => Promise<T>,
@@ -103,14 +101,14 @@ async function withFragileCluster<T>(
   }
 }
 
-/** Sends a signal to a server and its children, of which each has a process group of its own. */
+/** Sends a signal to a server and to its children, each of which has its own process group. */
 export function signalServer(pid: number, signal: NodeJS.Signals): void {
   const { stdout } = spawnSync('pgrep', ['-P', String(pid)], { encoding: 'utf8' })
   const children = stdout.split('\n').filter(Boolean).map(Number)
   for (const process of [pid, ...children]) signalProcess(process, signal)
 }
 
-/** Ignores that a process has ended meanwhile. */
+/** Ignores processes that have already exited. */
 function signalProcess(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal)
@@ -128,7 +126,7 @@ async function prepareFolder(parent: string = tmpdir()): Promise<Cluster> {
   return { folder, binaries, identity, password: randomBytes(16).toString('hex') }
 }
 
-/** The folder of these programs of PostgreSQL. */
+/** The folder that contains these programs of PostgreSQL. */
 export function findBinaries(programs: readonly string[] = ['initdb', 'postgres']): string {
   const versions = globSync('/usr/lib/postgresql/*/bin').toSorted((a, b) =>
     b.localeCompare(a, 'en', { numeric: true }),
@@ -141,7 +139,7 @@ export function findBinaries(programs: readonly string[] = ['initdb', 'postgres'
   )
 }
 
-/** Whom to run a server as. */
+/** @throws Error if this process is root and there is no unprivileged user */
 export function findIdentity(): Identity {
   if (process.getuid?.() !== 0) return {}
   const identity = identityOf('postgres') ?? identityOf('nobody')
@@ -175,7 +173,7 @@ async function initialize(cluster: Cluster): Promise<void> {
   ])
 }
 
-/** Makes the data of a standby. */
+/** Creates the data folder of a standby. */
 function copyServer(cluster: Cluster, url: string, name: string): Promise<void> {
   return fillFolder(cluster, join(findBinaries(['pg_basebackup']), 'pg_basebackup'), [
     `--dbname=${url}?application_name=${name}`,
@@ -184,7 +182,7 @@ function copyServer(cluster: Cluster, url: string, name: string): Promise<void> 
   ])
 }
 
-/** Runs a program that makes the data of a server. */
+/** Runs a program that creates the data folder of a server. */
 async function fillFolder(
   { folder, identity }: Cluster,
   program: string,
@@ -215,7 +213,7 @@ async function withServer<T>(
 }
 
 function startServer({ folder, binaries, identity }: Cluster, port: number, { fast }: Options): ChildProcess {
-  const unsafe = fast ? ['--fsync=off', '--full_page_writes=off', '--synchronous_commit=off'] : []
+  const fastSettings = fast ? ['--fsync=off', '--full_page_writes=off', '--synchronous_commit=off'] : []
   return spawn(
     join(binaries, 'postgres'),
     [
@@ -225,13 +223,13 @@ function startServer({ folder, binaries, identity }: Cluster, port: number, { fa
       `--port=${port}`,
       '--unix_socket_directories=',
       '--max_connections=200',
-      ...unsafe,
+      ...fastSettings,
     ],
     { ...identity, cwd: folder, stdio: ['ignore', 'ignore', 'pipe'] },
   )
 }
 
-// The log is read to its end, since a full pipe would stop the server.
+// Reads the log to its end, because a full pipe would block the server.
 async function untilReady({ stderr }: ChildProcess): Promise<void> {
   if (stderr === null) throw new Error('The log of PostgreSQL cannot be read')
   const { promise, resolve, reject } = Promise.withResolvers<void>()
@@ -249,7 +247,7 @@ async function untilReady({ stderr }: ChildProcess): Promise<void> {
   await promise
 }
 
-// SIGINT asks PostgreSQL for a fast shutdown: clients are disconnected, and it ends.
+// SIGINT is a fast shutdown, which disconnects clients.
 async function stop(server: ChildProcess): Promise<void> {
   if (server.exitCode !== null || server.signalCode !== null) return
   const exited = once(server, 'exit')
@@ -257,15 +255,14 @@ async function stop(server: ChildProcess): Promise<void> {
   await exited
 }
 
-/** As a shell has it: 128 for a process that a signal ended. Rejects when the program cannot be started. */
+/** 128 if a signal ended the process. Rejects if the program cannot be started. */
 async function exitCode(child: ChildProcess): Promise<number> {
   await once(child, 'exit')
   return child.exitCode ?? 128
 }
 
 /**
- * Creates a user that may create databases, and owns those, but has no other rights: what runs as it needs no more than an
- * operator gives the service. Resolves to the URL for it.
+ * Creates a user with the privilege CREATEDB and no others, so that tests run with the privileges of the service. Resolves to its URL.
  */
 export async function createOrdinaryUser(url: string): Promise<string> {
   const ordinary = new URL(url)
@@ -286,13 +283,13 @@ async function runCommand(command: string, parameters: readonly string[], url: s
   return exitCode(child)
 }
 
-// A signal that nobody listens to would end this process before the server is stopped and removed.
-function noteSignals(): { readonly interrupted: boolean } {
+// Without listeners, a signal would end this process before the server is stopped and removed.
+function recordSignals(): { readonly interrupted: boolean } {
   const state = { interrupted: false }
-  const note = () => {
+  const record = () => {
     state.interrupted = true
   }
-  process.on('SIGINT', note).on('SIGTERM', note)
+  process.on('SIGINT', record).on('SIGTERM', record)
   return state
 }
 
@@ -304,7 +301,7 @@ async function main(parameters: readonly string[]): Promise<number> {
     console.error('Usage: node scripts/postgres.ts [--fast] [--] <command> [parameter...]')
     return 2
   }
-  const signals = noteSignals()
+  const signals = recordSignals()
   const use = async (url: string) =>
     signals.interrupted ? 128 : runCommand(command, commandParameters, await createOrdinaryUser(url))
   return withPostgres(use, fast ? { fast, parent: temporaryRoot() } : {})

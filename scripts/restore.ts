@@ -11,11 +11,11 @@ import { readArchive, syncFolder } from './archive.ts'
 import { runToEnd } from './run-to-end.ts'
 
 /**
- * Makes DATA_DIR, which has to be empty or missing, what it was when `npm run backup` wrote the file:
+ * Restores a file of `npm run backup` to DATA_DIR, which must be empty or missing:
  *
  *     DATA_DIR=./data npm run restore -- /backups/taskwright.tar
  *
- * Nothing is in its place before all of it has been checked.
+ * The whole file is verified before anything is moved into place.
  */
 
 const deadline = 24 * 3_600_000
@@ -27,21 +27,21 @@ await runToEnd('restore', deadline, async (t) => {
   if (databaseUrl !== null)
     throw new Error('DATABASE_URL is set: a backup can only be restored to the embedded database')
   await makeDataDir(dataDir)
-  t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, endWith))
+  t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, exitWithError))
   const found = (await readdir(dataDir)).filter((name) => name !== 'lock')
   if (found.length > 0) throw new Error(`DATA_DIR ${dataDir} is not empty: it contains ${found.join(', ')}`)
 
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-restore-'))
   t.teardown(() => rm(scratch, { recursive: true, force: true }))
-  // Inside, so that it is on the same disk, whatever is mounted where.
+  // Inside DATA_DIR: a rename works only within a file system.
   const unfinished = join(dataDir, 'restoring')
   await mkdir(unfinished, { mode: 0o700 })
   t.teardown(() => rm(unfinished, { recursive: true, force: true }))
 
   const files = await readArchive(file, unfinished, scratch)
-  await beginAnew(unfinished)
+  await resetHistory(unfinished)
   const version = await readFile(join(unfinished, 'postgres', 'PG_VERSION'), 'utf8')
-  // The database comes last: without it there is nothing that a start would take for one.
+  // The database is moved last, so an interrupted restore never leaves a database without its files.
   const names = (await readdir(unfinished)).toSorted(
     (a, b) => Number(a === 'postgres') - Number(b === 'postgres'),
   )
@@ -50,12 +50,12 @@ await runToEnd('restore', deadline, async (t) => {
   console.log(`${dataDir}: ${files} files, PostgreSQL ${version.trim()}; you can now start the service`)
 })
 
-/** Clients know of changes that were made after the backup, and have to read everything again. */
-async function beginAnew(dataDir: string): Promise<void> {
+/** Clients may have synchronized changes made after the backup, so they must synchronize from the beginning. */
+async function resetHistory(dataDir: string): Promise<void> {
   const embedded = await startEmbedded({
     dataDir,
     log: { info: console.error, warn: console.error },
-    onFailure: endWith,
+    onFailure: exitWithError,
   })
   try {
     await migrate(embedded.connection)
@@ -66,8 +66,8 @@ async function beginAnew(dataDir: string): Promise<void> {
   }
 }
 
-/** Somebody else has taken the folder. */
-function endWith(error: Error): never {
+/** The lock on the folder was lost. */
+function exitWithError(error: Error): never {
   console.error(`restore: ${error.message}`)
   process.exit(1)
 }

@@ -13,12 +13,12 @@ import { runToEnd, type Teardown } from './run-to-end.ts'
 import { temporaryRoot } from './temporary-root.ts'
 
 /**
- * Runs a command beside an S3 server of its own, the Versity gateway, whose bucket TEST_STORAGE_URL names:
+ * Runs a command with a new S3 server, the Versity gateway. TEST_STORAGE_URL is the URL of its bucket:
  *
  *     node scripts/s3.ts [--] <command> [parameter...]
  */
 
-/** Milliseconds for all of it, the building of the server included. */
+/** Milliseconds, including the build of the server. */
 const deadline = 20 * 60_000
 
 const serverVersion = 'v1.8.0'
@@ -27,7 +27,7 @@ const bucket = 'taskwright'
 
 const toolFolder = fileURLToPath(new URL(`../.cache/tools/versitygw-${serverVersion}`, import.meta.url))
 
-/** Where the server is, which is built if it is not there yet; null when there is no Go to build it with. */
+/** The path of the server, which is built on first use. Null if Go is not installed. */
 const findServer = async (): Promise<string | null> => {
   const server = join(toolFolder, 'versitygw')
   if (existsSync(server)) return server
@@ -40,7 +40,7 @@ const findServer = async (): Promise<string | null> => {
   return server
 }
 
-const endWith = (t: Teardown, child: ChildProcess): void => {
+const stopAtEnd = (t: Teardown, child: ChildProcess): void => {
   const exited = once(child, 'exit')
   t.teardown(async () => {
     child.kill('SIGTERM')
@@ -48,7 +48,7 @@ const endWith = (t: Teardown, child: ChildProcess): void => {
   })
 }
 
-/** Starts the server with an empty bucket; resolves with what its clients need in their environment. */
+/** Starts the server with an empty bucket. Resolves to the environment of its clients. */
 const startServer = async (t: Teardown, server: string): Promise<Readonly<Record<string, string>>> => {
   const folder = await mkdtemp(join(temporaryRoot(), 'taskwright-s3-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
@@ -57,14 +57,14 @@ const startServer = async (t: Teardown, server: string): Promise<Readonly<Record
   const address = `127.0.0.1:${await freePort()}`
   const keys = { accessKeyId: 'taskwright', secretAccessKey: randomBytes(16).toString('hex') }
   const options = ['--port', address, '--region', region, '--keep-alive', '--quiet', '--health', '/health']
-  // Its own folder for metadata, since not every file system has extended attributes.
+  // A separate folder for metadata, because not every file system has extended attributes.
   const child = spawn(server, [...options, 'posix', '--sidecar', metadata, data], {
     env: { ROOT_ACCESS_KEY_ID: keys.accessKeyId, ROOT_SECRET_ACCESS_KEY: keys.secretAccessKey },
     stdio: ['ignore', 'ignore', 'inherit'],
   })
-  endWith(t, child)
+  stopAtEnd(t, child)
   const endpoint = `http://${address}`
-  await eventually('the S3 server answers', () => isAnswered(`${endpoint}/health`))
+  await eventually('the S3 server is healthy', () => isHealthy(`${endpoint}/health`))
   const client = new S3Client({ endpoint, region, forcePathStyle: true, credentials: keys })
   await client.send(new CreateBucketCommand({ Bucket: bucket }))
   client.destroy()
@@ -75,7 +75,7 @@ const startServer = async (t: Teardown, server: string): Promise<Readonly<Record
   }
 }
 
-const isAnswered = (url: string): Promise<boolean> =>
+const isHealthy = (url: string): Promise<boolean> =>
   fetch(url).then(
     ({ ok }) => ok,
     () => false,
@@ -86,14 +86,14 @@ await runToEnd('s3', deadline, async (t) => {
   if (command === undefined) throw new Error('Usage: node scripts/s3.ts [--] <command> [parameter...]')
   const server = await findServer()
   if (server === null) {
-    // On a machine of one's own Go may be missing; where every change is checked it may not.
+    // Go is required in CI only.
     console.log('s3: skipped: Go is not installed')
     process.exitCode = process.env.CI ? 1 : 0
     return
   }
   const environment = await startServer(t, server)
   const child = spawn(command, parameters, { stdio: 'inherit', env: { ...process.env, ...environment } })
-  endWith(t, child)
+  stopAtEnd(t, child)
   await once(child, 'exit')
   process.exitCode = child.exitCode ?? 128
 })

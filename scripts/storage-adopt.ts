@@ -7,13 +7,13 @@ import { openConfigured } from './configured-database.ts'
 import { runToEnd } from './run-to-end.ts'
 
 /**
- * Gives the files of the storage to the database, as the service is configured:
+ * Assigns the files of the configured storage to the configured database:
  *
  *     npm run storage:adopt
  *
- * It is for a database that was restored or moved. From then on a background job removes every file that no row of it names, so
- * look first with `npm run storage:check`. Clients that synchronize start over, since what they know may be of a later state than
- * the one that was restored. With the embedded database the service has to be stopped.
+ * Run it after the database was restored or moved. A background job then deletes every file that this database does not refer to,
+ * so run `npm run storage:check` first. Clients must synchronize from the beginning, because they may have seen changes made after
+ * the backup. With the embedded database, stop the service first.
  */
 
 const deadline = 120_000
@@ -24,7 +24,7 @@ await runToEnd('storage:adopt', deadline, async (t) => {
   t.teardown(() => db.close())
   const storage = await openStorage(config)
   t.teardown(() => storage.close())
-  // A physical copy cannot tell that it is one.
+  // A physical copy has the same history as the original, so the history must change here.
   await db.run(restartHistory, [])
   await claimFiles(storage, await restartHistoryIfCopied(db))
   console.log(

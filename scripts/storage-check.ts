@@ -12,17 +12,17 @@ import { openConfigured } from './configured-database.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
- * Compares the rows of attachments with the files of the storage, as the service is configured, and changes nothing:
+ * Compares attachments in the configured database with files in the configured storage, and changes nothing:
  *
  *     npm run storage:check
  *
- * Exits with 0 when all is well, with 1 when an attachment has lost its file or something is left over that a background job
- * should have removed, and with 2 when it could not look.
+ * Exit codes: 0 if there are no problems; 1 if the file of an attachment is missing, or a background job should have deleted a file
+ * already; 2 if the check failed.
  */
 
 const deadline = 24 * 3_600_000
 
-/** How old what is left over may get before something is wrong: as long as a background job leaves it alone. */
+/** The age below which background jobs do not delete unreferenced files. An older file is a problem. */
 const graceSeconds = jobTimes.grace / 1_000
 
 const secondsSince = (time: Date): number => Math.max(0, Math.floor((Date.now() - time.getTime()) / 1_000))
@@ -32,49 +32,49 @@ const ageText = (seconds: number): string => {
   return seconds < 7_200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3_600)} h`
 }
 
-/** Says what was found of one kind, and how much of it is wrong. */
-const summarize = (what: string, found: number, wrong: number): number => {
-  console.log(`${what}: ${found}${found > wrong ? ` (${found - wrong} of them may be in use)` : ''}`)
-  return wrong
+/** Prints the number of files of a kind. Returns how many of them are problems. */
+const summarize = (kind: string, found: number, problems: number): number => {
+  console.log(`${kind}: ${found}${found > problems ? ` (${found - problems} of them may be in use)` : ''}`)
+  return problems
 }
 
 const checkRows = async (db: Database, storage: Storage): Promise<number> => {
-  let lost = 0
+  let missing = 0
   for await (const ids of attachmentsWithoutFiles(db, storage)) {
     for (const id of ids) console.log(`  attachment ${id}: its file is missing; downloading it returns 410`)
-    lost += ids.length
+    missing += ids.length
   }
-  return summarize('attachments without their file', lost, lost)
+  return summarize('attachments without their file', missing, missing)
 }
 
 const checkFiles = async (db: Database, storage: Storage): Promise<number> => {
-  let [found, wrong] = [0, 0]
+  let [found, problems] = [0, 0]
   for await (const files of filesWithoutRows(db, storage.list())) {
     for (const { key, modifiedAt } of files) {
       const age = secondsSince(modifiedAt)
       const isOld = age > graceSeconds
       found += 1
-      if (isOld) wrong += 1
+      if (isOld) problems += 1
       const fate = isOld ? 'a background job will delete it' : 'its upload may be in progress'
       console.log(`  file ${key}: no attachment refers to it, ${ageText(age)} old; ${fate}`)
     }
   }
-  return summarize('files without an attachment', found, wrong)
+  return summarize('files without an attachment', found, problems)
 }
 
 const checkUnfinished = async (db: Database, storage: Storage): Promise<number> => {
-  let [found, wrong] = [0, 0]
+  let [found, problems] = [0, 0]
   for await (const files of filesWithoutRows(db, storage.listUnfinished())) {
     for (const { key, modifiedAt } of files) {
       const age = secondsSince(modifiedAt)
       const isOld = age > graceSeconds
       found += 1
-      if (isOld) wrong += 1
+      if (isOld) problems += 1
       const fate = isOld ? 'abandoned; a background job will delete it' : 'its upload may be in progress'
       console.log(`  unfinished file ${key}: last written to ${ageText(age)} ago; ${fate}`)
     }
   }
-  return summarize('unfinished files without an upload', found, wrong)
+  return summarize('unfinished files without an upload', found, problems)
 }
 
 const checkOutbox = async (db: Database): Promise<number> => {
@@ -118,9 +118,9 @@ const fail = (error: unknown): void => {
 
 await runToEnd('storage:check', deadline, async (t) => {
   try {
-    const wrong = await check(t)
-    console.log(wrong === 0 ? 'No problems found.' : `Problems found: ${wrong}`)
-    process.exitCode = wrong === 0 ? 0 : 1
+    const problems = await check(t)
+    console.log(problems === 0 ? 'No problems found.' : `Problems found: ${problems}`)
+    process.exitCode = problems === 0 ? 0 : 1
   } catch (error) {
     fail(error)
   }

@@ -2,8 +2,8 @@ import { existsSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 
 /**
- * Where tests keep what they create and remove all the time: in memory where there is enough, because a disk takes as long for
- * that as for the rest of a test, and much longer when others write to it. TMPDIR overrides it.
+ * The folder for temporary files of tests: in memory if there is enough, because creating and deleting them on a disk takes as long
+ * as the rest of a test, and much longer if other processes write to the disk. TMPDIR overrides it.
  */
 export function temporaryRoot(): string {
   const inMemory = '/dev/shm'

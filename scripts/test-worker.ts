@@ -4,22 +4,21 @@ import { registerHooks } from 'node:module'
 import t from 'tap'
 
 /**
- * Runs test files one after another in one process, each as a subtest, so that modules are loaded, the contract is
- * parsed and code is compiled once. The parent sends the name of a file, and an empty one after the last.
+ * Runs test files one after another in one process, each as a subtest, so that modules are loaded, the contract is parsed and code is
+ * compiled only once. The parent sends the name of each file, and an empty name after the last.
  *
- * A test file uses the default export of `tap` as its root. Here that is the file's own subtest: what the file tears
- * down ends before the next file starts.
+ * In a test file, the default export of `tap` is the subtest of the file, so its teardowns end before the next file starts.
  */
 
-/** Sent to the parent when the next file can start. */
+/** Sent to the parent when the worker is ready for the next file. */
 export interface Ready {
   /** Null before the first file. */
   readonly passed: boolean | null
-  /** Seconds of processor time that the last file took, without the processes that it started. */
+  /** Processor time of the last file in seconds, without processes that it started. */
   readonly processorTime: number
 }
 
-// Types of the browser's library, which no other file needs.
+// The library of browser types has it, but no other file needs that library.
 declare const WebAssembly: { readonly Module: new (bytes: Uint8Array) => object }
 
 const folder = new URL('../test/', import.meta.url).href
@@ -32,14 +31,14 @@ registerHooks({
   resolve(specifier, context, nextResolve) {
     const isTestFile = context.parentURL?.startsWith(folder) === true
     if (specifier !== 'tap' || !isTestFile) return nextResolve(specifier, context)
-    // The number makes it another module for each file.
+    // The number makes a new module for each file.
     const source = `export default globalThis[Symbol.for('${currentFile}')] // ${count}`
     return { url: `data:text/javascript,${encodeURIComponent(source)}`, shortCircuit: true }
   },
 })
 
-// V8 shares the compiled functions of a WebAssembly module between threads as long as one holds it: each embedded
-// database finds those that the earlier ones compiled. A fifth of the processor time of a small file.
+// V8 shares the compiled functions of a WebAssembly module between threads while the module is referenced, so embedded databases
+// reuse the functions that earlier ones compiled. This saves a fifth of the processor time of a small file.
 const wasm = new URL('pglite.wasm', import.meta.resolve('@electric-sql/pglite'))
 const heldModule = new WebAssembly.Module(readFileSync(wasm))
 
@@ -51,7 +50,7 @@ async function runNext(passed: boolean | null): Promise<void> {
   const message: Promise<readonly unknown[]> = once(process, 'message')
   const { user, system } = process.cpuUsage(usedBefore)
   process.send?.({ passed, processorTime: (user + system) / 1e6 } satisfies Ready)
-  // tap lets a process end while it waits for messages.
+  // tap does not keep the process alive while it waits for a message.
   process.channel?.ref()
   const [file] = await message
   if (typeof file !== 'string' || file === '') return

@@ -11,29 +11,28 @@ import { temporaryRoot } from './temporary-root.ts'
 import type { Ready } from './test-worker.ts'
 
 /**
- * Runs all test files or those that are named, and reports what failed. After a run of all files it also reports which
- * documented responses no test has seen.
+ * Runs the test files in the arguments, or all of them, and reports failures. After a run of all files it also reports documented
+ * responses that no test has received.
  *
- * Files share a few worker processes, one file at a time in each: starting a process for each file took half of all
- * processor time. tap's own command is not used: it starts every file with source maps, mocking and coverage.
+ * A few worker processes run one file at a time each: a process for each file took half of all processor time. The command of tap
+ * is not used because it starts every file with source maps, mocking and coverage.
  */
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const worker = fileURLToPath(new URL('test-worker.ts', import.meta.url))
 
-// More than the cores of a small machine, because tests also wait.
+// More than the cores of a small machine, because tests wait for I/O.
 const parallel = 3
 
-// In seconds. tap ends a file that takes longer and reports what it waits for; a worker that does not react is killed.
-// It is for files that hang: the longest takes 70 seconds of processor time, which are many minutes on a busy machine.
+// Seconds. tap ends a file that takes longer, and reports its pending tests; a worker that does not respond is killed. The limit is
+// for files that hang: the longest file takes 70 s of processor time, which can be many minutes on a busy machine.
 const fileTimeout = 900
 const killAfter = fileTimeout + 30
-/** How long the handles that a file left open may keep a worker from ending. */
+/** Seconds that a worker may take to exit. Open handles of test files delay it. */
 const exitTimeout = 10
 
-// The embedded database is WebAssembly. A worker shares its code among all databases: optimizing what they run most often
-// pays, unlike optimizing as early as by default, validating functions that are never called, and frequent garbage
-// collections.
+// The embedded database is WebAssembly, and a worker shares its compiled code among all databases. Optimizing only hot functions is
+// faster than V8's early optimization, and so are lazy validation and fewer garbage collections.
 const nodeArguments = [
   '--wasm-tiering-budget=300000000',
   '--wasm-lazy-validation',
@@ -48,13 +47,13 @@ const environment = {
   ...process.env,
   TAP_TIMEOUT: String(fileTimeout),
   TMPDIR: temporary,
-  // Keeps compiled modules for the next process and the next run.
+  // Compiled modules are reused by other workers and by the next run.
   NODE_COMPILE_CACHE: fileURLToPath(new URL('../node_modules/.cache/node', import.meta.url)),
 }
 
 /**
- * They start, stop and kill services, or keep the machine busy: half of the time of all files. On the embedded database
- * `npm run test:faults` runs them; on a server they run with the rest.
+ * Files that start, stop and kill services, or keep the machine busy. They take half of the time of all files. On the embedded
+ * database, `npm run test:faults` runs them; on a server, they run with the rest.
  */
 const slowFiles: readonly string[] = [
   'test/admin.ts',
@@ -73,11 +72,11 @@ const slowFiles: readonly string[] = [
 
 rmSync(coverageFolder, { recursive: true, force: true })
 const named = process.argv.slice(2).flatMap((name) => (name === '--slow' ? slowFiles : [name]))
-const leavesSlowOut = named.length === 0 && process.env.DATABASE_URL === undefined
+const skipsSlow = named.length === 0 && process.env.DATABASE_URL === undefined
 const files = named.length > 0 ? [...named] : allFiles()
 const total = files.length
 const failedFiles: string[] = []
-// Nobody reads the TAP of all files together.
+// The combined TAP output is discarded.
 t.register()
 t.resume()
 t.jobs = parallel
@@ -88,17 +87,17 @@ const { pass, fail, skip } = t.counts
 console.log(
   `\n${pass} passed, ${fail} failed, ${skip} skipped in ${total} files (${seconds(performance.now())})`,
 )
-if (leavesSlowOut) console.log(`Left to npm run test:faults: ${slowFiles.join(', ')}`)
+if (skipsSlow) console.log(`Not run (use npm run test:faults): ${slowFiles.join(', ')}`)
 if (failedFiles.length > 0) console.log(`Failed: ${failedFiles.join(', ')}`)
 const isCovered = named.length > 0 || reportCoverage()
 process.exitCode = failedFiles.length === 0 && isCovered ? 0 : 1
 
 /**
- * Every test file, without the fault suite and maybe without the slow ones. The longest start first, so that no core is idle at
- * the end: those that start services and mostly wait for them, then the largest.
+ * All test files without the fault suite, and without the slow ones if they are skipped. The longest start first, so that no core is
+ * idle at the end: files that start services and mostly wait for them, then the largest.
  */
 function allFiles(): string[] {
-  const exclude = ['test/fixture', 'test/faults', ...(leavesSlowOut ? slowFiles : [])]
+  const exclude = ['test/fixture', 'test/faults', ...(skipsSlow ? slowFiles : [])]
   return globSync('test/**/*.ts', { cwd: root, exclude })
     .map((file) => ({
       file,
@@ -109,7 +108,7 @@ function allFiles(): string[] {
     .map(({ file }) => file)
 }
 
-/** Runs files in a worker, and in another one when it dies. */
+/** Runs files in a worker. If it dies, a new worker runs the rest. */
 async function runWorkers(): Promise<void> {
   if (files.length === 0) return
   await runWorker()
@@ -137,7 +136,7 @@ async function runWorker(): Promise<void> {
     file = undefined
   }
   child.on('message', (message: Ready | object) => {
-    // tap sends messages of its own.
+    // tap sends other messages.
     if (!('passed' in message)) return
     const { passed, processorTime } = message
     if (passed !== null)
@@ -151,9 +150,9 @@ async function runWorker(): Promise<void> {
   await t.stdin('worker', { tapStream: child.stdout, buffered: true })
   const ended = await exited
   clearTimeout(kill)
-  // It died in the middle of a file.
+  // The worker died while it ran a file.
   if (file !== undefined) report(`FAILED with ${ended}:`)
-  if (ended !== '0' && failedFiles.length === 0) failedFiles.push(`a worker ended with ${ended}`)
+  if (ended !== '0' && failedFiles.length === 0) failedFiles.push(`a worker exited with ${ended}`)
 }
 
 function reportFailure({ fullname, diag }: (typeof t.lists.fail)[number]): void {

@@ -6,11 +6,11 @@ import { createClient } from '../test/fixture/service.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
- * The tour against a service that is started for it as an operator would, on a folder of its own: stopped, started again
- * on the same data, and stopped. Whatever happens, the processes are ended and the folder is removed.
+ * Starts the service in a new folder and runs the tour against it, then stops it, restarts it with the same data and stops it again.
+ * Processes and the folder are always removed.
  */
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 180_000
 
 const tour = fileURLToPath(new URL('tour.ts', import.meta.url))
@@ -30,7 +30,7 @@ const start = async (t: Teardown, dataDir: string) => {
   const service = await startProcess(t, { DATA_DIR: dataDir })
   return {
     url: service.url,
-    // Nothing of this is to reach the coverage of the tests.
+    // These responses do not count towards the contract coverage of the tests.
     client: createClient(service.url, () => undefined),
     async stop() {
       const code = await service.end('SIGTERM')

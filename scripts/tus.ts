@@ -9,21 +9,21 @@ import { startTcpProxy } from '../test/fixture/tcp-proxy.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
 /**
- * A large file through the tus client that browsers use, on a bad day: the connection is cut after a third of it, and the
- * service killed after two thirds and started again. In the bucket of TEST_STORAGE_URL if there is one, else on the disk.
+ * Uploads a large file with tus-js-client, the tus client for browsers. The connection is cut after a third of the file, and the
+ * service is killed after two thirds and restarted. The storage is the bucket of TEST_STORAGE_URL, if set, or else the disk.
  */
 
 const size = 200 * 1024 * 1024
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 240_000
 
-/** Milliseconds after which the client tries again. */
+/** Milliseconds until the client retries. */
 const retryDelay = 500
 
 const describeBytes = (bytes: number): string => `${(bytes / 1024 / 1024).toFixed(1)} MiB`
 
-/** Writes a file that is like no other; resolves to its SHA-256. */
+/** Writes a file of random bytes. Resolves to its SHA-256. */
 const writeRandomFile = async (path: string): Promise<string> => {
   const block = 4 * 1024 * 1024
   const hash = createHash('sha256')
@@ -37,8 +37,8 @@ const writeRandomFile = async (path: string): Promise<string> => {
   return hash.digest('hex')
 }
 
-/** Sends a file as a browser would; resolves to where the attachment is. Each request that asks where to go on is told to `onOffset`. */
-const send = (
+/** Uploads a file. Resolves to the URL of the attachment. `onOffset` is called when the client resumes at an offset. */
+const upload = (
   path: string,
   endpoint: string,
   token: string,
@@ -51,7 +51,7 @@ const send = (
       uploadSize: size,
       headers: { authorization: `Bearer ${token}` },
       metadata: { filename: 'large.bin', filetype: 'application/octet-stream', sha256 },
-      // It is the deadline that ends this: on a busy machine the service takes its time to start again.
+      // Retries until the deadline, because the service may take long to restart on a busy machine.
       retryDelays: Array<number>(deadline / retryDelay).fill(retryDelay),
       onAfterResponse(request, response) {
         const offset = response.getHeader('Upload-Offset')
@@ -97,7 +97,7 @@ const run = async (t: Teardown): Promise<void> => {
   console.log(`tus: sending ${describeBytes(size)} to ${environment.STORAGE_URL ? 'a bucket' : 'the disk'}`)
 
   const proxy = await startTcpProxy(t, portOf(service))
-  const spoil = async (): Promise<void> => {
+  const interrupt = async (): Promise<void> => {
     await proxy.untilSent(size / 3)
     proxy.cut()
     console.log('tus: the connection was cut after a third')
@@ -109,14 +109,14 @@ const run = async (t: Teardown): Promise<void> => {
   }
 
   const offsets: number[] = []
-  const begun = performance.now()
+  const startedAt = performance.now()
   const endpoint = `http://127.0.0.1:${proxy.port}/tasks/${task.id}/uploads`
-  const sent = send(path, endpoint, token, sha256, (offset) => {
+  const uploaded = upload(path, endpoint, token, sha256, (offset) => {
     offsets.push(offset)
     console.log(`tus: the client resumes at ${describeBytes(offset)}`)
   })
-  const [location] = await Promise.all([sent, spoil()])
-  const seconds = ((performance.now() - begun) / 1_000).toFixed(1)
+  const [location] = await Promise.all([uploaded, interrupt()])
+  const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1)
   console.log(`tus: done after ${seconds} s: ${location}`)
 
   if (offsets.length < 2 || offsets.some((offset) => offset === 0))
