@@ -4,19 +4,18 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { withPostgres } from '../postgres.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
-import { cpuTime, type Server, shareProcessors, startServer } from './processes.ts'
+import { cpuTime, type Server, pinToProcessor, startServer } from './processes.ts'
 import { startService } from './service.ts'
 import { download, inParallel, remove, type Target, upload } from './transfer.ts'
 
 /**
- * `npm run bench:attachments`: how fast files come in and go out, in relation to a bare Node server that does the same
- * work with them. The two take turns on the same processor, while the client and PostgreSQL have the other, and medians
- * over the rounds are compared.
+ * `npm run bench:attachments`: the rate of uploads and downloads, compared with a bare Node server that does the same work. They are
+ * measured in turn on one processor; the client and PostgreSQL use the other. The results are medians over rounds.
  */
 
-const { values: given } = parseArgs({ options: { quick: { type: 'boolean', default: false } } })
+const { values: options } = parseArgs({ options: { quick: { type: 'boolean', default: false } } })
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 1_800_000
 
 const mebibyte = 1_048_576
@@ -24,12 +23,12 @@ const mebibyte = 1_048_576
 interface Case {
   readonly name: string
   readonly parallel: number
-  /** Of each file, in bytes. */
+  /** Bytes of each file. */
   readonly size: number
 }
 
-const rounds = given.quick ? 1 : 3
-const cases: readonly Case[] = given.quick
+const rounds = options.quick ? 1 : 3
+const cases: readonly Case[] = options.quick
   ? [
       { name: '64 MiB', parallel: 1, size: 64 * mebibyte },
       { name: '10 x 8 MiB at once', parallel: 10, size: 8 * mebibyte },
@@ -39,37 +38,37 @@ const cases: readonly Case[] = given.quick
       { name: '10 x 64 MiB at once', parallel: 10, size: 64 * mebibyte },
     ]
 
-/** What ours is to reach of the floor's rate. */
+/** The minimum rate, as a ratio to the rate of the floor. */
 const targets = { upload: 0.6, download: 0.8 }
 
 type Direction = keyof typeof targets
 
-/** A server under measurement, and where it takes files. */
+/** A measured server, and its path for uploads. */
 interface Contender {
   readonly server: Server
   readonly target: Target
   readonly uploads: string
 }
 
-/** What one round of a case came to. */
+/** The result of one round of a case. */
 interface Sample {
   /** Megabytes per second. */
   readonly rate: number
-  /** CPU time of the server, in milliseconds for each megabyte. */
+  /** Milliseconds of CPU time of the server per megabyte. */
   readonly cpu: number
 }
 
 const main = async (t: Teardown): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
   t.teardown(() => rm(folder, { recursive: true }))
-  const core = await shareProcessors()
+  const core = await pinToProcessor()
   await withPostgres(async (databaseUrl) => {
-    const place = { core, folder }
-    const ours = await startService(t, place, { DATABASE_URL: databaseUrl })
-    const bare = await startBare(t, place)
+    const placement = { core, folder }
+    const ours = await startService(t, placement, { DATABASE_URL: databaseUrl })
+    const bare = await startBare(t, placement)
     const rows = []
     for (const one of cases) rows.push(...(await compare(one, ours, bare)))
-    console.log('\nMegabytes per second, and CPU time of the server in milliseconds for each megabyte')
+    console.log('\nMegabytes per second, and CPU time of the server in milliseconds per megabyte')
     console.table(Object.fromEntries(rows))
   })
 }
@@ -85,7 +84,7 @@ const startBare = async (
   return { server, target: { url: server.url, headers: {} }, uploads: '/' }
 }
 
-/** A case's rows of the table: ours and the floor in turn, after each has warmed up. */
+/** The rows of the table for a case. The service and the floor are measured in turn, after a warm-up. */
 const compare = async (one: Case, ours: Contender, bare: Contender) => {
   const samples = { ours: noSamples(), bare: noSamples() }
   const contenders = [
@@ -94,10 +93,10 @@ const compare = async (one: Case, ours: Contender, bare: Contender) => {
   ] as const
   for (const [, contender] of contenders) await measure(contender, { ...one, size: mebibyte })
   for (let round = 0; round < rounds; round += 1)
-    for (const [who, contender] of contenders) {
+    for (const [name, contender] of contenders) {
       const { upload: up, download: down } = await measure(contender, one)
-      samples[who].upload.push(up)
-      samples[who].download.push(down)
+      samples[name].upload.push(up)
+      samples[name].download.push(down)
     }
   return (['upload', 'download'] as const).map((direction) => {
     const [our, floor] = [medianOf(samples.ours[direction]), medianOf(samples.bare[direction])]
@@ -117,27 +116,28 @@ const compare = async (one: Case, ours: Contender, bare: Contender) => {
 
 const noSamples = (): Record<Direction, Sample[]> => ({ upload: [], download: [] })
 
-/** Uploads the files of a case, downloads them, and removes them. */
+/** Uploads, downloads and deletes the files of a case. */
 const measure = async (
   { server, target, uploads }: Contender,
   { parallel, size }: Case,
 ): Promise<Record<Direction, Sample>> => {
   const timed = async <T>(action: () => Promise<T>): Promise<[Sample, T]> => {
-    const [begun, used] = [performance.now(), await cpuTime(server.pid)]
+    const [startedAt, used] = [performance.now(), await cpuTime(server.pid)]
     const result = await action()
-    const seconds = (performance.now() - begun) / 1_000
+    const seconds = (performance.now() - startedAt) / 1_000
     const megabytes = (parallel * size) / 1e6
     const cpu = ((await cpuTime(server.pid)) - used) / megabytes
     return [{ rate: megabytes / seconds, cpu }, result]
   }
   const [up, paths] = await timed(() => inParallel(parallel, () => upload(target, uploads, size)))
   const [down, sizes] = await timed(() => Promise.all(paths.map((path) => download(target, path))))
-  if (sizes.some((received) => received !== size)) throw new Error('A download is not what was uploaded')
+  if (sizes.some((received) => received !== size))
+    throw new Error('The size of a download differs from the upload')
   for (const path of paths) await remove(target, path)
   return { upload: up, download: down }
 }
 
-/** The median of each figure by itself. */
+/** The median of each figure separately. */
 const medianOf = (samples: readonly Sample[]): Sample => {
   const median = (name: keyof Sample): number => {
     const sorted = samples.map((sample) => sample[name]).toSorted((a, b) => a - b)

@@ -9,9 +9,8 @@ import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 
 /**
- * The floor of uploads and downloads: a bare Node server that does the work that cannot be left out (it takes the form
- * apart, hashes, writes and syncs the file, renames it and syncs its folder; it streams the file) and nothing else. There
- * is no framework, token, permission, database or limit.
+ * The floor for uploads and downloads: a Node server that does only the necessary work. It parses the form; hashes, writes, syncs and
+ * renames the file; syncs the folder; and streams the file. It has no framework, authentication, permissions, database or limits.
  */
 
 const { DATA_DIR = '.', PORT = '0' } = process.env
@@ -40,7 +39,7 @@ const receive = (request: IncomingMessage): Promise<string> =>
     request.pipe(form)
   })
 
-const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
   const { method, url = '' } = request
   const path = join(DATA_DIR, url.slice(1))
   if (method === 'POST') {
@@ -55,7 +54,7 @@ const answer = async (request: IncomingMessage, response: ServerResponse): Promi
 }
 
 const server = createServer((request, response) => {
-  answer(request, response).catch((error: unknown) => {
+  handle(request, response).catch((error: unknown) => {
     console.error(error)
     response.destroy()
   })

@@ -1,8 +1,8 @@
 import type { Sql } from 'postgres'
 
 /**
- * Fills tables by statements that make their rows themselves, over one connection: indexes are made when the rows are
- * there, and triggers do not fire, so that `fill` has to say what they would.
+ * Fills tables over one connection. Indexes are created after the rows, and triggers do not fire, so that `fill` must write what
+ * triggers would.
  */
 export const inBulk = async (
   client: Sql,

@@ -5,10 +5,12 @@ import { maxConnections } from '../../src/db/engine/client.ts'
 import { createClient } from '../../src/db/engine/connection.ts'
 
 /**
- * The floors: bare Fastify routes, with no token, permission, validation, ETag, problem or log. Under /raw they run the
- * plainest prepared statement that yields the same resource, a task with its tags and a tag with the count of its tasks,
- * with the driver and the connections of the service; under /lean they write to a copy of the table with its keys only, which
- * shows what indexes and triggers cost; under /bare they serialize it from memory, by its schema.
+ * The floors: Fastify routes without authentication, permissions, validation, ETags, problems or a log.
+ *
+ * - /raw executes the simplest prepared statement for the resource (a task with its tags, a tag with its task count), with the driver
+ *   and the number of connections of the service.
+ * - /lean writes to a copy of the table with only its keys, which shows the cost of indexes and triggers.
+ * - /bare serializes the resource from memory, with its schema.
  */
 
 const { DATABASE_URL = '', PASSWORD = '', PASSWORD_HASH = '', USER_ID = '', PORT = '0' } = process.env
@@ -58,11 +60,10 @@ const user = {
 const serialize = (schema: object) => ({ schema: { response: { 200: schema } } })
 const listOf = (items: object) => ({ type: 'object', properties: { items: { type: 'array', items } } })
 
-/** Runs a prepared statement. */
 const run = (statement: string, ...values: readonly string[]) =>
   sql.unsafe(statement, [...values], { prepare: true })
 
-const carriedTags = `
+const tagsOfTask = `
   coalesce((
     select json_agg(json_build_object(
       'id', tags.id, 'name', name, 'color', color, 'owner_id', tags.owner_id, 'created_at', tags.created_at
@@ -73,14 +74,14 @@ const taskColumns = `
   id, title, description, status, priority, start_at, start_on, due_at, due_on, completed_at, owner_id, assignee_id, attachment_count,
   version, created_at, updated_at`
 const newestTasks = (condition: string) => `
-  select ${taskColumns}, ${carriedTags} from tasks where deleted_at is null and ${condition}
+  select ${taskColumns}, ${tagsOfTask} from tasks where deleted_at is null and ${condition}
   order by created_at desc nulls last, id desc nulls last limit 20`
 const writes = (table: string) => ({
   // A new task has no tags.
   create: `
     insert into ${table} as tasks (id, title, description, status, priority, owner_id)
     values (gen_random_uuid(), $1, '', 'todo', 'none', $2) returning ${taskColumns}, '[]'::json as tags`,
-  update: `update ${table} as tasks set title = $1 where id = $2 returning ${taskColumns}, ${carriedTags}`,
+  update: `update ${table} as tasks set title = $1 where id = $2 returning ${taskColumns}, ${tagsOfTask}`,
 })
 const ownTags = `
   select id, name, color, owner_id, created_at, (
@@ -90,7 +91,7 @@ const ownTags = `
   from tags where owner_id = $1 order by created_at desc nulls last, id desc nulls last limit 50`
 
 const statements = {
-  task: `select ${taskColumns}, ${carriedTags} from tasks where id = $1`,
+  task: `select ${taskColumns}, ${tagsOfTask} from tasks where id = $1`,
   user: `
     select id, username, email, display_name, role, created_at, updated_at, version from users where id = $1`,
   tasks: newestTasks('true'),
@@ -107,7 +108,7 @@ app.get<ById>('/raw/users/:id/tasks', async ({ params }) => ({
 }))
 app.get('/raw/tags', async () => ({ items: await run(statements.tags, USER_ID) }))
 
-// --- writes, on the table of the service and on a lean one
+// --- writes to the table of the service and to the lean table
 await sql.unsafe(`
   create table lean_tasks (
     like tasks including defaults, primary key (id), foreign key (owner_id) references users (id),

@@ -3,8 +3,8 @@ import type { Database } from '../../src/db/engine/client.ts'
 import { createClient, type ServerConnection } from '../../src/db/engine/connection.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
 
-/** A database that lets a statement take its time: what is too slow is to be measured too. */
-export const openWithoutDeadline = (connection: ServerConnection): Database => {
+/** Opens a database without a statement timeout, so that slow statements are measured, too. */
+export const openWithoutTimeout = (connection: ServerConnection): Database => {
   const settings = { statement_timeout: 0, timezone: 'UTC', jit: 'off' }
   const client = createClient(connection, { connection: settings })
   return {
@@ -21,7 +21,7 @@ interface Seeded {
   readonly seed: (client: postgres.Sql) => Promise<void>
 }
 
-/** A database of this name on the server, seeded unless it is there. */
+/** The database with this name on a server. It is created and seeded if missing. */
 export const seededDatabase = async (url: string, { name, seed }: Seeded): Promise<ServerConnection> => {
   const own = new URL(url)
   own.pathname = `/${name}`

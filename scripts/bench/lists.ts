@@ -6,28 +6,29 @@ import type { Principal } from '../../src/domain/permissions.ts'
 import { type TaskList, taskList, type TaskListQuery, taskSortFields } from '../../src/domain/task-filter.ts'
 import { rowsRead } from '../../test/fixture/plan.ts'
 import { withPostgres } from '../postgres.ts'
-import { openWithoutDeadline, seededDatabase } from './list-databases.ts'
+import { openWithoutTimeout, seededDatabase } from './list-databases.ts'
 import { idAt, seedTasks } from './seed-lists.ts'
 
 /**
- * Measures lists of tasks on a PostgreSQL server of its own: each filter and each order, for an administrator, who sees
- * everything, and for the member with the most tasks. `npm run bench:lists -- [tasks] [milliseconds per measurement]`. With
- * DATABASE_URL it seeds databases on that server and keeps them for the next run.
+ * `npm run bench:lists -- [tasks] [milliseconds per measurement]`: each filter and each sort order of task lists on a new PostgreSQL
+ * server, for an administrator, who sees everything, and for the member with the most tasks. With DATABASE_URL, it seeds databases on
+ * that server and keeps them for the next run.
  */
 
 const [large = 1_000_000, budget = 250] = process.argv.slice(2).map(Number)
 const firstPage = { limit: 50, offset: 0, position: null, includeTotal: false }
 const depth = 100_000
 
-interface Family {
+/** A filter and a sort order. */
+interface ListCase {
   readonly name: string
   readonly query: TaskListQuery
 }
 
 const orders = taskSortFields.flatMap((field) => [field, `-${field}`])
 
-/** The orders with an index; a request sorts the tasks for any other one. */
-const isIndexed = ({ query: { sort = '-created_at' } }: Family): boolean =>
+/** Whether the sort order has an index. Other orders sort all visible tasks. */
+const isIndexed = ({ query: { sort = '-created_at' } }: ListCase): boolean =>
   /^-?(created_at|updated_at|due)\b/.test(sort)
 
 const daysAgo = (days: number): string => new Date(Date.now() - days * 86_400_000).toISOString()
@@ -56,7 +57,7 @@ const filters: readonly (readonly [string, TaskListQuery])[] = [
   ['q, a rarer part of a title', { q: 'voice meet' }],
 ]
 
-const families: readonly Family[] = [
+const listCases: readonly ListCase[] = [
   ...orders.map((sort) => ({ name: `sort=${sort}`, query: { sort } })),
   ...filters.flatMap(([name, query]) => [
     { name: `${name}, sort=-created_at`, query: { ...query, sort: '-created_at' } },
@@ -79,7 +80,7 @@ const callers = { admin: principalOf(0, 'admin'), member: principalOf(1, 'member
 
 const listOf = (principal: Principal, query: TaskListQuery): TaskList => {
   const list = taskList({ all: principal.role === 'admin', ...query }, { now: new Date(), ...principal })
-  if (list === null) throw new Error('A family sorts by a field twice')
+  if (list === null) throw new Error('A list sorts by a field twice')
   return list
 }
 
@@ -87,7 +88,7 @@ interface Measurement {
   readonly returned: number
   readonly p50: number
   readonly p99: number
-  /** How many rows of tasks were read for one that was answered with. */
+  /** Rows of tasks that were read per returned task. */
   readonly rowsRead: number
 }
 
@@ -100,7 +101,7 @@ interface PageOfList {
   readonly position: Position | null
 }
 
-/** How to read a page, and what reading it comes to. */
+/** Reads a page, and records its statement and the times. */
 const readerOf = ({ db, principal, query, position }: PageOfList) => {
   let statement: Parameters<typeof rowsRead>[1] = { text: '', values: [] }
   const recording: Database = {
@@ -117,8 +118,8 @@ const readerOf = ({ db, principal, query, position }: PageOfList) => {
 }
 
 /**
- * What each page takes, once it has run a few times; slow ones are run less often. They take turns, so that what else the
- * machine does slows all of them down.
+ * Measures pages after a warm-up; slow pages are read fewer times. Pages are read in turn, so that other load on the machine affects
+ * all of them.
  */
 const measure = async (pages: readonly PageOfList[]): Promise<Measurement[]> => {
   const readers = pages.map(readerOf)
@@ -129,9 +130,9 @@ const measure = async (pages: readonly PageOfList[]): Promise<Measurement[]> => 
       times.push(performance.now() - start)
     }
   }
-  // PostgreSQL decides about the plan of a prepared statement at its sixth run.
-  const warm = performance.now() + budget * readers.length
-  for (let n = 0; n < 6 && (n === 0 || performance.now() < warm); n += 1) await readAll()
+  // PostgreSQL decides at the sixth execution of a prepared statement whether to use a generic plan.
+  const warmUpEnd = performance.now() + budget * readers.length
+  for (let n = 0; n < 6 && (n === 0 || performance.now() < warmUpEnd); n += 1) await readAll()
   for (const { times } of readers) times.length = 0
   const end = performance.now() + budget * readers.length
   for (let n = 0; n < 5 || (n < 200 && performance.now() < end); n += 1) await readAll()
@@ -152,7 +153,7 @@ const measure = async (pages: readonly PageOfList[]): Promise<Measurement[]> => 
 
 const countItems = (json: string): number => (JSON.parse(json) as unknown[]).length
 
-/** A deep page begins behind this many tasks, or behind nine tenths of those that there are. */
+/** The position after 100,000 tasks (`depth`), or after nine tenths of the tasks if there are fewer. */
 const deepPosition = async (
   db: Database,
   principal: Principal,
@@ -165,28 +166,28 @@ const deepPosition = async (
   return (await read(Math.min(depth, Math.floor((total ?? 0) * 0.9)))).next
 }
 
-interface Result extends Family {
+interface Result extends ListCase {
   readonly caller: keyof typeof callers
-  /** How many tasks the caller sees at all. */
-  readonly seen: number
+  /** Number of tasks that the caller can see. */
+  readonly visible: number
   readonly first: Measurement
-  /** Null where the list has one page. */
+  /** Null if the list has one page. */
   readonly deep: Measurement | null
-  /** The first page where there are a hundredth of the tasks; it compares if it has as many. */
+  /** The first page in a database with a hundredth of the tasks. Compared only if it returns as many tasks. */
   readonly small: Measurement
 }
 
-const measureFamily = async (
+const measureCase = async (
   db: Database,
   smallDb: Database,
   principal: Principal,
-  { query }: Family,
+  { query }: ListCase,
 ): Promise<Pick<Result, 'first' | 'deep' | 'small'>> => {
   const firstOf = (db: Database): PageOfList => ({ db, principal, query, position: null })
   const position = await deepPosition(db, principal, query)
   const pages = [firstOf(db), firstOf(smallDb), ...(position === null ? [] : [{ ...firstOf(db), position }])]
   const [first, small, deep = null] = await measure(pages)
-  if (first === undefined || small === undefined) throw new Error('Each page is measured')
+  if (first === undefined || small === undefined) throw new Error('A page was not measured')
   return { first, deep, small }
 }
 
@@ -198,11 +199,11 @@ const bench = async (db: Database, smallDb: Database): Promise<Result[]> => {
       limit: 1,
       includeTotal: true,
     })
-    for (const family of families) {
-      // Refused: too many tasks to sort.
-      if (!isIndexed(family) && (total ?? 0) > maxSorted) continue
-      const measured = await measureFamily(db, smallDb, principal, family)
-      results.push({ ...family, caller, seen: total ?? 0, ...measured })
+    for (const listCase of listCases) {
+      // The service rejects such a request, because there are too many tasks to sort.
+      if (!isIndexed(listCase) && (total ?? 0) > maxSorted) continue
+      const measured = await measureCase(db, smallDb, principal, listCase)
+      results.push({ ...listCase, caller, visible: total ?? 0, ...measured })
     }
   }
   return results
@@ -214,9 +215,9 @@ interface Column {
   readonly value: (result: Result) => number | null
 }
 
-/** A member may have as much read as twice what they see. */
-const rowsForOne = ({ caller, seen }: Result, { returned, rowsRead: rows }: Measurement): number =>
-  caller === 'member' && rows * returned <= 2 * seen ? Math.min(rows, 10) : rows
+/** For a member, reading up to twice the visible tasks meets the target. */
+const rowsForOne = ({ caller, visible }: Result, { returned, rowsRead: rows }: Measurement): number =>
+  caller === 'member' && rows * returned <= 2 * visible ? Math.min(rows, 10) : rows
 
 const columns: readonly Column[] = [
   { title: 'p99/p50', target: 5, value: ({ first }) => first.p99 / first.p50 },
@@ -238,13 +239,11 @@ const columns: readonly Column[] = [
   },
 ]
 
-/** One line a family, with what misses its target marked, and how many families reach each target. */
+/** Prints a line for each case with missed targets marked, and the number of cases that meet each target. */
 const print = (results: readonly Result[]): void => {
   const hits = columns.map(() => ({ met: 0, of: 0 }))
   console.log(
-    ['caller', 'family', 'p50 ms', ...columns.map(({ title, target }) => `${title} <= ${target}`)].join(
-      ' | ',
-    ),
+    ['caller', 'list', 'p50 ms', ...columns.map(({ title, target }) => `${title} <= ${target}`)].join(' | '),
   )
   for (const result of results) {
     const { caller, name, first } = result
@@ -265,7 +264,7 @@ const print = (results: readonly Result[]): void => {
 
 const run = async (url: string): Promise<void> => {
   const open = async (count: number) =>
-    openWithoutDeadline(
+    openWithoutTimeout(
       await seededDatabase(url, { name: `lists_${count}`, seed: (client) => seedTasks(client, count) }),
     )
   const smallDb = await open(large / 100)

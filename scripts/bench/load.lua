@@ -1,5 +1,5 @@
--- For wrk: sends the requests of the file REQUESTS in turn, and prints what came of it as a line of JSON.
--- Each line of the file is a method, a path and a body, with tabs in between.
+-- For wrk: sends the requests of the file REQUESTS repeatedly, and prints the results as a line of JSON.
+-- Each line of the file is a method, a path and a body, separated by tabs.
 
 local requests = {}
 local last = 0
@@ -19,7 +19,7 @@ end
 function done(summary, latency)
   local errors = summary.errors
   print(string.format(
-    '{"requests":%d,"microseconds":%d,"p50":%d,"p99":%d,"refused":%d,"broken":%d}',
+    '{"requests":%d,"microseconds":%d,"p50":%d,"p99":%d,"errorResponses":%d,"socketErrors":%d}',
     summary.requests, summary.duration, latency:percentile(50), latency:percentile(99), errors.status,
     errors.connect + errors.read + errors.write + errors.timeout))
 end

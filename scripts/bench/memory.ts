@@ -4,29 +4,29 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { withPostgres } from '../postgres.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
-import { forgetPeakMemory, peakMemory, residentMemory } from './processes.ts'
+import { resetPeakMemory, peakMemory, residentMemory } from './processes.ts'
 import { startService } from './service.ts'
 import { download, inParallel, upload } from './transfer.ts'
 
 /**
- * `npm run bench:memory`: the memory that the service takes while ten files are uploaded at once and then downloaded. They
- * are stored on disk, or in the bucket of TEST_STORAGE_URL (`node scripts/s3.ts -- npm run bench:memory`).
+ * `npm run bench:memory`: the memory of the service during ten concurrent uploads and then ten downloads. Files are stored on the
+ * disk, or in the bucket of TEST_STORAGE_URL (`node scripts/s3.ts -- npm run bench:memory`).
  */
 
-const { values: given } = parseArgs({ options: { quick: { type: 'boolean', default: false } } })
+const { values: options } = parseArgs({ options: { quick: { type: 'boolean', default: false } } })
 
-/** Milliseconds for the whole run. */
+/** Milliseconds. */
 const deadline = 1_800_000
 
 const mebibyte = 1_048_576
 const parallel = 10
 
 /** Bytes of each file. */
-const size = (given.quick ? 100 : 1_024) * mebibyte
+const size = (options.quick ? 100 : 1_024) * mebibyte
 
 /**
- * Maximum growth in bytes, whatever the size of the files: V8 collects buffers once 64 MiB of them are garbage, each upload
- * to S3 holds a part of 5 MiB, and the rest is headroom.
+ * Maximum growth in bytes, independent of the size of the files: V8 collects buffers once 64 MiB are garbage, each upload to S3
+ * buffers a part of 5 MiB, and the rest is headroom.
  */
 const target = 160 * mebibyte
 
@@ -45,13 +45,13 @@ const main = async (t: Teardown): Promise<void> => {
     const { server, target, uploads } = await startService(t, { core: null, folder }, environment)
     const idle = await residentMemory(server.pid)
     console.log(`idle: ${mebibytes(idle)} MiB`)
-    const measure = async <T>(what: string, action: () => Promise<T>): Promise<T> => {
-      await forgetPeakMemory(server.pid)
-      const begun = performance.now()
+    const measure = async <T>(transfers: string, action: () => Promise<T>): Promise<T> => {
+      await resetPeakMemory(server.pid)
+      const startedAt = performance.now()
       const result = await action()
-      const rate = (parallel * size) / 1e3 / (performance.now() - begun)
+      const rate = (parallel * size) / 1e3 / (performance.now() - startedAt)
       report(
-        `${parallel} ${what} of ${mebibytes(size)} MiB at once`,
+        `${parallel} concurrent ${transfers} of ${mebibytes(size)} MiB`,
         (await peakMemory(server.pid)) - idle,
         rate,
       )
@@ -62,7 +62,7 @@ const main = async (t: Teardown): Promise<void> => {
   })
 }
 
-/** On a full disk the measurement would be meaningless. */
+/** Without enough disk space, the measurement would be meaningless. */
 const expectSpace = async (folder: string): Promise<void> => {
   const { bavail, bsize } = await statfs(folder)
   const needed = 2 * parallel * size
@@ -72,9 +72,9 @@ const expectSpace = async (folder: string): Promise<void> => {
 
 const mebibytes = (bytes: number): number => Math.round(bytes / mebibyte)
 
-const report = (what: string, growth: number, rate: number): void =>
+const report = (transfers: string, growth: number, rate: number): void =>
   console.log(
-    `${what}: +${mebibytes(growth)} MiB of ${mebibytes(target)}, ${growth < target ? 'met' : 'not met'}; ${Math.round(rate)} MB/s`,
+    `${transfers}: +${mebibytes(growth)} MiB of ${mebibytes(target)}, ${growth < target ? 'met' : 'not met'}; ${Math.round(rate)} MB/s`,
   )
 
 await runToEnd('bench:memory', deadline, main)

@@ -5,7 +5,7 @@ import { withPostgres } from '../postgres.ts'
 import type { Teardown } from '../run-to-end.ts'
 import { type Server, service, startServer } from './processes.ts'
 
-/** Runs `measure` on the service with a PostgreSQL server of its own, on all processors and without a limit of rate. */
+/** Runs `measure` on the service with a new PostgreSQL server, on all processors and without rate limits. */
 export const onPostgres = async (
   t: Teardown,
   measure: (server: Server, databaseUrl: string) => Promise<void>,

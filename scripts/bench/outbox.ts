@@ -5,11 +5,11 @@ import { onPostgres } from './on-postgres.ts'
 import { cpuTime, cpuTimeOfTree } from './processes.ts'
 
 /**
- * `npm run bench:outbox`: how much processor time of the service and of PostgreSQL a write takes with and without the events that it
- * records, the readers of these events included. Rounds with and without them alternate, and the median counts.
+ * `npm run bench:outbox`: the processor time of the service and of PostgreSQL per write, with and without recording events. It includes
+ * the readers of events. Rounds with and without events alternate, and the results are medians.
  */
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 300_000
 
 const rounds = 9
@@ -18,10 +18,10 @@ const requestsPerRound = 150
 /** Tasks of a batch. */
 const batch = 50
 
-/** What recording events may add to the processor time of a write. */
+/** Maximum increase of the processor time of a write by recording events, as a ratio. */
 const limit = 0.15
 
-const recorders = ['tasks_added_recorded', 'tasks_changed_recorded']
+const eventTriggers = ['tasks_added_recorded', 'tasks_changed_recorded']
 
 const median = (values: readonly number[]): number =>
   values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
@@ -79,18 +79,18 @@ const main = async (t: Teardown): Promise<void> => {
     t.teardown(() => sql.end())
     const [{ postmaster }] = await sql<[{ postmaster: string }]>`
       select split_part(pg_read_file('postmaster.pid'), e'\n', 1) as postmaster`
-    const spent = async (): Promise<number> =>
+    const processorTime = async (): Promise<number> =>
       (await cpuTime(server.pid)) + (await cpuTimeOfTree(Number(postmaster)))
-    const record = async (isOn: boolean): Promise<void> => {
-      for (const trigger of recorders)
+    const recordEvents = async (isOn: boolean): Promise<void> => {
+      for (const trigger of eventTriggers)
         await sql.unsafe(`alter table tasks ${isOn ? 'enable' : 'disable'} trigger ${trigger}`)
     }
     const measure = async ({ requests, send }: Write): Promise<number> => {
-      // Statements are planned again after the triggers have changed.
-      for (let warm = 0; warm < 12; warm += 1) await send(warm)
-      const before = await spent()
+      // Changing triggers invalidates plans, so statements are planned again.
+      for (let count = 0; count < 12; count += 1) await send(count)
+      const before = await processorTime()
       for (let request = 0; request < requests; request += 1) await send(request)
-      return ((await spent()) - before) / requests
+      return ((await processorTime()) - before) / requests
     }
     const writes = await writesOf(client, await client.register('writer'))
     let isMet = true
@@ -98,7 +98,7 @@ const main = async (t: Teardown): Promise<void> => {
       const [without, recorded]: [number[], number[]] = [[], []]
       for (let round = 0; round < rounds; round += 1)
         for (const isOn of [false, true]) {
-          await record(isOn)
+          await recordEvents(isOn)
           ;(isOn ? recorded : without).push(await measure(write))
         }
       const [plain, whole] = [median(without), median(recorded)]

@@ -1,40 +1,39 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { createClient } from '../../test/fixture/service.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
-import { type Load, putUnderLoad } from './load.ts'
+import { type Load, generateLoad } from './load.ts'
 import { onPostgres } from './on-postgres.ts'
-import { forgetPeakMemory, peakMemory } from './processes.ts'
+import { resetPeakMemory, peakMemory } from './processes.ts'
 
 /**
- * `npm run bench:overload`: what becomes of the service when ten times as many connections as it needs ask at once, and,
- * judged by its memory alone, more than it takes requests. It compares rates of one run, so that a slow machine makes no
- * difference.
+ * `npm run bench:overload`: the service with ten times as many connections as it needs, and with more requests than it accepts, for
+ * which only memory has a target. Rates are compared within one run, so that the speed of the machine does not matter.
  */
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 300_000
 
-/** The least part of the best rate that is left. */
-const leastRate = 0.8
+/** Minimum rate, as a ratio to the best rate. */
+const minRate = 0.8
 
-/** Milliseconds that health may take, beside the load generator on the same processors. */
+/** Maximum response time of health checks in milliseconds. The load generator runs on the same processors. */
 const healthLimit = 200
 
-/** Bytes that the process may take under any of these loads. */
+/** Maximum memory of the process in bytes. */
 const memoryLimit = 512 * 1024 * 1024
 
 const seconds = 5
 const probes = 50
 
-/** The slowest of some probes of an address, on a connection of its own each as those of a monitor are. */
+/** The slowest of some probes of a URL. Each uses a new connection, like those of a monitor. */
 const slowestProbe = async (url: string): Promise<number> => {
   let slowest = 0
   for (let probe = 0; probe < probes; probe += 1) {
-    const begun = performance.now()
+    const startedAt = performance.now()
     const response = await fetch(url, { headers: { connection: 'close' } })
     await response.text()
-    if (response.status !== 200) throw new Error(`${url} answered ${response.status}`)
-    slowest = Math.max(slowest, performance.now() - begun)
+    if (response.status !== 200) throw new Error(`${url} returned ${response.status}`)
+    slowest = Math.max(slowest, performance.now() - startedAt)
     await pause(40)
   }
   return slowest
@@ -52,37 +51,37 @@ const main = async (t: Teardown): Promise<void> => {
       bodies: [],
     }
     const measure = async (connections: number) => {
-      await forgetPeakMemory(server.pid)
-      const [measured, live, ready] = await Promise.all([
-        putUnderLoad(server.url, load, { connections, seconds }),
+      await resetPeakMemory(server.pid)
+      const [result, live, ready] = await Promise.all([
+        generateLoad(server.url, load, { connections, seconds }),
         slowestProbe(`${server.url}/health/live`),
         slowestProbe(`${server.url}/health/ready`),
       ])
-      const { requests, perSecond, refused, broken } = measured
-      const answered = (perSecond * (requests - refused)) / requests
-      return { answered, refused, broken, live, ready, memory: await peakMemory(server.pid) }
+      const { requests, perSecond, errorResponses, socketErrors } = result
+      const succeeded = (perSecond * (requests - errorResponses)) / requests
+      return { succeeded, errorResponses, socketErrors, live, ready, memory: await peakMemory(server.pid) }
     }
 
-    await putUnderLoad(server.url, load, { connections: 64, seconds: 2 })
+    await generateLoad(server.url, load, { connections: 64, seconds: 2 })
     const best = await measure(64)
-    console.log(`64 connections: ${Math.round(best.answered)}/s`)
+    console.log(`64 connections: ${Math.round(best.succeeded)}/s`)
     let isMet = true
-    for (const { connections, isTaken } of [
-      { connections: 640, isTaken: true },
-      { connections: 2_560, isTaken: false },
+    for (const { connections, isAccepted } of [
+      { connections: 640, isAccepted: true },
+      { connections: 2_560, isAccepted: false },
     ]) {
-      const { answered, refused, broken, live, ready, memory } = await measure(connections)
-      const ratio = answered / best.answered
+      const { succeeded, errorResponses, socketErrors, live, ready, memory } = await measure(connections)
+      const ratio = succeeded / best.succeeded
       isMet &&= memory <= memoryLimit
-      if (isTaken) isMet &&= ratio >= leastRate && broken === 0 && Math.max(live, ready) <= healthLimit
+      if (isAccepted) isMet &&= ratio >= minRate && socketErrors === 0 && Math.max(live, ready) <= healthLimit
       console.log(
-        `${connections} connections: ${ratio.toFixed(2)} of it, ${refused} refused, ${broken} broken; live within ${Math.round(live)} ms, ready within ${Math.round(ready)} ms; ${Math.round(memory / 2 ** 20)} MiB at most`,
+        `${connections} connections: ${ratio.toFixed(2)} of that rate, ${errorResponses} error responses, ${socketErrors} socket errors; live within ${Math.round(live)} ms, ready within ${Math.round(ready)} ms; at most ${Math.round(memory / 2 ** 20)} MiB`,
       )
     }
     console.log(
       isMet
         ? 'met'
-        : `not met: at least ${leastRate} of the rate, health within ${healthLimit} ms, ${memoryLimit / 2 ** 20} MiB`,
+        : `not met: at least ${minRate} of the rate, health within ${healthLimit} ms, ${memoryLimit / 2 ** 20} MiB`,
     )
     if (!isMet) process.exitCode = 1
   })

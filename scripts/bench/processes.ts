@@ -9,7 +9,7 @@ import manifest from '../../package.json' with { type: 'json' }
 import { isInstalled } from '../commands.ts'
 import type { Teardown } from '../run-to-end.ts'
 
-/** A server under measurement. */
+/** A measured server. */
 export interface Server {
   readonly url: string
   readonly pid: number
@@ -18,7 +18,7 @@ export interface Server {
   stop(): Promise<void>
 }
 
-interface Start {
+interface StartOptions {
   /** A path relative to this folder, or `service`. */
   readonly program: string
   readonly environment: Readonly<Record<string, string>>
@@ -29,16 +29,16 @@ interface Start {
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-/** The service, as `npm start` starts it. */
+/** Starts the service like `npm start`. */
 export const service = 'npm start'
 
-/** The service listens before it is ready; the line about that is the last one of its start. */
+/** The last line of a start. The service listens before it is ready, so its line names both. */
 const ready = /^(?:taskwright: ready and )?listening\b.*(http:\/\/127\.0\.0\.1:\d+)/
 
-/** Starts the service or a floor in a process of its own, on one processor, until `t` ends. */
+/** Starts the service or a floor in a new process, bound to `core`. A teardown kills it. */
 export const startServer = async (
   t: Teardown,
-  { program, environment, core, folder }: Start,
+  { program, environment, core, folder }: StartOptions,
 ): Promise<Server> => {
   const started = performance.now()
   const log = join(folder, `${started}.log`)
@@ -71,7 +71,7 @@ export const startServer = async (
   return { url, pid: child.pid, startTime: performance.now() - started, stop }
 }
 
-/** The shell of the start script replaces itself by Node: the process id is that of the service. */
+/** The start script uses exec, so the process id of the shell becomes that of the service. */
 const commandOf = (program: string): readonly [command: string, parameters: readonly string[]] =>
   program === service
     ? ['sh', ['-c', manifest.scripts.start]]
@@ -86,16 +86,16 @@ const onProcessor = (
     ? [command, [...parameters]]
     : ['taskset', ['--cpu-list', String(core), command, ...parameters]]
 
-/** The address that a server prints once it is ready. */
+/** Waits for the URL that a server logs when it is ready. */
 const printedUrl = async (log: string): Promise<string> => {
   for (;;) {
-    const found = await firstMatch(log)
-    if (found !== null) return found
+    const url = await findUrl(log)
+    if (url !== null) return url
     await new Promise((resolve) => setTimeout(resolve, 5))
   }
 }
 
-const firstMatch = async (log: string): Promise<string | null> => {
+const findUrl = async (log: string): Promise<string | null> => {
   const file = await open(log)
   try {
     for await (const line of createInterface({ input: file.createReadStream({ autoClose: false }) })) {
@@ -109,12 +109,12 @@ const firstMatch = async (log: string): Promise<string | null> => {
 }
 
 /**
- * Binds this process, and so the load generator and PostgreSQL that it starts, to the second processor; resolves to the
- * processor for servers, or to null when there is only one.
+ * Binds this process to the second processor, and so the load generator and PostgreSQL, which it starts. Resolves to the processor for
+ * measured servers, or to null if there is only member.
  */
-export const shareProcessors = async (): Promise<number | null> => {
+export const pinToProcessor = async (): Promise<number | null> => {
   if (availableParallelism() < 2 || !isInstalled('taskset')) {
-    console.log('There is no second processor: the load generator slows down what it measures.')
+    console.log('There is no second processor, so the load generator slows down the servers.')
     return null
   }
   execFileSync('taskset', ['--all-tasks', '--cpu-list', '--pid', '1', String(process.pid)], {
@@ -131,9 +131,9 @@ export const cpuTime = async (pid: number): Promise<number> => {
   return (Number(fields[11]) + Number(fields[12])) * (1_000 / clockTicks)
 }
 
-/** The same of a process and its children that run. */
+/** CPU time of a process and its running children so far, in milliseconds. */
 export const cpuTimeOfTree = async (pid: number): Promise<number> => {
-  const times = await Promise.all((await treeOf(pid)).map((one) => cpuTime(one).catch(() => 0)))
+  const times = await Promise.all((await treeOf(pid)).map((member) => cpuTime(member).catch(() => 0)))
   return times.reduce((sum, time) => sum + time, 0)
 }
 
@@ -143,13 +143,13 @@ const clockTicks = 100
 /** Resident memory of a process, in bytes. */
 export const residentMemory = (pid: number): Promise<number> => readStatus(pid, 'VmRSS')
 
-/** The maximum of `residentMemory` since the process started, or since `forgetPeakMemory`. */
+/** The maximum of `residentMemory` since the process started, or since `resetPeakMemory`. */
 export const peakMemory = (pid: number): Promise<number> => readStatus(pid, 'VmHWM')
 
 /** Resident memory of a process and its children, in bytes. */
 export const memoryOfTree = async (pid: number): Promise<number> => {
-  // A child may exit meanwhile.
-  const sizes = await Promise.all((await treeOf(pid)).map((one) => residentMemory(one).catch(() => 0)))
+  // A child may have exited.
+  const sizes = await Promise.all((await treeOf(pid)).map((member) => residentMemory(member).catch(() => 0)))
   return sizes.reduce((sum, size) => sum + size, 0)
 }
 
@@ -159,7 +159,7 @@ const treeOf = async (pid: number): Promise<readonly number[]> => {
 }
 
 /** Resets the peak to the current value (proc_pid_clear_refs(5)). */
-export const forgetPeakMemory = (pid: number): Promise<void> => writeFile(`/proc/${pid}/clear_refs`, '5')
+export const resetPeakMemory = (pid: number): Promise<void> => writeFile(`/proc/${pid}/clear_refs`, '5')
 
 const readStatus = async (pid: number, name: string): Promise<number> => {
   const text = await readFile(`/proc/${pid}/status`, 'utf8')

@@ -8,13 +8,12 @@ import { taskList, type TaskListQuery } from '../../src/domain/task-filter.ts'
 import { withPostgres } from '../postgres.ts'
 import { idAt } from './seed-lists.ts'
 import { people, seedProjects } from './seed-projects.ts'
-import { openWithoutDeadline, seededDatabase } from './list-databases.ts'
+import { openWithoutTimeout, seededDatabase } from './list-databases.ts'
 
 /**
- * Measures what projects cost, on a PostgreSQL server of its own: lists of a member of 200 projects against those of a member
- * of one, the list of one project in a small and a large installation, and the permission check of a member of 1,000 projects
- * against that of an owner. `npm run bench:projects -- [tasks]`. With DATABASE_URL it seeds databases on that server and keeps them
- * for the next run.
+ * `npm run bench:projects -- [tasks]`: the cost of projects, on a new PostgreSQL server. Compares lists of a member of 200 projects
+ * and of one project, the list of a project in a large and a small installation, and the permission checks of a member of 1,000
+ * projects and of an owner. With DATABASE_URL, it seeds databases on that server and keeps them for the next run.
  */
 
 const [large = 1_000_000] = process.argv.slice(2).map(Number)
@@ -58,14 +57,14 @@ const changesRead = (db: Database, person: number): Read => {
     selectTaskChanges(ctx, { all: false, projects: null, assignees: null, position: null, limit: 50 })
 }
 
-/** The medians of two reads that take turns, so that what else the machine does slows both of them down. */
+/** The medians of two reads. They alternate, so that other load on the machine affects both. */
 const medians = async (reads: readonly [Read, Read]): Promise<readonly [number, number]> => {
   const times: [number[], number[]] = [[], []]
   for (let round = 0; round < rounds + 10; round += 1) {
     for (const [index, read] of reads.entries()) {
       const start = performance.now()
       await read()
-      // PostgreSQL decides about the plan of a prepared statement at its sixth run.
+      // PostgreSQL decides at the sixth execution of a prepared statement whether to use a generic plan.
       if (round >= 10) times[index as 0 | 1].push(performance.now() - start)
     }
   }
@@ -82,11 +81,11 @@ const compare = async (name: string, target: number, reads: readonly [Read, Read
 
 const run = async (url: string): Promise<void> => {
   const open = async (tasks: number) =>
-    openWithoutDeadline(
+    openWithoutTimeout(
       await seededDatabase(url, { name: `projects_${tasks}`, seed: (client) => seedProjects(client, tasks) }),
     )
   const [db, smallDb] = [await open(large), await open(small)]
-  console.log('what | p50 ms | p50 ms of the compared | factor | target')
+  console.log('comparison | p50 ms of the first | p50 ms of the second | factor | target')
   for (const sort of ['-created_at', '-updated_at', 'due', '-due']) {
     const of = (person: number) => listRead(db, person, { sort })
     const reads = [of(people.memberOfOne), of(people.memberOf200)] as const

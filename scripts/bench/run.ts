@@ -11,47 +11,45 @@ import { startEmbedded } from '../../src/db/engine/embedded.ts'
 import { isInstalled } from '../commands.ts'
 import { withPostgres } from '../postgres.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
-import { type Load, type Measured, type Pressure, putUnderLoad } from './load.ts'
-import { cpuTime, residentMemory, type Server, service, shareProcessors, startServer } from './processes.ts'
+import { type Load, type LoadResult, type Intensity, generateLoad } from './load.ts'
+import { cpuTime, residentMemory, type Server, service, pinToProcessor, startServer } from './processes.ts'
 import { type Scenario, scenarios } from './scenarios.ts'
 import { type Seed, seedDatabase } from './seed.ts'
 
 /**
- * `npm run bench`: how near the service is to two floors on this machine. Ours and the floors take turns on the same
- * processor, while the load generator and PostgreSQL have the other, and medians over the rounds are compared: rates move
- * from minute to minute, their ratios less, and the CPU time of a request least. The table goes to the terminal, and as
- * JSON to .cache/bench.json.
+ * `npm run bench`: compares the service with minimal servers (`floors.ts`). They are measured in turn on one processor; the load
+ * generator and PostgreSQL use the other. The results are medians over rounds: rates vary from minute to minute, their ratios less,
+ * and the CPU time of a request least. Prints tables, and writes .cache/bench.json.
  */
 
-const { values: given } = parseArgs({ options: { quick: { type: 'boolean', default: false } } })
+const { values: options } = parseArgs({ options: { quick: { type: 'boolean', default: false } } })
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 1_800_000
 
-const plan = given.quick
+const plan = options.quick
   ? { rounds: 1, seconds: 1, warmUp: 0, tasks: 10_000 }
   : { rounds: 3, seconds: 5, warmUp: 2, tasks: 100_000 }
 
-/** What is told of the figures of a quick run. */
-const caveat =
-  'Quick: one second for each of some scenarios, cold. These figures say what works, and not how fast.'
+const quickWarning =
+  'Quick run: one second for each of some scenarios, without warm-up. It shows that the benchmark works, not how fast the service is.'
 
 const results = fileURLToPath(new URL('../../.cache/bench.json', import.meta.url))
 
-/** The most that the service may keep in memory, in bytes, and the longest that it may take to start, in milliseconds. */
+/** Maximum resident memory in bytes, and maximum time from start to ready in milliseconds. */
 const memoryTarget = 250 * 1_048_576
 const startTarget = 1_500
 
-/** How much longer the slowest of a hundred requests may take than the one in the middle. */
+/** Maximum ratio of p99 to p50. */
 const tailTarget = 4
 
-/** One server under one load. */
-interface Sample extends Measured {
-  /** Of the server, for one request, in microseconds. */
+/** A measurement of one server under one load. */
+interface Sample extends LoadResult {
+  /** Microseconds of CPU time of the server per request. */
   readonly cpu: number
 }
 
-/** A scenario's medians. Ratios are ours in relation to a floor. */
+/** The medians of a scenario. A ratio is the service's rate divided by that of a floor. */
 interface Row {
   readonly scenario: string
   readonly ours: Sample
@@ -63,7 +61,7 @@ interface Row {
   readonly cpuToRaw: number | null
   readonly target: string
   readonly met: boolean
-  /** p99 in relation to p50. */
+  /** p99 divided by p50. */
   readonly tail: number
 }
 
@@ -71,24 +69,24 @@ const main = async (t: Teardown): Promise<void> => {
   if (!isInstalled('wrk')) throw new Error('The load generator wrk is missing: install the package wrk')
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
   t.teardown(() => rm(folder, { recursive: true }))
-  const place = { core: await shareProcessors(), folder }
+  const placement = { core: await pinToProcessor(), folder }
   const url = process.env.DATABASE_URL
-  const measure = (url: string) => measureOnServer(t, place, url)
+  const measure = (url: string) => measureOnServer(t, placement, url)
   const server = await (url === undefined ? withPostgres(measure) : withDatabase(url, measure))
-  const embedded = await measureEmbedded(t, place)
+  const embedded = await measureEmbedded(t, placement)
   print(server, embedded)
   await mkdir(join(results, '..'), { recursive: true })
   await writeFile(results, JSON.stringify({ plan, server, embedded }, null, 2))
-  console.log(`\nAll of it is in ${results}`)
+  console.log(`\nThe results are in ${results}`)
 }
 
-/** Where servers run: on a processor, with their files in a folder. */
-interface Place {
+/** The processor and the data folder of servers. */
+interface Placement {
   readonly core: number | null
   readonly folder: string
 }
 
-/** Production settings, with limits that count but are never reached. */
+/** Production settings. Rate limits are counted, but never reached. */
 const production = {
   LOG_LEVEL: 'info',
   RATE_LIMIT: 'on',
@@ -105,14 +103,14 @@ interface ServerResults {
   readonly startTime: number
 }
 
-const measureOnServer = async (t: Teardown, place: Place, url: string): Promise<ServerResults> => {
+const measureOnServer = async (t: Teardown, placement: Placement, url: string): Promise<ServerResults> => {
   const seed = await prepare({ kind: 'server', url })
-  const environment = { DATABASE_URL: url, DATA_DIR: join(place.folder, 'server'), ...production }
-  // The second start is the one that counts: the first makes a secret and fills the system's caches.
-  await (await startServer(t, { ...place, program: service, environment })).stop()
-  const ours = await startServer(t, { ...place, program: service, environment })
+  const environment = { DATABASE_URL: url, DATA_DIR: join(placement.folder, 'server'), ...production }
+  // The second start is measured, because the first creates a secret and fills the caches of the operating system.
+  await (await startServer(t, { ...placement, program: service, environment })).stop()
+  const ours = await startServer(t, { ...placement, program: service, environment })
   const floors = await startServer(t, {
-    ...place,
+    ...placement,
     program: 'floors.ts',
     environment: {
       DATABASE_URL: url,
@@ -123,27 +121,27 @@ const measureOnServer = async (t: Teardown, place: Place, url: string): Promise<
   })
   const rows: Row[] = []
   for (const scenario of await scenariosFor(ours, seed)) rows.push(await compare(ours, floors, scenario))
-  await rest(ours)
+  await untilIdle(ours)
   const memory = await residentMemory(ours.pid)
   await Promise.all([ours.stop(), floors.stop()])
   return { rows, memory, startTime: ours.startTime }
 }
 
-/** Resolves when a server has done what is left of a load, such as the hashes that nobody waits for any more. */
-const rest = async ({ pid }: Server): Promise<void> => {
+/** Resolves when a server has finished the work of a load, such as password hashes of closed connections. */
+const untilIdle = async ({ pid }: Server): Promise<void> => {
   let before: number
   do {
     before = await cpuTime(pid)
     await pause(1_000)
-  } while ((await cpuTime(pid)) - before > mostAtRest)
+  } while ((await cpuTime(pid)) - before > maxIdleTime)
 }
 
-/** Milliseconds of CPU time that a server takes in a second in which it has nothing to do. */
-const mostAtRest = 20
+/** Milliseconds of CPU time per second of an idle server. */
+const maxIdleTime = 20
 
-/** The same requests on the embedded database, which shares its processor with the service. */
-const measureEmbedded = async (t: Teardown, place: Place): Promise<readonly EmbeddedRow[]> => {
-  const dataDir = join(place.folder, 'embedded')
+/** Measures the same scenarios with the embedded database, which uses the same processor as the service. */
+const measureEmbedded = async (t: Teardown, placement: Placement): Promise<readonly EmbeddedRow[]> => {
+  const dataDir = join(placement.folder, 'embedded')
   const log = { info() {}, warn: console.warn }
   const database = await startEmbedded({
     dataDir,
@@ -154,7 +152,7 @@ const measureEmbedded = async (t: Teardown, place: Place): Promise<readonly Embe
   })
   const seed = await prepare(database.connection).finally(() => database.close())
   const environment = { DATA_DIR: dataDir, ...production }
-  const server = await startServer(t, { ...place, program: service, environment })
+  const server = await startServer(t, { ...placement, program: service, environment })
   const rows: EmbeddedRow[] = []
   for (const { name, ours, status, connections } of await scenariosFor(server, seed)) {
     await expectStatus(server, ours, status)
@@ -173,7 +171,7 @@ interface EmbeddedRow extends Sample {
 const prepare = async (connection: ConnectionOptions): Promise<Seed> => {
   console.log(`Seeding ${plan.tasks} tasks`)
   await migrate(connection)
-  // Without the service's deadline for a statement.
+  // Without the statement timeout of the service.
   const sql = createClient(connection, { connection: {} })
   try {
     return await seedDatabase(sql, plan.tasks)
@@ -182,7 +180,7 @@ const prepare = async (connection: ConnectionOptions): Promise<Seed> => {
   }
 }
 
-/** A new database on a server that is already there; it is dropped afterwards. */
+/** Runs `use` with a new database on an existing server. The database is dropped afterwards. */
 const withDatabase = async <T>(serverUrl: string, use: (url: string) => Promise<T>): Promise<T> => {
   const name = `bench_${randomBytes(8).toString('hex')}`
   const url = new URL(serverUrl)
@@ -196,7 +194,7 @@ const withDatabase = async <T>(serverUrl: string, use: (url: string) => Promise<
   }
 }
 
-/** The scenarios, with tokens that live longer than a run takes. */
+/** The scenarios with access tokens, which do not expire during a run. */
 const scenariosFor = async (server: Server, seed: Seed): Promise<readonly Scenario[]> => {
   const signIn = async (email: string): Promise<string> => {
     const response = await fetch(`${server.url}/auth/login`, {
@@ -210,10 +208,10 @@ const scenariosFor = async (server: Server, seed: Seed): Promise<readonly Scenar
   const { headers } = await fetch(`${server.url}/tasks/${seed.taskIds[0] ?? ''}`, {
     headers: { authorization: `Bearer ${tokens.member}` },
   })
-  return scenarios(seed, tokens, headers.get('etag') ?? '').filter(({ isQuick }) => isQuick || !given.quick)
+  return scenarios(seed, tokens, headers.get('etag') ?? '').filter(({ isQuick }) => isQuick || !options.quick)
 }
 
-/** Ours and the floors in turn, after each has warmed up, if there is time for it. */
+/** Measures the service and the floors in turn, after a warm-up unless the run is quick. */
 const compare = async (ours: Server, floors: Server, scenario: Scenario): Promise<Row> => {
   console.log(`Measuring ${scenario.name}`)
   await expectStatus(ours, scenario.ours, scenario.status)
@@ -228,35 +226,37 @@ const compare = async (ours: Server, floors: Server, scenario: Scenario): Promis
   for (const [, server, load] of turns)
     if (load !== null && plan.warmUp > 0) await sample(server, load, { connections, seconds: plan.warmUp })
   for (let round = 0; round < plan.rounds; round += 1)
-    for (const [who, server, load] of turns)
-      if (load !== null) samples[who].push(await sample(server, load, { connections, seconds: plan.seconds }))
+    for (const [name, server, load] of turns)
+      if (load !== null)
+        samples[name].push(await sample(server, load, { connections, seconds: plan.seconds }))
   return rowOf(scenario, samples)
 }
 
-/** A benchmark of refusals would be a fast one. */
+/** Checks the status of a response, because error responses would be fast. */
 const expectStatus = async (
   { url }: Server,
   { method, paths: [path = ''], headers, bodies: [body] }: Load,
   expected: number,
 ): Promise<void> => {
   const { status } = await fetch(`${url}${path}`, { method, headers, body: body ?? null })
-  if (status !== expected) throw new Error(`${method} ${path} was answered ${status}, not ${expected}`)
+  if (status !== expected) throw new Error(`${method} ${path} returned ${status} instead of ${expected}`)
 }
 
-const sample = async (server: Server, load: Load, pressure: Pressure): Promise<Sample> => {
+const sample = async (server: Server, load: Load, intensity: Intensity): Promise<Sample> => {
   const before = await cpuTime(server.pid)
-  const measured = await putUnderLoad(server.url, load, pressure)
+  const result = await generateLoad(server.url, load, intensity)
   const used = (await cpuTime(server.pid)) - before
-  return { ...measured, cpu: (used * 1_000) / measured.requests }
+  return { ...result, cpu: (used * 1_000) / result.requests }
 }
 
 type Samples = Readonly<Record<'ours' | 'raw' | 'bare' | 'lean', Sample[]>>
 
 const rowOf = (scenario: Scenario, samples: Samples): Row => {
   const all = Object.values(samples).flat()
-  if (all.some(({ broken }) => broken > 0)) throw new Error(`${scenario.name}: some connections failed`)
-  const refused = samples.ours.some(({ refused }) => refused > 0)
-  if (refused && scenario.status < 400) throw new Error(`${scenario.name}: some requests were refused`)
+  if (all.some(({ socketErrors }) => socketErrors > 0))
+    throw new Error(`${scenario.name}: some connections failed`)
+  const hasErrors = samples.ours.some(({ errorResponses }) => errorResponses > 0)
+  if (hasErrors && scenario.status < 400) throw new Error(`${scenario.name}: some responses were errors`)
   const ours = medianOf(samples.ours)
   const raw = samples.raw.length > 0 ? medianOf(samples.raw) : null
   const bare = medianOf(samples.bare)
@@ -279,7 +279,7 @@ const rowOf = (scenario: Scenario, samples: Samples): Row => {
   }
 }
 
-/** The median of each figure by itself. */
+/** The median of each figure separately. */
 const medianOf = (samples: readonly Sample[]): Sample => {
   const median = (name: keyof Sample): number => {
     const sorted = samples.map((sample) => sample[name]).toSorted((a, b) => a - b)
@@ -290,16 +290,16 @@ const medianOf = (samples: readonly Sample[]): Sample => {
     perSecond: median('perSecond'),
     p50: median('p50'),
     p99: median('p99'),
-    refused: median('refused'),
-    broken: median('broken'),
+    errorResponses: median('errorResponses'),
+    socketErrors: median('socketErrors'),
     cpu: median('cpu'),
   }
 }
 
 const print = (server: ServerResults, embedded: readonly EmbeddedRow[]): void => {
-  if (given.quick) console.log(`\n${caveat}`)
+  if (options.quick) console.log(`\n${quickWarning}`)
   console.log(
-    '\nOn a PostgreSQL server (rates per second, p50 and p99 in ms, CPU of the service per request in µs)',
+    '\nWith a PostgreSQL server (requests per second, p50 and p99 in ms, CPU time of the service per request in µs)',
   )
   console.table(
     Object.fromEntries(
@@ -324,16 +324,19 @@ const print = (server: ServerResults, embedded: readonly EmbeddedRow[]): void =>
       ]),
     ),
   )
-  tell(
-    `p99 is at most ${tailTarget} x p50 in all of them`,
+  reportTarget(
+    `p99 is at most ${tailTarget} x p50 in all scenarios`,
     server.rows.every(({ tail }) => tail <= tailTarget),
   )
-  tell(`start to ready: ${Math.round(server.startTime)} ms of ${startTarget}`, server.startTime < startTarget)
-  tell(
+  reportTarget(
+    `start to ready: ${Math.round(server.startTime)} ms of ${startTarget}`,
+    server.startTime < startTarget,
+  )
+  reportTarget(
     `resident memory afterwards: ${mebibytes(server.memory)} MiB of ${mebibytes(memoryTarget)}`,
     server.memory < memoryTarget,
   )
-  console.log('\nOn the embedded database')
+  console.log('\nWith the embedded database')
   console.table(
     Object.fromEntries(
       embedded.map(({ scenario, perSecond, p50, p99, cpu }) => [
@@ -348,6 +351,7 @@ const rounded = (figure: number): number => Math.round(figure * 100) / 100
 
 const mebibytes = (bytes: number): number => Math.round(bytes / 1_048_576)
 
-const tell = (what: string, met: boolean): void => console.log(`${what}: ${met ? 'met' : 'not met'}`)
+const reportTarget = (target: string, met: boolean): void =>
+  console.log(`${target}: ${met ? 'met' : 'not met'}`)
 
 await runToEnd('bench', deadline, main)

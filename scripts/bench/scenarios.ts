@@ -1,25 +1,25 @@
 import type { Load } from './load.ts'
 import type { Seed } from './seed.ts'
 
-/** A request of which the service is compared with its floors. */
+/** A request that is measured on the service and on the floors. */
 export interface Scenario {
   readonly name: string
-  /** The status that the service answers with. */
+  /** The status of the service's response. */
   readonly status: number
   readonly ours: Load
-  /** The route of the floor with the plainest statement; null where no statement is needed. */
+  /** The floor with the simplest statement, or null if the request needs none. */
   readonly raw: Load | null
   readonly bare: Load
-  /** The same on a table with its keys only, for writes; reported without a target. */
+  /** For writes: the floor with a table that has only keys. Reported without a target. */
   readonly lean: Load | null
   readonly connections: number
-  /** What ours is to reach, as a part of that floor. */
+  /** The minimum rate of the service, as a ratio to the rate of a floor. */
   readonly target: { readonly of: 'raw' | 'bare'; readonly ratio: number }
-  /** Whether it is measured when there is little time: one of each kind is. */
+  /** Whether a quick run measures it. It measures one of each kind. */
   readonly isQuick: boolean
 }
 
-/** Tokens of who asks. */
+/** Access tokens. */
 export interface Tokens {
   readonly admin: string
   readonly member: string
@@ -28,7 +28,7 @@ export interface Tokens {
 const connections = 32
 const json = { 'content-type': 'application/json' }
 
-/** Every scenario, for a seeded database. `etag` is that of the first task. */
+/** All scenarios for a seeded database. `etag` is the ETag of the first task. */
 export const scenarios = (seed: Seed, tokens: Tokens, etag: string): readonly Scenario[] => {
   const { member, taskIds } = seed
   const as = (token: string) => ({ authorization: `Bearer ${token}` })
@@ -123,7 +123,7 @@ export const scenarios = (seed: Seed, tokens: Tokens, etag: string): readonly Sc
       raw: null,
       bare: { method: 'POST', paths: ['/bare/auth/login'], headers: json, bodies: ['{}'] },
       lean: null,
-      // As many as the service hashes at a time.
+      // The number of passwords that the service hashes concurrently.
       connections: 2,
       target: { of: 'bare', ratio: 0.9 },
       isQuick: false,

@@ -1,7 +1,7 @@
 import type postgres from 'postgres'
 import { inBulk } from './bulk.ts'
 
-/** Words of titles; the descriptions have rarer ones too. */
+/** Words in titles. Descriptions also contain rarer words. */
 const vocabulary = [
   'release notes draft review invoice meeting budget customer report server backup contract design order',
   'payment holiday training security update website campaign research interview schedule supplier',
@@ -9,12 +9,12 @@ const vocabulary = [
   .join(' ')
   .split(' ')
 
-/** The id of a user or tag by its number; user 0 is the administrator, and user 1 has most tasks. */
+/** The id of a user or tag by its number. User 0 is the administrator, and user 1 has the most tasks. */
 export const idAt = (n: number): string => `00000000-0000-7000-8000-${n.toString(16).padStart(12, '0')}`
 
 /**
- * Fills an empty database with tasks of 1,000 users and with 30 tags, created in the last 700 days. Few users have many
- * tasks and few tags are on many, as it is in life.
+ * Fills an empty database with tasks of 1,000 users and 30 tags, created in the last 700 days. The distribution is skewed, as in real
+ * installations: few users have many tasks, and few tags are on many tasks.
  */
 export const seedTasks = async (client: postgres.Sql, count: number): Promise<void> => {
   await createFunctions(client)
@@ -65,7 +65,7 @@ const fillTables = async (client: postgres.Sql, count: number): Promise<void> =>
     where random() < 0.3`
 }
 
-/** What the seed makes its rows with. */
+/** Creates SQL functions for seeds. */
 export const createFunctions = async (client: postgres.Sql): Promise<void> => {
   await client.unsafe(`
     create function uuid_at(n int) returns uuid language sql immutable

@@ -2,9 +2,9 @@ import type postgres from 'postgres'
 import { inBulk } from './bulk.ts'
 import { createFunctions } from './seed-lists.ts'
 
-/** The users that are compared, by their numbers. Beside them, every project has members among the other users. */
+/** The numbers of the compared users. Every project also has other members. */
 export const people = {
-  /** Owns personal tasks, and is a member of no project. */
+  /** Owns personal tasks and is not a member of a project. */
   owner: 1,
   memberOfOne: 2,
   memberOf200: 3,
@@ -12,17 +12,17 @@ export const people = {
 } as const
 
 const users = 1_000
-const membersOfEach = 10
+const membersPerProject = 10
 
-/** Tasks of each project, whatever the size of the installation: so its list has to stay the same. */
-const tasksOfEach = 100
+/** Independent of the size of the installation, so the list of a project should take the same time in all. */
+const tasksPerProject = 100
 
-/** The number of projects among which so many tasks are divided. */
-export const projectsOf = (tasks: number): number => tasks / tasksOfEach
+/** The number of projects for a number of tasks. */
+export const projectsOf = (tasks: number): number => tasks / tasksPerProject
 
 /**
- * Fills an empty database with tasks in projects, one in fifty of them personal. These are left out of every project alike: divided by
- * the number of projects alone, some would get no tasks.
+ * Fills an empty database with tasks in projects. One in fifty is personal instead: `n / 50` in the assignment spreads these over all
+ * projects, because some projects would otherwise have no tasks.
  */
 export const seedProjects = async (client: postgres.Sql, tasks: number): Promise<void> => {
   await createFunctions(client)
@@ -47,7 +47,7 @@ const fillTables = async (client: postgres.Sql, tasks: number): Promise<void> =>
       union select n, ${people.memberOf200}::int from generate_series(1, least(200, ${projects})) n
       union select n, ${people.memberOf1000}::int from generate_series(1, least(1000, ${projects})) n
       union select n, 10 + floor(${users - 10} * random())::int
-      from generate_series(1, ${projects}) n, generate_series(1, ${membersOfEach})
+      from generate_series(1, ${projects}) n, generate_series(1, ${membersPerProject})
     ) members`
   await client`insert into memberships (project_id, user_id, role) select project_id, user_id, role from project_members`
   await client`

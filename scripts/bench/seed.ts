@@ -2,7 +2,7 @@ import { hash } from 'argon2'
 import type { Sql } from 'postgres'
 import { inBulk } from './bulk.ts'
 
-/** What the scenarios ask for. */
+/** The data that scenarios request. */
 export interface Seed {
   readonly password: string
   readonly passwordHash: string
@@ -18,12 +18,12 @@ export interface Seed {
 const password = 'the password of the benchmark'
 const users = 1_000
 
-/** Fills an empty, migrated database: a thousand users with the same password, and `tasks` tasks of theirs with two tags each. */
+/** Fills an empty, migrated database: 1,000 users with the same password, and their `tasks` tasks with two tags each. */
 export const seedDatabase = async (sql: Sql, tasks: number): Promise<Seed> => {
   const passwordHash = await hash(password, { memoryCost: 19_456, timeCost: 2, parallelism: 1 })
   await inBulk(sql, ['users', 'tags', 'tasks', 'task_tags'], () => fillTables(sql, tasks, passwordHash))
   const [member] = await sql<{ id: string }[]>`select id from users where username = 'user1'`
-  if (member === undefined) throw new Error('The seed made no users')
+  if (member === undefined) throw new Error('The seed created no users')
   const own = await sql<{ id: string }[]>`select id from tasks where owner_id = ${member.id}`
   return {
     password,
@@ -62,6 +62,6 @@ const fillTables = async (sql: Sql, tasks: number, passwordHash: string): Promis
     from tasks join tags using (owner_id) where tags.name_folded < 'tag 2' or tags.name_folded > 'tag 8'`
 }
 
-/** Ids that ascend like those of the service, told apart by `kind`. */
+/** Ascending ids, like those of the service. `kind` makes them unique across tables. */
 const idOf = (sql: Sql, kind: number) =>
   sql`('0190000' || ${String(kind)}::text || '-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`

@@ -4,24 +4,24 @@ import type { Teardown } from '../run-to-end.ts'
 import { type Server, service, startServer } from './processes.ts'
 import type { Target } from './transfer.ts'
 
-/** Where a server runs: on a processor, with its files in a folder. */
-interface Place {
+/** The processor and the data folder of a server. */
+interface Placement {
   readonly core: number | null
   readonly folder: string
 }
 
-/** The service, as somebody uses it who has a task to attach files to. */
+/** The service, and a task of a user for uploads. */
 interface ServiceUnderTest {
   readonly server: Server
   readonly target: Target
-  /** Where the task takes files. */
+  /** The path for uploads. */
   readonly uploads: string
 }
 
-/** Starts the service in production, taking files of up to 2 GiB at any rate. */
+/** Starts the service with production settings, a maximum file size of 2 GiB and no rate limits. */
 export const startService = async (
   t: Teardown,
-  { core, folder }: Place,
+  { core, folder }: Placement,
   environment: Readonly<Record<string, string>>,
 ): Promise<ServiceUnderTest> => {
   const production = {

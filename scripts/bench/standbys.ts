@@ -9,11 +9,11 @@ import { runToEnd, type Teardown } from '../run-to-end.ts'
 import { cpuTimeOfTree, service, startServer } from './processes.ts'
 
 /**
- * `npm run bench:standbys`: how much processor time of the primary a read takes without standbys, with one and with two, and how many of
- * 5,000 reads are older than the write before them, through another instance.
+ * `npm run bench:standbys`: the processor time of the primary per read with zero, one and two standbys, and the number of stale reads
+ * among 5,000 reads after a write through another instance.
  */
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 900_000
 
 const reads = 2_000
@@ -67,7 +67,7 @@ const measure = async (
   const { body: task } = await one.expect('createTask', 201, { token, body: { title: 'A task' } })
   const params = { task_id: task.id }
   const read = (client: typeof one) => client.expect('getTask', 200, { token, params })
-  for (let warm = 0; warm < 300; warm += 1) await read(warm % 2 === 0 ? one : other)
+  for (let count = 0; count < 300; count += 1) await read(count % 2 === 0 ? one : other)
   await new Promise((resolve) => setTimeout(resolve, 1_000))
   const before = await cpuTimeOfTree(Number(postmaster))
   for (let request = 0; request < reads; request += 1) await read(request % 2 === 0 ? one : other)
@@ -81,7 +81,7 @@ const measure = async (
     if (body.title !== title) stale += 1
   }
   console.log(
-    `${standbys.length} standbys: ${perRead.toFixed(3)} ms of the primary's processor per read; ${stale} of ${pairs} reads older than the write before them`,
+    `${standbys.length} standbys: ${perRead.toFixed(3)} ms of processor time of the primary per read; ${stale} of ${pairs} reads after a write were stale`,
   )
   for (const server of servers) await server.stop()
 }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { Agent, type ClientRequest, type IncomingMessage, request as open } from 'node:http'
 
-/** A server that takes files, and who asks it. */
+/** A server for uploads and downloads, and the headers of requests to it. */
 export interface Target {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
@@ -15,28 +15,28 @@ const formHead = Buffer.from(
 )
 const formTail = Buffer.from(`\r\n--${boundary}--\r\n`)
 
-/** Sent again and again: a client that makes up its bytes would have less time to send them. */
+/** Sent repeatedly, because generating random bytes would slow down the client. */
 const chunk = randomBytes(65_536)
 
 const agent = new Agent({ keepAlive: true })
 
-/** Uploads a file of `size` bytes in a form, and resolves with where it is. */
+/** Uploads a file of `size` bytes in a form. Resolves to its path. */
 export const upload = async (target: Target, path: string, size: number): Promise<string> => {
   const request = send(target, 'POST', path, {
     'content-type': `multipart/form-data; boundary=${boundary}`,
     'content-length': String(formHead.length + size + formTail.length),
   })
-  const answered = expectStatus(request, 201)
+  const responding = expectStatus(request, 201)
   request.write(formHead)
   for (let left = size; left > 0; left -= chunk.length)
     if (!request.write(chunk.subarray(0, left))) await once(request, 'drain')
   request.end(formTail)
-  const response = await answered
+  const response = await responding
   await countBytes(response)
   return response.headers.location ?? ''
 }
 
-/** Downloads a file, keeps nothing of it and resolves with its size. */
+/** Downloads a file without storing it. Resolves to its size. */
 export const download = async (target: Target, path: string): Promise<number> => {
   const request = send(target, 'GET', path)
   request.end()
@@ -49,7 +49,7 @@ export const remove = async (target: Target, path: string): Promise<void> => {
   await countBytes(await expectStatus(request, 204))
 }
 
-/** Does the same several times at once. */
+/** Runs `action` several times concurrently. */
 export const inParallel = <T>(times: number, action: (index: number) => Promise<T>): Promise<T[]> =>
   Promise.all(Array.from({ length: times }, (_, index) => action(index)))
 
@@ -64,7 +64,7 @@ const send = (
 const expectStatus = async (request: ClientRequest, expected: number): Promise<IncomingMessage> => {
   const [response] = (await once(request, 'response')) as [IncomingMessage]
   if (response.statusCode === expected) return response
-  throw new Error(`${request.method} ${request.path} was answered ${response.statusCode}, not ${expected}`)
+  throw new Error(`${request.method} ${request.path} returned ${response.statusCode} instead of ${expected}`)
 }
 
 const countBytes = async (response: IncomingMessage): Promise<number> => {

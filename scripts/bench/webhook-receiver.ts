@@ -2,8 +2,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
 /**
- * A receiver of webhooks that accepts everything. `GET /` answers with the milliseconds from each event to its arrival since the last
- * `GET /`.
+ * A receiver of webhooks that accepts everything. `GET /` returns the lag of each delivery since the last `GET /`: the milliseconds
+ * from the event to its arrival.
  */
 
 let lags: number[] = []

@@ -8,34 +8,34 @@ import { onPostgres } from './on-postgres.ts'
 import { cpuTime, type Server, startServer } from './processes.ts'
 
 /**
- * `npm run bench:webhooks`: how long an event takes to reach the receiver of a webhook while others write, and what webhooks cost the
- * requests. Batches change 1,000 tasks a second: without webhooks, with 20 webhooks of which each event concerns one, and with
- * 20 that every event concerns. The receiver and this client run on the same processors.
+ * `npm run bench:webhooks`: the lag of webhook deliveries setup load, and the effect of webhooks on the response time of requests.
+ * Batches update 1,000 tasks per second: without webhooks; with 20 webhooks, where each event matches one; and with 20 webhooks, where
+ * each event matches all. The receiver and this client run on the same processors.
  */
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 300_000
 
 const webhooks = 20
 
-/** Tasks that a batch changes, and batches per second. */
+/** Tasks per batch. */
 const batch = 50
 const batchesPerSecond = 20
 
-/** Seconds of each part, and at most to wait for what is still to arrive. */
+/** Seconds of load in each part, and the maximum wait for outstanding deliveries. */
 const seconds = 12
 const maxDrain = 8
 
-/** Milliseconds in which 99 of 100 deliveries arrive. */
+/** Maximum p99 of the lag in milliseconds. */
 const lagLimit = 2_000
 
-/** How many times as long as without webhooks a request may take. */
+/** Maximum ratio of the response time of a read to that without webhooks. */
 const slowdownLimit = 1.5
 
-const quantile = (values: readonly number[], part: number): number =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length * part)] ?? Number.NaN
+const quantile = (values: readonly number[], q: number): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length * q)] ?? Number.NaN
 
-/** A user, and their tasks. */
+/** A user who updates tasks. */
 interface Writer {
   readonly token: string
   readonly tasks: readonly string[]
@@ -48,26 +48,26 @@ interface Part {
   readonly write: number
   readonly lags: readonly number[]
   readonly perSecond: number
-  /** Of a processor. */
+  /** Processors that the service uses on average. */
   readonly processor: number
 }
 
 type Client = ReturnType<typeof createClient>
 
-/** Changes tasks at a steady rate, as far as the service keeps up, and reads a task meanwhile. */
-const putUnderLoad = async (
+/** Updates tasks at a steady rate, if the service keeps up, and reads a task in the meantime. */
+const generateLoad = async (
   { expect }: Client,
   writers: readonly Writer[],
 ): Promise<Pick<Part, 'read' | 'write' | 'events'>> => {
-  const begun = performance.now()
-  const end = begun + seconds * 1_000
+  const startedAt = performance.now()
+  const end = startedAt + seconds * 1_000
   const writes: number[] = []
   const reads: number[] = []
   let next = 0
   const write = async (): Promise<void> => {
     for (;;) {
       const count = (next += 1)
-      const at = begun + (count * 1_000) / batchesPerSecond
+      const at = startedAt + (count * 1_000) / batchesPerSecond
       if (Math.max(at, performance.now()) >= end) return
       await pause(Math.max(0, at - performance.now()))
       const { token, tasks } = writers[count % writers.length] ?? { token: '', tasks: [] }
@@ -100,30 +100,30 @@ const measure = async (
   }: { readonly client: Client; readonly server: Server; readonly receiver: Server },
   writers: readonly Writer[],
 ): Promise<Part> => {
-  const arrived = async (): Promise<readonly number[]> =>
+  const receivedLags = async (): Promise<readonly number[]> =>
     (await (await fetch(receiver.url)).json()) as readonly number[]
-  await arrived()
-  const [begun, used] = [performance.now(), await cpuTime(server.pid)]
-  const load = await putUnderLoad(client, writers)
-  const processor = ((await cpuTime(server.pid)) - used) / (performance.now() - begun)
-  const during = await arrived()
-  const perSecond = (during.length * 1_000) / (performance.now() - begun)
+  await receivedLags()
+  const [startedAt, used] = [performance.now(), await cpuTime(server.pid)]
+  const load = await generateLoad(client, writers)
+  const processor = ((await cpuTime(server.pid)) - used) / (performance.now() - startedAt)
+  const during = await receivedLags()
+  const perSecond = (during.length * 1_000) / (performance.now() - startedAt)
   const lags = [...during]
-  const drained = performance.now() + maxDrain * 1_000
-  while (lags.length < load.events * perEvent && performance.now() < drained) {
+  const drainEnd = performance.now() + maxDrain * 1_000
+  while (lags.length < load.events * perEvent && performance.now() < drainEnd) {
     await pause(100)
-    lags.push(...(await arrived()))
+    lags.push(...(await receivedLags()))
   }
   return { name, ...load, lags, perSecond, processor }
 }
 
 const report = ({ name, events, read, write, lags, perSecond, processor }: Part, expected: number): void => {
   console.log(
-    `${name}: ${Math.round(events / seconds)} events/s; a read p50 ${read.toFixed(1)} ms, a batch ${write.toFixed(1)} ms; ${processor.toFixed(2)} of a processor`,
+    `${name}: ${Math.round(events / seconds)} events/s; p50 of a read ${read.toFixed(1)} ms, of a batch ${write.toFixed(1)} ms; ${processor.toFixed(2)} processors`,
   )
   if (expected > 0)
     console.log(
-      `  ${Math.round(perSecond)} deliveries/s; lag p50 ${Math.round(quantile(lags, 0.5))} ms, p99 ${Math.round(quantile(lags, 0.99))} ms; ${lags.length} of ${expected} within ${maxDrain} s of the end`,
+      `  ${Math.round(perSecond)} deliveries/s; lag p50 ${Math.round(quantile(lags, 0.5))} ms, p99 ${Math.round(quantile(lags, 0.99))} ms; ${lags.length} of ${expected} delivered at most ${maxDrain} s after the load`,
     )
 }
 
@@ -141,7 +141,7 @@ const main = async (t: Teardown): Promise<void> => {
     async (server) => {
       const client = createClient(server.url, () => undefined)
       const { expect } = client
-      console.log(`load of the machine before: ${loadavg()[0]?.toFixed(1)}`)
+      console.log(`load average before: ${loadavg()[0]?.toFixed(1)}`)
       const owners: Account[] = []
       for (let index = 0; index < webhooks; index += 1) owners.push(await client.register(`user${index}`))
       const [first] = owners
@@ -165,18 +165,18 @@ const main = async (t: Teardown): Promise<void> => {
       const own: Writer[] = []
       for (const owner of owners) own.push(await writerOf(owner, {}))
       const shared = [await writerOf(first, { project_id: project.id })]
-      const under = { client, server, receiver }
+      const setup = { client, server, receiver }
 
-      const without = await measure('without webhooks', 0, under, own)
+      const without = await measure('without webhooks', 0, setup, own)
       report(without, 0)
       for (const { token } of owners)
         await expect('createWebhook', 201, {
           token,
           body: { url: receiver.url, event_types: ['task.updated'] },
         })
-      const each = await measure('each event for one of 20 webhooks', 1, under, own)
+      const each = await measure('each event for one of 20 webhooks', 1, setup, own)
       report(each, each.events)
-      const all = await measure('each event for 20 webhooks', webhooks, under, shared)
+      const all = await measure('each event for 20 webhooks', webhooks, setup, shared)
       report(all, all.events * webhooks)
       const isMet =
         each.lags.length === each.events &&
@@ -185,7 +185,7 @@ const main = async (t: Teardown): Promise<void> => {
       console.log(
         isMet
           ? 'met'
-          : `not met, with one webhook for each event: p99 ${lagLimit} ms, a read in ${slowdownLimit} of the time`,
+          : `not met with one webhook per event: p99 of the lag at most ${lagLimit} ms, a read at most ${slowdownLimit} times as long`,
       )
       if (!isMet) process.exitCode = 1
     },

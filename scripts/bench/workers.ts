@@ -3,18 +3,18 @@ import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { withPostgres } from '../postgres.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
-import { type Load, putUnderLoad } from './load.ts'
+import { type Load, generateLoad } from './load.ts'
 import { type Server, service, startServer } from './processes.ts'
 
 /**
- * `npm run bench:workers`: the throughput of two workers in relation to one, for requests without a database. The load
+ * `npm run bench:workers`: the throughput of two workers compared with one, for requests that do not use the database. The load
  * generator runs on the same processors.
  */
 
-/** Milliseconds for the whole run. */
+/** Milliseconds. */
 const deadline = 300_000
 
-/** The least throughput of two workers in relation to one. */
+/** Minimum ratio of the throughput of two workers to that of one. */
 const target = 1.6
 
 const connections = 64
@@ -53,33 +53,33 @@ const main = async (t: Teardown): Promise<void> => {
       ['GET /health/live: 200', get('/health/live')],
       ['GET /auth/me without a token: 401', get('/auth/me')],
       [
-        'GET /openapi.json as it is known: 304',
+        'GET /openapi.json with If-None-Match: 304',
         get('/openapi.json', { 'if-none-match': contract.headers.get('etag') ?? '' }),
       ],
     ]
-    console.log(`load of the machine before: ${loadText()}`)
+    console.log(`load average before: ${loadText()}`)
     for (const [name, load] of loads) {
-      const [alone, together] = [await bestOf(one, load), await bestOf(two, load)]
-      const ratio = together / alone
+      const [rateOfOne, rateOfTwo] = [await bestOf(one, load), await bestOf(two, load)]
+      const ratio = rateOfTwo / rateOfOne
       const verdict = ratio >= target ? 'met' : 'not met'
       console.log(
-        `${name}: ${Math.round(alone)}/s by one, ${Math.round(together)}/s by two workers: ${ratio.toFixed(2)} of ${target}, ${verdict}`,
+        `${name}: ${Math.round(rateOfOne)}/s with one, ${Math.round(rateOfTwo)}/s with two workers: ratio ${ratio.toFixed(2)}, target ${target}, ${verdict}`,
       )
     }
-    console.log(`and after: ${loadText()}`)
+    console.log(`load average after: ${loadText()}`)
   })
 }
 
-/** Requests per second in the best of some rounds: other load on the machine can only slow a round down. */
+/** Requests per second in the best round, because other load on the machine only slows rounds down. */
 const bestOf = async ({ url }: Server, load: Load): Promise<number> => {
-  await putUnderLoad(url, load, { connections, seconds: 1 })
-  const measured: number[] = []
+  await generateLoad(url, load, { connections, seconds: 1 })
+  const rates: number[] = []
   for (let round = 0; round < rounds; round += 1) {
-    const { perSecond, broken } = await putUnderLoad(url, load, { connections, seconds })
-    if (broken > 0) throw new Error(`${broken} connections were broken`)
-    measured.push(perSecond)
+    const { perSecond, socketErrors } = await generateLoad(url, load, { connections, seconds })
+    if (socketErrors > 0) throw new Error(`There were ${socketErrors} socket errors`)
+    rates.push(perSecond)
   }
-  return Math.max(...measured)
+  return Math.max(...rates)
 }
 
 const loadText = (): string =>

@@ -2,41 +2,43 @@ import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parentPort, Worker, workerData } from 'node:worker_threads'
 
-/** Requests that are repeated until the end, in a thread of its own: the attacker's requests do not delay them. */
+/** Repeated requests in a separate thread, so that the attacker's requests in this process do not delay them. */
 
 export interface Probe {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
-  /** Milliseconds between an answer and the next request. */
+  /** Milliseconds between a response and the next request. */
   readonly every: number
 }
 
-export interface Probed {
+export interface ProbeResult {
   /** Milliseconds. */
   readonly slowest: number
-  /** Requests that were not answered with 200. */
+  /** Requests without a 200 response. */
   readonly failed: number
 }
 
 /** Milliseconds. */
 const deadline = 60_000
 
-/** Starts the probes; calling what it answers with ends them and resolves with their results, in their order. */
-export const startProbes = async (probes: readonly Probe[]): Promise<() => Promise<readonly Probed[]>> => {
+/** Starts probes. The returned function stops them and resolves to their results, in the same order. */
+export const startProbes = async (
+  probes: readonly Probe[],
+): Promise<() => Promise<readonly ProbeResult[]>> => {
   const worker = new Worker(new URL(import.meta.url), { workerData: probes })
   await once(worker, 'online')
   return async () => {
     worker.postMessage('end')
-    const [results] = (await once(worker, 'message')) as [readonly Probed[]]
+    const [results] = (await once(worker, 'message')) as [readonly ProbeResult[]]
     return results
   }
 }
 
-const runProbe = async ({ url, headers, every }: Probe, end: AbortSignal): Promise<Probed> => {
+const runProbe = async ({ url, headers, every }: Probe, end: AbortSignal): Promise<ProbeResult> => {
   let slowest = 0
   let failed = 0
   while (!end.aborted) {
-    const begun = performance.now()
+    const startedAt = performance.now()
     const status = await fetch(url, { headers, signal: AbortSignal.timeout(deadline) }).then(
       async (response) => {
         await response.arrayBuffer()
@@ -44,7 +46,7 @@ const runProbe = async ({ url, headers, every }: Probe, end: AbortSignal): Promi
       },
       () => 0,
     )
-    slowest = Math.max(slowest, performance.now() - begun)
+    slowest = Math.max(slowest, performance.now() - startedAt)
     if (status !== 200) failed += 1
     await pause(every, undefined, { signal: end }).catch(() => undefined)
   }

@@ -5,23 +5,23 @@ import type { createClient } from '../../test/fixture/service.ts'
 import { fileForm } from '../../test/fixture/service.ts'
 import { blackPng } from '../../test/fixture/images.ts'
 
-/** A service under attack, and the access token of the member who attacks it. */
+/** A service under attack, and the access token of the attacker. */
 export interface Target {
   readonly url: string
   readonly token: string
   readonly client: ReturnType<typeof createClient>
 }
 
-/** Requests that cost the service as much as one member, or a stranger, can make them cost. */
+/** The most expensive requests that one member or an anonymous client can send. */
 export interface Attack {
   readonly name: string
-  /** What exists before; it takes no part in the figures. */
+  /** Creates data before the measurement. */
   readonly prepare?: (target: Target) => Promise<unknown>
-  /** Resolves with what was answered. */
+  /** Resolves to a summary of the responses. */
   readonly run: (target: Target, prepared: unknown) => Promise<string>
 }
 
-/** Combining marks whose classes fall again and again: the most work for a normalization. */
+/** Combining marks whose combining classes descend repeatedly: the worst case for Unicode normalization. */
 const marks = (bytes: number): string => '\u0315\u0300\u0316'.repeat(Math.ceil(bytes / 6))
 
 const request = async (
@@ -47,7 +47,7 @@ const request = async (
   }
 }
 
-/** How often each status was answered; 0 stands for a connection that was closed. */
+/** The number of responses with each status. 0 means a closed connection. */
 const count = (statuses: readonly number[]): string =>
   Object.entries(Object.groupBy(statuses, (status) => status))
     .map(([status, all = []]) => `${all.length} x ${status}`)
@@ -59,7 +59,7 @@ const inParallel = async (times: number, once: (index: number) => Promise<number
 const createTask = (target: Target, fields: object): Promise<number> =>
   request(target, 'POST', '/tasks', { body: JSON.stringify({ title: 'Costly', ...fields }) })
 
-/** The longest description, so many times. */
+/** Creates tasks with a description of the maximum length. */
 const seedDescriptions = async (target: Target, times: number, character: string): Promise<void> => {
   for (let left = times; left > 0; left -= 8)
     await Promise.all(
@@ -69,7 +69,7 @@ const seedDescriptions = async (target: Target, times: number, character: string
     )
 }
 
-/** So many tasks with a tag, by batches. */
+/** Creates tasks with the same tag in batches. Resolves to the id of the tag. */
 const seedTagged = async ({ client, token }: Target, times: number): Promise<string> => {
   const { body: tag } = await client.expect('createTag', 201, { token, body: { name: 'everywhere' } })
   const create = Array.from({ length: 500 }, (_, index) => ({ title: `Task ${index}`, tag_ids: [tag.id] }))
@@ -78,7 +78,7 @@ const seedTagged = async ({ client, token }: Target, times: number): Promise<str
   return tag.id
 }
 
-/** Sends requests on connections whose answers nobody reads, and lets go of them after a while. */
+/** Sends requests without reading the responses, and closes the connections after 8 seconds. */
 const sendUnread = async ({ url }: Target, connections: number, bytes: string): Promise<void> => {
   const { hostname, port } = new URL(url)
   const sockets: Socket[] = []
@@ -109,7 +109,7 @@ export const attacks: readonly Attack[] = [
       ),
   },
   {
-    name: 'title, query and filter of combining marks',
+    name: 'combining marks in a title, a query and a filter',
     run: async (target) =>
       count([
         await createTask(target, { title: marks(160_000) }),
@@ -132,7 +132,7 @@ export const attacks: readonly Attack[] = [
       ]),
   },
   {
-    name: 'ten substrings, 64 at a time, over 300 descriptions of 64 KB',
+    name: 'filters for ten substrings in 300 descriptions of 64 KB',
     prepare: (target) => seedDescriptions(target, 300, 'lorem ipsum dolo'),
     run: (target) =>
       inParallel(256, (index) =>
@@ -158,7 +158,7 @@ export const attacks: readonly Attack[] = [
     },
   },
   {
-    name: '70 thumbnails of large images, and of one 64 times',
+    name: '70 thumbnails of large images, and one of them 64 times',
     prepare: async ({ client, token }) => {
       const { body: task } = await client.expect('createTask', 201, { token, body: { title: 'Images' } })
       const image = blackPng({ width: 7_000, height: 7_000 })
@@ -197,7 +197,7 @@ export const attacks: readonly Attack[] = [
     },
   },
   {
-    name: 'tags of somebody with 20,000 tasks, 64 at a time',
+    name: '256 lists of tags by a member with 20,000 tasks',
     prepare: (target) => seedTagged(target, 20_000),
     run: (target) => inParallel(256, () => request(target, 'GET', '/tags?limit=1')),
   },
@@ -212,7 +212,7 @@ export const attacks: readonly Attack[] = [
     },
   },
   {
-    name: 'batches of 500 tasks, 64 of them',
+    name: '64 batches of 500 tasks',
     run: (target) => {
       const create = Array.from({ length: 500 }, (_, index) => ({ title: `Task ${index}` }))
       const body = JSON.stringify({ create })
@@ -220,7 +220,7 @@ export const attacks: readonly Attack[] = [
     },
   },
   {
-    name: 'searches for what stands in 10,000 tasks, 64 at a time',
+    name: '256 searches for words of 10,000 tasks',
     prepare: async ({ client, token }) => {
       const create = Array.from({ length: 500 }, (_, index) => ({
         title: `Common ${index}`,
@@ -241,7 +241,7 @@ export const attacks: readonly Attack[] = [
     },
   },
   {
-    name: '200 sign-ins at once',
+    name: '200 concurrent sign-ins',
     run: (target) =>
       inParallel(200, () =>
         request(target, 'POST', '/auth/login', {
@@ -250,7 +250,7 @@ export const attacks: readonly Attack[] = [
       ),
   },
   {
-    name: 'headers that backtrack',
+    name: 'headers that could cause backtracking',
     prepare: async ({ client, token }) => {
       const { body } = await client.expect('createTask', 201, { token, body: { title: 'Files' } })
       return body.id
@@ -263,7 +263,7 @@ export const attacks: readonly Attack[] = [
       ]),
   },
   {
-    name: '300 orders of a list',
+    name: '300 sort orders of a list',
     run: async (target) => {
       const fields = [
         'created_at',
@@ -285,7 +285,7 @@ export const attacks: readonly Attack[] = [
     },
   },
   {
-    name: 'a path of 60 KB, and 500 questions for readiness, by nobody',
+    name: 'a path of 60 KB and 500 readiness checks, anonymous',
     run: async (target) => {
       const path = await request(target, 'GET', `/${'a'.repeat(60_000)}`)
       return `${count([path])}; ${await inParallel(500, () => request(target, 'GET', '/health/ready'))}`

@@ -11,35 +11,35 @@ import { startProbes } from './worst-probe.ts'
 import { type Attack, attacks } from './worst-requests.ts'
 
 /**
- * `npm run bench:worst`: the cost of the worst request. Each attack is made by one member, or by nobody who is signed in,
- * on a service with its usual limits, on a PostgreSQL server and on the embedded database. Meanwhile another member goes on
- * working: the table shows how long that member waits. `-- --only <part of a name>` runs some of the attacks.
+ * `npm run bench:worst`: the effect of the most expensive requests on other users. One member or an anonymous client attacks a service
+ * with its default limits, on a PostgreSQL server and on the embedded database, while another member sends requests. The table shows
+ * the response time of that member. `-- --only <part of a name>` runs some of the attacks.
  */
 
-const { values: given } = parseArgs({
+const { values: options } = parseArgs({
   options: {
     only: { type: 'string', default: '' },
     database: { type: 'string', default: 'server,embedded' },
   },
 })
 
-/** Milliseconds for all of it, and for one attack. */
+/** Milliseconds for the whole run and for one attack. */
 const deadline = 2_400_000
 const attackDeadline = 60_000
 
-/** Milliseconds that another member may wait for an answer. */
+/** Maximum response time of another member in milliseconds. */
 const waitLimit = 1_000
 
-/** Bytes of all processes of the service on a database server. The embedded database is a part of the process. */
+/** Maximum memory of all processes of the service in bytes. It includes the embedded database, but not a database server. */
 const memoryLimits = { server: 512 * 2 ** 20, embedded: 1_024 * 2 ** 20 }
 
 type Kind = keyof typeof memoryLimits
 
-/** What one attack did to everybody. */
+/** The effects of an attack. */
 interface Cost {
-  /** Milliseconds for all requests of the attack together. */
+  /** Milliseconds for all requests of the attack. */
   readonly attack: number
-  /** Milliseconds of the slowest request of the other member, and of a liveness probe. */
+  /** Milliseconds of the slowest request of the other member and of the slowest liveness probe. */
   readonly otherMember: number
   readonly live: number
   /** Requests of the other member that failed. */
@@ -52,7 +52,7 @@ interface Cost {
 const main = async (t: Teardown): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
-  const kinds = given.database.split(',').filter((kind): kind is Kind => Object.hasOwn(memoryLimits, kind))
+  const kinds = options.database.split(',').filter((kind): kind is Kind => Object.hasOwn(memoryLimits, kind))
   for (const kind of kinds) {
     const run = (environment: Readonly<Record<string, string>>) => measureAll(t, kind, folder, environment)
     await (kind === 'server' ? withPostgres((url) => run({ DATABASE_URL: url })) : run({}))
@@ -67,8 +67,8 @@ const measureAll = async (
 ): Promise<void> => {
   const rows: Record<string, Record<string, string | number>> = {}
   for (const [index, attack] of attacks.entries()) {
-    if (!attack.name.includes(given.only)) continue
-    // A service for each attack: none begins with the memory or the rows of another one.
+    if (!attack.name.includes(options.only)) continue
+    // A new service for each attack, so that none starts with the memory or the data of another.
     const place = await mkdtemp(join(folder, `${kind}-`))
     const server = await startServer(t, {
       program: service,
@@ -76,7 +76,7 @@ const measureAll = async (
         ...environment,
         DATA_DIR: join(place, 'data'),
         LOG_LEVEL: 'error',
-        // Both members come from one network here.
+        // Both members have the same address.
         RATE_LIMIT_SIGN_IN: '1000',
       },
       core: null,
@@ -89,7 +89,7 @@ const measureAll = async (
     if (!isMet) process.exitCode = 1
     rows[attack.name] = {
       'attack (ms)': Math.round(cost.attack),
-      answers: cost.outcome,
+      responses: cost.outcome,
       'other member (ms)': Math.round(cost.otherMember),
       failed: cost.failed,
       'live (ms)': Math.round(cost.live),
@@ -99,7 +99,7 @@ const measureAll = async (
     console.log(`${kind}: ${attack.name}: ${JSON.stringify(rows[attack.name])}`)
   }
   console.log(
-    `\n${kind}: the other member waits at most ${waitLimit} ms, none of their requests fails, ${memoryLimits[kind] / 2 ** 20} MiB`,
+    `\n${kind}: requests of the other member take at most ${waitLimit} ms and do not fail; at most ${memoryLimits[kind] / 2 ** 20} MiB of memory`,
   )
   console.table(rows)
 }
@@ -110,7 +110,7 @@ const measure = async (
   suffix: string,
 ): Promise<Cost> => {
   const client = createClient(url, () => undefined)
-  // The first one becomes the administrator, whose requests cost more.
+  // The first user becomes the administrator, whose requests are more expensive.
   await client.register(`operator${suffix}`)
   const { token } = await client.register(`bystander${suffix}`)
   const attacker = await client.register(`attacker${suffix}`)
@@ -119,23 +119,26 @@ const measure = async (
   const prepared = await prepare?.(target)
 
   const authorization = `Bearer ${token}`
-  const endProbes = await startProbes([
+  const stopProbes = await startProbes([
     { url: `${url}/tasks/${task.id}`, headers: { authorization }, every: 240 },
     { url: `${url}/tasks?limit=20`, headers: { authorization }, every: 240 },
     { url: `${url}/health/live`, headers: { connection: 'close' }, every: 50 },
   ])
   let memory = 0
-  const watch = setInterval(() => {
+  const memoryTimer = setInterval(() => {
     void memoryOfTree(pid).then((size) => (memory = Math.max(memory, size)))
   }, 50)
 
-  const begun = performance.now()
-  const outcome = await Promise.race([run(target, prepared), pause(attackDeadline, 'no end', { ref: false })])
-  const attack = performance.now() - begun
-  // What the attack has left running counts too.
+  const startedAt = performance.now()
+  const outcome = await Promise.race([
+    run(target, prepared),
+    pause(attackDeadline, 'timed out', { ref: false }),
+  ])
+  const attack = performance.now() - startedAt
+  // Includes the memory of work that the attack left running.
   await pause(1_000)
-  clearInterval(watch)
-  const [single, list, live] = await endProbes()
+  clearInterval(memoryTimer)
+  const [single, list, live] = await stopProbes()
   return {
     attack,
     otherMember: Math.max(single?.slowest ?? 0, list?.slowest ?? 0),
